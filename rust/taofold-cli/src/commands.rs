@@ -1,0 +1,754 @@
+//! The commands.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value, json};
+use taofold::agent::{Agent, Choice, Place};
+use taofold::errors::{ConfigError, Error, LogError};
+use taofold::events::{Event, Record, RunStarted, encode};
+use taofold::log::{Log, RunRow, SqliteLog, ndjson};
+use taofold::policy::Redactor;
+use taofold::runtime::control::{self, Approval, Decision};
+use taofold::runtime::{Comparison, Outcome, new_id, replay, resume, start};
+use taofold::state::{RunState, fold};
+use taofold::values::Principal;
+
+use crate::arguments::{Approvals, Approve, Check, Cli, Command, Drive, Run, Runs};
+use crate::output::{
+    Failure, UNREACHED, approval_json, code_of, give, give_json, iso, result_json, row_json, say,
+};
+use crate::terminal;
+
+type Done = Result<ExitCode, Failure>;
+
+/// Words in the log for what nobody was asked about.
+const WAVED: &str = "--approve all";
+const SHOWN: usize = 5;
+
+pub(crate) async fn run(cli: Cli) -> Done {
+    let environment: HashMap<String, String> = std::env::vars().collect();
+    let here = std::env::current_dir().map_err(|error| Failure::usage(error.to_string()))?;
+    let place = Place::find(&here, environment)?;
+    let project = Project { place };
+    match cli.command {
+        Command::Run(arguments) => project.run(&here, arguments).await,
+        Command::Check(arguments) => project.check(&here, &arguments),
+        Command::Runs(command) => project.runs(&here, command).await,
+        Command::Approvals(command) => project.approvals(command).await,
+    }
+}
+
+struct Project {
+    place: Place,
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn started(records: &[Record]) -> Result<&RunStarted, Failure> {
+    match records.first().map(|record| &record.event) {
+        Some(Event::RunStarted(started)) => Ok(started),
+        _ => Err(Failure::usage("the run has no beginning on record")),
+    }
+}
+
+/// Returns the pairs of `KEY=VALUE` arguments.
+fn pairs(arguments: &[String], option: &str) -> Result<Vec<(String, String)>, Failure> {
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for argument in arguments {
+        match argument.split_once('=') {
+            Some((name, _)) if pairs.iter().any(|(known, _)| known == name) => {
+                return Err(Failure::usage(format!("{option} gives {name:?} twice")));
+            }
+            Some((name, value)) if !name.is_empty() => {
+                pairs.push((name.to_owned(), value.to_owned()));
+            }
+            _ => {
+                return Err(Failure::usage(format!(
+                    "{option} takes KEY=VALUE, not {argument:?}"
+                )));
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+fn goal_of(arguments: &Run) -> Result<(String, String), Failure> {
+    let (agent, goal) = match (arguments.agent.as_deref(), arguments.arguments.as_slice()) {
+        (Some(agent), [goal]) => (agent, goal.clone()),
+        (None, [agent, goal]) => (agent.as_str(), goal.clone()),
+        (None, [_]) => {
+            return Err(Failure::usage(
+                "AGENT and GOAL are needed: taofold-rs run agent.yaml \"what to do\"",
+            ));
+        }
+        _ => {
+            return Err(Failure::usage(
+                "with --agent there is one more argument, the goal",
+            ));
+        }
+    };
+    let goal = if goal == "-" {
+        let mut text = String::new();
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.map_err(|error| Failure::usage(error.to_string()))?;
+        text
+    } else {
+        goal
+    };
+    if goal.trim().is_empty() {
+        return Err(Failure::usage("GOAL is empty: say what to do"));
+    }
+    Ok((agent.to_owned(), goal))
+}
+
+impl Project {
+    fn redactor(&self) -> Redactor {
+        Redactor::new(self.place.secrets())
+    }
+
+    /// Opens the project's log. Its folder is for its owner only.
+    fn log(&self, create: bool) -> Result<SqliteLog, Failure> {
+        use std::os::unix::fs::DirBuilderExt;
+        let path = self.place.log_path()?;
+        if !create && !path.exists() {
+            return Err(Failure::usage(format!(
+                "there are no runs yet: {path:?} does not exist; start one with `taofold-rs run`"
+            )));
+        }
+        let home = self.place.home();
+        if create && path.starts_with(home) && !home.is_dir() {
+            let made = std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(home);
+            made.map_err(|error| Failure::usage(format!("{home:?}: {error}")))?;
+            // A log is no part of the project's history.
+            let _ = std::fs::write(home.join(".gitignore"), "*\n");
+        }
+        Ok(SqliteLog::open(path)?)
+    }
+
+    async fn run(&self, here: &Path, arguments: Run) -> Done {
+        let (agent, goal) = goal_of(&arguments)?;
+        let mut data = Map::new();
+        for (name, text) in pairs(&arguments.values, "--set")? {
+            let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            data.insert(name, value);
+        }
+        let tags: BTreeMap<String, String> = pairs(&arguments.tags, "--tag")?.into_iter().collect();
+        let limits = [
+            ("steps", arguments.steps.map(|it| json!(it))),
+            ("tool_calls", arguments.tool_calls.map(|it| json!(it))),
+            ("seconds", arguments.seconds.map(|it| json!(it))),
+            ("tokens", arguments.tokens.map(|it| json!(it))),
+            ("usd", arguments.usd.map(|it| json!(it))),
+        ];
+        let limits = limits.into_iter();
+        let root = match &arguments.root {
+            Some(root) => here.join(root),
+            None => here.to_owned(),
+        };
+        let root = root
+            .canonicalize()
+            .map_err(|error| Failure::usage(format!("--root: {root:?}: {error}")))?;
+        let mut choice = Choice {
+            agent,
+            folder: here.to_string_lossy().into_owned(),
+            root: root.to_string_lossy().into_owned(),
+            model: arguments.model.unwrap_or_default(),
+            autonomy: arguments.autonomy.unwrap_or_default(),
+            strict: arguments.strict,
+            limits: limits
+                .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+                .collect(),
+            ..Choice::default()
+        };
+        choice.digest = choice.current_digest();
+        // Before the log is made: a faulty agent file leaves nothing behind.
+        let agent = Agent::make(&choice, &self.place)?;
+        let log = self.log(true)?;
+        let run = new_id(now()).map_err(|error| Failure::usage(error.to_string()))?;
+        let first = agent.started(&goal, data, tags);
+        let driven = Driven {
+            project: self,
+            log: &log,
+            run: &run,
+            drive: &arguments.drive,
+        };
+        driven.go(agent, Some(first)).await
+    }
+
+    fn check(&self, here: &Path, arguments: &Check) -> Done {
+        let mut faults = Vec::new();
+        for file in &arguments.files {
+            let choice = Choice {
+                agent: file.to_string_lossy().into_owned(),
+                folder: here.to_string_lossy().into_owned(),
+                // Any model: a file is checked without keys.
+                model: "test:answer".to_owned(),
+                ..Choice::default()
+            };
+            if let Err(error) = Agent::make(&choice, &self.place) {
+                faults.push(json!({
+                    "file": choice.agent, "path": error.path, "message": error.message,
+                }));
+            }
+        }
+        if arguments.json {
+            give_json(&json!(faults));
+        } else if faults.is_empty() {
+            say("no faults");
+        } else {
+            for fault in &faults {
+                let text = |name: &str| fault[name].as_str().unwrap_or_default();
+                say(&format!(
+                    "{}: {}: {}",
+                    text("file"),
+                    text("path"),
+                    text("message")
+                ));
+            }
+        }
+        if faults.is_empty() {
+            Ok(ExitCode::SUCCESS)
+        } else {
+            Ok(ExitCode::from(UNREACHED))
+        }
+    }
+
+    async fn runs(&self, here: &Path, command: Runs) -> Done {
+        match command {
+            Runs::List {
+                status,
+                limit,
+                json,
+            } => {
+                let rows = self.log(false)?.rows(&status, limit).await?;
+                if json {
+                    give_json(&rows.iter().map(row_json).collect());
+                } else if rows.is_empty() {
+                    say("no runs");
+                } else {
+                    rows.iter().for_each(|row| give(&row_line(row)));
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Runs::Show { run, json } => {
+                let log = self.log(false)?;
+                let run = find(&log, &run).await?;
+                show(&run, &log.read(&run, 0).await?, json)
+            }
+            Runs::Log { run, json } => {
+                let log = self.log(false)?;
+                let run = find(&log, &run).await?;
+                for record in log.read(&run, 0).await? {
+                    give(&record_line(&record, json)?);
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Runs::Export { run } => {
+                let log = self.log(false)?;
+                let run = find(&log, &run).await?;
+                give(ndjson::export(&log.read(&run, 0).await?)?.trim_end());
+                Ok(ExitCode::SUCCESS)
+            }
+            Runs::Resume {
+                run,
+                agent,
+                model,
+                drive,
+            } => {
+                let log = self.log(false)?;
+                let run = find(&log, &run).await?;
+                let records = log.read(&run, 0).await?;
+                let agent = self.agent_of(here, started(&records)?, agent, model)?;
+                let driven = Driven {
+                    project: self,
+                    log: &log,
+                    run: &run,
+                    drive: &drive,
+                };
+                driven.go(agent, None).await
+            }
+            Runs::Replay { run, agent, json } => {
+                let log = self.log(false)?;
+                let run = find(&log, &run).await?;
+                let records = log.read(&run, 0).await?;
+                self.replay(here, &run, &records, agent, json).await
+            }
+            Runs::Steer { run, text } => {
+                let log = self.log(false)?;
+                let run = find(&log, &run).await?;
+                let by = Principal::default();
+                control::steer(&log, &run, &text, &by, &self.redactor(), now()).await?;
+                say("the model reads it at its next turn");
+                Ok(ExitCode::SUCCESS)
+            }
+            Runs::Cancel { run } => {
+                let log = self.log(false)?;
+                let run = find(&log, &run).await?;
+                let over = control::cancel(&log, &run, &Principal::default(), now()).await?;
+                say(if over {
+                    "cancelled"
+                } else {
+                    "it ends before its next call"
+                });
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+
+    /// Makes the agent of a run again, as it recorded or as the command line says.
+    fn agent_of(
+        &self,
+        here: &Path,
+        started: &RunStarted,
+        agent: Option<String>,
+        model: Option<String>,
+    ) -> Result<Agent, Failure> {
+        let recorded = Choice::recorded(&started.settings);
+        let mut choice = match (agent, recorded) {
+            (Some(agent), recorded) => Choice {
+                agent,
+                folder: here.to_string_lossy().into_owned(),
+                ..recorded.unwrap_or_default()
+            },
+            (None, recorded) => {
+                let choice = recorded?;
+                if !choice.digest.is_empty() && choice.digest != choice.current_digest() {
+                    say(&format!(
+                        "note: {} has changed since this run began",
+                        choice.agent
+                    ));
+                }
+                choice
+            }
+        };
+        if let Some(model) = model {
+            choice.model = model;
+        }
+        Ok(Agent::make(&choice, &self.place)?)
+    }
+
+    async fn replay(
+        &self,
+        here: &Path,
+        run: &str,
+        records: &[Record],
+        agent: Option<String>,
+        as_json: bool,
+    ) -> Done {
+        let started = started(records)?;
+        // No key and no network is needed: the replies come from the log.
+        let stand_in = Some("test:answer".to_owned());
+        let agent = self.agent_of(here, started, agent, stand_in)?;
+        let comparison = Comparison::of(records);
+        let strategy = agent.strategy(started);
+        let derived = replay(records, strategy, &agent.setup, comparison).await;
+        let error = match derived {
+            Ok(_) => None,
+            Err(Error::Diverged(error)) => Some(error),
+            Err(error) => return Err(error.into()),
+        };
+        let count = records.len();
+        if as_json {
+            let mut result = json!({"run": run, "events": count, "identical": error.is_none()});
+            if let Some(error) = &error {
+                result["key"] = json!(error.key);
+                result["recorded"] = json!(format!("{:?}", error.recorded));
+                result["requested"] = json!(format!("{:?}", error.requested));
+            }
+            give_json(&result);
+        } else {
+            match &error {
+                None => give(&format!(
+                    "identical: the {count} events of {run} were derived again"
+                )),
+                Some(error) => give(&error.to_string()),
+            }
+        }
+        Ok(match error {
+            None => ExitCode::SUCCESS,
+            Some(_) => ExitCode::from(UNREACHED),
+        })
+    }
+
+    async fn approvals(&self, command: Approvals) -> Done {
+        let log = self.log(false)?;
+        match command {
+            Approvals::List { run, json } => self.pending(&log, run, json).await,
+            Approvals::Approve {
+                ids,
+                parameters,
+                answer,
+                done,
+                reason,
+            } => {
+                let one = answer.is_some() || done || parameters.is_some();
+                if one && ids.len() > 1 {
+                    let message =
+                        "--answer, --parameters and --done are about one question: name one";
+                    return Err(Failure::usage(message));
+                }
+                let edited = match parameters.as_deref().map(serde_json::from_str::<Value>) {
+                    None => None,
+                    Some(Ok(Value::Object(members))) => Some(members),
+                    Some(_) => return Err(Failure::usage("--parameters is a JSON object")),
+                };
+                let decision = Decision {
+                    verdict: if done { "done" } else { "allow" }.to_owned(),
+                    reason,
+                    answer,
+                    parameters: edited,
+                };
+                self.decide(&log, &ids, &decision, "approved").await
+            }
+            Approvals::Deny { ids, reason } => {
+                let decision = Decision {
+                    verdict: "deny".to_owned(),
+                    reason,
+                    ..Decision::default()
+                };
+                self.decide(&log, &ids, &decision, "denied").await
+            }
+        }
+    }
+
+    async fn pending(&self, log: &SqliteLog, run: Option<String>, as_json: bool) -> Done {
+        let mut runs: Vec<RunRow> = Vec::new();
+        if let Some(run) = run {
+            runs.push(log.row(&find(log, &run).await?).await?);
+        } else {
+            for status in ["waiting", "running"] {
+                runs.extend(log.rows(status, usize::MAX >> 1).await?);
+            }
+        }
+        let mut listed = Vec::new();
+        for row in runs {
+            let posted: Vec<u64> = log
+                .inbox(&row.run)
+                .await?
+                .iter()
+                .filter(|signal| matches!(signal.kind.as_str(), "decide" | "answer"))
+                .filter_map(|signal| signal.data.get("seq").and_then(Value::as_u64))
+                .collect();
+            for approval in control::pending(&log.read(&row.run, 0).await?)? {
+                let decided = posted.contains(&approval.seq);
+                listed.push((approval, row.held && !decided, decided));
+            }
+        }
+        if as_json {
+            let one = |(approval, live, decided): &(Approval, bool, bool)| {
+                let mut shown = approval_json(approval);
+                shown["live"] = json!(live);
+                shown["decided"] = json!(decided);
+                shown
+            };
+            give_json(&listed.iter().map(one).collect());
+        } else if listed.is_empty() {
+            say("nothing waits for you");
+        } else {
+            for (approval, _, decided) in &listed {
+                let note = if *decided {
+                    "  (decided: resume the run)"
+                } else {
+                    ""
+                };
+                give(&format!("{}  {}{note}", approval.id, subject(approval)));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn decide(
+        &self,
+        log: &SqliteLog,
+        ids: &[String],
+        decision: &Decision,
+        what: &str,
+    ) -> Done {
+        let mut resumable: Vec<String> = Vec::new();
+        for reference in ids {
+            let id = question_of(log, reference).await?;
+            let approval = self.decide_one(log, &id, decision).await?;
+            say(&format!("{what}: {}", subject(&approval)));
+            if !resumable.contains(&approval.run) {
+                resumable.push(approval.run);
+            }
+        }
+        for run in resumable {
+            say(&format!("go on with: taofold-rs runs resume {run}"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn decide_one(
+        &self,
+        log: &SqliteLog,
+        id: &str,
+        decision: &Decision,
+    ) -> Result<Approval, Failure> {
+        let policy = self.place.operator_policy()?;
+        let by = Principal::default();
+        let redactor = self.redactor();
+        let decided = control::decide(log, id, decision, &by, &policy, &redactor, now());
+        Ok(decided.await?)
+    }
+}
+
+fn subject(approval: &Approval) -> String {
+    let asked = &approval.asked;
+    let words = [
+        approval.question.as_str(),
+        asked.preview.as_str(),
+        approval.action.tool.as_str(),
+    ];
+    let first = words.into_iter().find(|text| !text.is_empty());
+    first.unwrap_or_default().to_owned()
+}
+
+/// Returns the id of the question that `RUN:SEQ`, or a run with one question, means.
+async fn question_of(log: &SqliteLog, reference: &str) -> Result<String, Failure> {
+    if let Some((run, seq)) = reference.rsplit_once(':') {
+        return Ok(format!("{}:{seq}", find(log, run).await?));
+    }
+    let run = find(log, reference).await?;
+    let open = control::pending(&log.read(&run, 0).await?)?;
+    match open.as_slice() {
+        [one] => Ok(one.id.clone()),
+        [] => Err(Failure::unreached(format!(
+            "run {run:?} has nothing that waits for a person"
+        ))),
+        several => {
+            let ids: Vec<&str> = several.iter().map(|it| it.id.as_str()).collect();
+            Err(Failure::usage(format!(
+                "run {run:?} has {} questions: {}; name them",
+                ids.len(),
+                ids.join(", ")
+            )))
+        }
+    }
+}
+
+/// Returns the id that `reference` is, or begins; `last` is the newest run's.
+async fn find(log: &SqliteLog, reference: &str) -> Result<String, Failure> {
+    match log.row(reference).await {
+        Ok(row) => return Ok(row.run),
+        Err(LogError::UnknownRun { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    if reference == "last"
+        && let Some(newest) = log.rows("", 1).await?.pop()
+    {
+        return Ok(newest.run);
+    }
+    let ids = log.ids(reference, SHOWN + 1).await?;
+    match ids.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => Err(Failure::usage(format!("there is no run {reference:?}"))),
+        several => Err(Failure::usage(format!(
+            "{reference:?} is the beginning of several runs: {}",
+            several.join(", ")
+        ))),
+    }
+}
+
+fn row_line(row: &RunRow) -> String {
+    let status = if row.status == "running" && !row.held {
+        "interrupted"
+    } else {
+        &row.status
+    };
+    let waits = if row.waiting_for.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", row.waiting_for)
+    };
+    let goal: String = row.goal.chars().take(60).collect();
+    let goal = goal.replace('\n', " ");
+    format!(
+        "{}  {}  {status}{waits}  {goal}",
+        row.run,
+        iso(row.updated_at)
+    )
+}
+
+fn record_line(record: &Record, as_json: bool) -> Result<String, Failure> {
+    let text = encode(&record.event, record.elapsed)?;
+    if as_json {
+        let event: Value = serde_json::from_str(&text).unwrap_or_default();
+        let row = json!({"run": record.run, "seq": record.seq, "at": record.at, "event": event});
+        return Ok(row.to_string());
+    }
+    let time = iso(record.at);
+    let short: String = text.chars().take(120).collect();
+    Ok(format!(
+        "{:>4}  {}  {:<16} {short}",
+        record.seq,
+        time.get(11..23).unwrap_or(&time),
+        record.event.tag()
+    ))
+}
+
+fn show(run: &str, records: &[Record], as_json: bool) -> Done {
+    let state = fold(records)?;
+    let pending = control::pending(records)?;
+    if as_json {
+        let mut shown = result_json(run, &state, &pending);
+        shown["goal"] = json!(state.goal);
+        shown["trace"] = json!(state.steps);
+        shown["data"] = json!(state.data);
+        give_json(&shown);
+        return Ok(ExitCode::SUCCESS);
+    }
+    give(&format!(
+        "{run}: {} ({})",
+        state.status.name(),
+        state.stop_reason
+    ));
+    give(&format!("goal: {}", state.goal));
+    for step in &state.steps {
+        give(&format!("{}. {}", step.number, step.thought.content));
+        for (action, observation) in step.actions.iter().zip(&step.observations) {
+            let line = taofold::tools::call_line(&action.tool, &action.parameters);
+            give(&format!("   {line}"));
+            let result = taofold::json::render(&observation.result);
+            let result: String = result.chars().take(300).collect();
+            give(&format!("   {}: {result}", observation.status.name()));
+        }
+    }
+    for approval in &pending {
+        give(&format!("waits: {}  {}", approval.id, subject(approval)));
+    }
+    if !state.output.is_null() {
+        give(&format!("answer: {}", taofold::json::render(&state.output)));
+    }
+    if !state.error.is_empty() {
+        give(&format!("error: {}", state.error));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A run that is driven in front of a person.
+struct Driven<'a> {
+    project: &'a Project,
+    log: &'a SqliteLog,
+    run: &'a str,
+    drive: &'a Drive,
+}
+
+impl Driven<'_> {
+    /// Starts the run, or carries it on, until it ends or nobody here decides what waits.
+    async fn go(&self, mut agent: Agent, first: Option<RunStarted>) -> Done {
+        let quiet = self.drive.quiet || self.drive.json;
+        if !quiet && terminal::is_here() {
+            agent.setup.on_text = Some(Arc::new(|text: &str| {
+                use std::io::Write;
+                let _ = write!(std::io::stderr(), "{text}");
+            }));
+        }
+        let started = match &first {
+            Some(started) => started.clone(),
+            None => started(&self.log.read(self.run, 0).await?)?.clone(),
+        };
+        let mut next = first;
+        loop {
+            let strategy = agent.strategy(&started);
+            let driving = async {
+                match next.take() {
+                    Some(first) => start(self.log, self.run, first, strategy, &agent.setup).await,
+                    None => resume(self.log, self.run, strategy, &agent.setup).await,
+                }
+            };
+            let outcome = tokio::select! {
+                outcome = driving => outcome?,
+                () = interrupted() => return self.interrupted(),
+            };
+            let pending = control::pending(&self.log.read(self.run, 0).await?)?;
+            let waits = outcome.state.status.name() == "waiting";
+            if !(waits && self.decide(&pending).await?) {
+                return Ok(self.show(&outcome, &pending));
+            }
+        }
+    }
+
+    fn interrupted(&self) -> Done {
+        say(&format!(
+            "interrupted; what was done is kept. Go on with: taofold-rs runs resume {}",
+            self.run
+        ));
+        Ok(ExitCode::from(crate::output::INTERRUPTED))
+    }
+
+    /// Decides what can be decided here. Whether something was.
+    async fn decide(&self, pending: &[Approval]) -> Result<bool, Failure> {
+        let mut decided = false;
+        for approval in pending {
+            let decision = match self.drive.approve {
+                // A question is not approved but answered: after a crash nobody may guess.
+                Approve::All if approval.question.is_empty() => Some(Decision {
+                    verdict: "allow".to_owned(),
+                    reason: WAVED.to_owned(),
+                    ..Decision::default()
+                }),
+                Approve::Ask if terminal::is_here() => terminal::ask(approval),
+                _ => None,
+            };
+            if let Some(decision) = decision {
+                self.project
+                    .decide_one(self.log, &approval.id, &decision)
+                    .await?;
+                decided = true;
+            }
+        }
+        Ok(decided)
+    }
+
+    fn show(&self, outcome: &Outcome, pending: &[Approval]) -> ExitCode {
+        let state: &RunState = &outcome.state;
+        if self.drive.json {
+            give_json(&result_json(self.run, state, pending));
+            return code_of(state);
+        }
+        if !state.output.is_null() {
+            give(&taofold::json::render(&state.output));
+        }
+        if state.status.name() == "waiting" {
+            for approval in pending {
+                say(&format!("waits: {}  {}", approval.id, subject(approval)));
+                say(&format!("  taofold-rs approvals approve {}", approval.id));
+            }
+            say(&format!("then:\n  taofold-rs runs resume {}", self.run));
+            return code_of(state);
+        }
+        if !state.error.is_empty() {
+            say(&format!("{}: {}", state.status.name(), state.error));
+        }
+        if !self.drive.quiet {
+            say(&format!("log: taofold-rs runs show {}", self.run));
+        }
+        code_of(state)
+    }
+}
+
+/// Returns when the person wants the program to end: Ctrl-C, or a polite request.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+const _: fn(ConfigError) -> Failure = Failure::from;

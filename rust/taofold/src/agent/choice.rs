@@ -1,0 +1,379 @@
+//! What the command line said about the agent, and the project it was said in.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use blake2::digest::consts::U8;
+use blake2::{Blake2b, Digest};
+use serde::{Deserialize, Serialize};
+
+use super::policy_file::PolicyKeys;
+use super::{LimitKeys, canonical};
+use crate::content::hex;
+use crate::errors::ConfigError;
+use crate::json::{Object, Value, is_default, json};
+use crate::policy::Policy;
+use crate::providers::{self, Environment};
+
+/// Enough to make the same agent again. It is recorded with the run, in the form of the Python
+/// runtime, so that either can resume it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Choice {
+    /// The agent file, relative to `folder`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub agent: String,
+    /// The folder in which the command was given.
+    #[serde(skip_serializing_if = "is_default")]
+    pub folder: String,
+    /// The work root of tools.
+    #[serde(skip_serializing_if = "is_default")]
+    pub root: String,
+    /// Takes the place of every model that the agent names.
+    #[serde(skip_serializing_if = "is_default")]
+    pub model: String,
+    /// `conservative`, `balanced` or `autonomous`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub autonomy: String,
+    /// Whether replies are asked for again for what they lack.
+    #[serde(skip_serializing_if = "is_default")]
+    pub strict: bool,
+    /// Whether contained commands have a network; this runtime gives them none.
+    #[serde(skip_serializing_if = "is_default")]
+    pub network: bool,
+    /// Bounds of the run.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: Object,
+    /// Of the agent file, to say later that it changed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub digest: String,
+    /// Folders of Python tools; this runtime has none.
+    #[serde(skip_serializing_if = "is_default")]
+    pub tools: Vec<String>,
+    /// What a loop told the agent instead of its own instructions.
+    #[serde(skip_serializing_if = "is_default")]
+    pub instructions: String,
+}
+
+impl Choice {
+    /// Returns the choice that a run recorded.
+    ///
+    /// # Errors
+    ///
+    /// The run does not say how its agent is made.
+    pub fn recorded(settings: &Object) -> Result<Self, ConfigError> {
+        match settings.get("cli") {
+            Some(recorded) => serde_json::from_value(recorded.clone())
+                .map_err(|error| ConfigError::new("settings.cli", error.to_string())),
+            None => Err(ConfigError::new(
+                "",
+                "this run does not say how to make its agent: name it with --agent FILE",
+            )),
+        }
+    }
+
+    /// Returns the digest of the agent file as it is now; empty if it cannot be read.
+    pub fn current_digest(&self) -> String {
+        let bytes = std::fs::read(self.path());
+        bytes.map_or_else(
+            |_| String::new(),
+            |bytes| hex(&Blake2b::<U8>::digest(bytes)),
+        )
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::new(&self.folder).join(&self.agent)
+    }
+
+    pub(super) fn file_folder(&self) -> PathBuf {
+        self.path().parent().map(Path::to_owned).unwrap_or_default()
+    }
+
+    pub(super) fn work_root(&self) -> Result<PathBuf, ConfigError> {
+        let root = if self.root.is_empty() {
+            &self.folder
+        } else {
+            &self.root
+        };
+        canonical(Path::new(root), "--root")
+    }
+
+    /// Returns what the agent file holds.
+    pub(super) fn read(&self) -> Result<Value, ConfigError> {
+        let foreign = [
+            ("--tools", !self.tools.is_empty()),
+            ("--network", self.network),
+            ("instructions", !self.instructions.is_empty()),
+        ];
+        if let Some((key, _)) = foreign.into_iter().find(|(_, said)| *said) {
+            let message = "the run was started with something that this runtime does not have";
+            return Err(ConfigError::new(key, message));
+        }
+        let name = &self.agent;
+        if !is_file(name) {
+            let message = format!(
+                "AGENT is an agent file (.yaml), not {name:?}: this runtime runs no Python code"
+            );
+            return Err(ConfigError::new("", message));
+        }
+        read_yaml(&self.path())
+    }
+
+    pub(super) fn limits(&self) -> Result<LimitKeys, ConfigError> {
+        serde_json::from_value(Value::Object(self.limits.clone()))
+            .map_err(|error| ConfigError::new("limits", error.to_string()))
+    }
+}
+
+/// Whether the argument is an agent file.
+fn is_file(agent: &str) -> bool {
+    let extension = Path::new(agent).extension();
+    extension.is_some_and(|it| it == "yaml" || it == "yml")
+}
+
+/// Returns what a YAML file holds; an empty one holds a mapping without keys.
+pub(super) fn read_yaml(path: &Path) -> Result<Value, ConfigError> {
+    let name = path.to_string_lossy();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError::new("", format!("{name}: {error}")))?;
+    if text.trim().is_empty() {
+        return Ok(json!({}));
+    }
+    serde_saphyr::from_str(&text).map_err(|error| ConfigError::new(name, error.to_string()))
+}
+
+/// The keys of the configuration that this runtime reads.
+#[derive(Debug, Default)]
+pub(super) struct Config {
+    pub(super) model: String,
+    pub(super) provider: String,
+    pub(super) limits: LimitKeys,
+}
+
+/// Where a command works: the project's folder, and the environment.
+#[derive(Debug, Clone)]
+pub struct Place {
+    home: PathBuf,
+    environment: Environment,
+}
+
+impl Place {
+    /// Returns the project around `start`: `TAOFOLD_HOME`, or the nearest `.taofold` upwards, or here.
+    ///
+    /// # Errors
+    ///
+    /// The folder that was found belongs to another user.
+    pub fn find(start: &Path, environment: Environment) -> Result<Self, ConfigError> {
+        use std::os::unix::fs::MetadataExt;
+        let said = environment.get("TAOFOLD_HOME").map(|it| it.trim());
+        if let Some(home) = said.filter(|it| !it.is_empty()) {
+            // Not checked for its owner: whoever sets the variable has chosen the folder.
+            let home = start.join(home);
+            return Ok(Self { home, environment });
+        }
+        for folder in start.ancestors() {
+            let home = folder.join(".taofold");
+            if let Ok(metadata) = std::fs::metadata(&home)
+                && metadata.is_dir()
+            {
+                // A folder that another user left on the way up decides nothing for us.
+                if metadata.uid() != rustix::process::getuid().as_raw() {
+                    let message = format!("{home:?} belongs to another user: set TAOFOLD_HOME");
+                    return Err(ConfigError::new("", message));
+                }
+                return Ok(Self { home, environment });
+            }
+            // A repository is a project of its own.
+            if folder.join(".git").exists() {
+                return Ok(Self { home, environment });
+            }
+        }
+        let home = start.join(".taofold");
+        Ok(Self { home, environment })
+    }
+
+    /// Returns the project's folder.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Returns the environment.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// Returns where the log lies.
+    ///
+    /// # Errors
+    ///
+    /// `TAOFOLD_LOG` names a log that this runtime cannot open.
+    pub fn log_path(&self) -> Result<PathBuf, ConfigError> {
+        let address = self
+            .environment
+            .get("TAOFOLD_LOG")
+            .map_or("", |it| it.trim());
+        if address.is_empty() {
+            return Ok(self.home.join("runs.db"));
+        }
+        let path = address.strip_prefix("sqlite:").unwrap_or(address);
+        if path == "memory" || path.contains("://") {
+            let message = format!("{address:?} is no file: this runtime keeps runs in SQLite");
+            return Err(ConfigError::new("TAOFOLD_LOG", message));
+        }
+        Ok(PathBuf::from(path))
+    }
+
+    fn base(&self, variable: &str, otherwise: &str) -> PathBuf {
+        match self.environment.get(variable) {
+            Some(path) if path.starts_with('/') => PathBuf::from(path),
+            _ => {
+                let user = self.environment.get("HOME").map_or("/", String::as_str);
+                Path::new(user).join(otherwise)
+            }
+        }
+    }
+
+    fn operator_folder(&self) -> PathBuf {
+        self.base("XDG_CONFIG_HOME", ".config").join("taofold")
+    }
+
+    /// Returns folders and files of authority, which no command of an agent may see.
+    pub(super) fn reserved(&self) -> Vec<PathBuf> {
+        let state = self.base("XDG_STATE_HOME", ".local/state").join("taofold");
+        let log = self.log_path().unwrap_or_default();
+        let beside = |ending: &str| {
+            let mut path = log.clone().into_os_string();
+            path.push(ending);
+            PathBuf::from(path)
+        };
+        let files = ["", "-wal", "-shm", "-journal"].map(beside);
+        [self.operator_folder(), state, self.home.clone()]
+            .into_iter()
+            .chain(files)
+            .collect()
+    }
+
+    /// Returns the operator's policy, the default one if there is no file.
+    ///
+    /// # Errors
+    ///
+    /// The file has a fault.
+    pub fn operator_policy(&self) -> Result<Policy, ConfigError> {
+        let path = self.operator_folder().join("policy.yaml");
+        if !path.exists() {
+            return Ok(Policy::default());
+        }
+        let keys = PolicyKeys::read(read_yaml(&path)?, &path.to_string_lossy())?;
+        Ok(keys.over(&Policy::default()))
+    }
+
+    pub(super) fn profiles(&self) -> Result<Object, ConfigError> {
+        let path = self.operator_folder().join("profiles.json");
+        match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Object::new()),
+            Err(error) => Err(ConfigError::new(path.to_string_lossy(), error.to_string())),
+            Ok(text) => serde_json::from_str(&text)
+                .map_err(|error| ConfigError::new(path.to_string_lossy(), error.to_string())),
+        }
+    }
+
+    /// Returns the values of the environment that are secret: keys of providers, and what has a
+    /// name that says so.
+    pub fn secrets(&self) -> Vec<String> {
+        const WORDS: [&str; 10] = [
+            "KEY",
+            "TOKEN",
+            "SECRET",
+            "PASSWORD",
+            "PASSWD",
+            "PASSPHRASE",
+            "CREDENTIAL",
+            "AUTH",
+            "PRIVATE",
+            "DSN",
+        ];
+        let says = |name: &str| {
+            let parts: BTreeSet<String> =
+                name.to_uppercase().split('_').map(str::to_owned).collect();
+            WORDS
+                .iter()
+                .any(|word| parts.contains(*word) || parts.contains(&format!("{word}S")))
+        };
+        // A path or a plain word is no secret, however its variable is called.
+        let plain = |value: &str| value.starts_with('/') || value.len() < 6;
+        let own = self.environment.iter();
+        own.filter(|(name, value)| says(name) && !plain(value))
+            .map(|(_, value)| value.clone())
+            .chain(providers::keys(&self.environment))
+            .collect()
+    }
+
+    pub(super) fn config(&self) -> Result<Config, ConfigError> {
+        let names = ["config.yml", "config.yaml"];
+        let files: Vec<PathBuf> = names
+            .iter()
+            .map(|name| self.home.join(name))
+            .filter(|path| path.is_file())
+            .collect();
+        let written = match files.as_slice() {
+            [] => json!({}),
+            [path] => read_yaml(path)?,
+            _ => {
+                let message = "there are both config.yml and config.yaml; keep one of them";
+                return Err(ConfigError::new("", message));
+            }
+        };
+        const KNOWN: [&str; 6] = [
+            "model",
+            "provider",
+            "traces",
+            "traces_content",
+            "limits",
+            "ralph",
+        ];
+        let unknown = written
+            .as_object()
+            .and_then(|keys| keys.keys().find(|key| !KNOWN.contains(&key.as_str())));
+        if let Some(key) = unknown {
+            return Err(ConfigError::new(key.as_str(), "there is no such key"));
+        }
+        let said = |name: &str| {
+            let variable = format!("TAOFOLD_{}", name.to_uppercase());
+            let own = self.environment.get(&variable).map(|it| it.trim());
+            let file = written.get(name).and_then(Value::as_str);
+            own.filter(|it| !it.is_empty())
+                .or(file)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let provider = said("provider");
+        Ok(Config {
+            model: said("model"),
+            provider: if provider.is_empty() {
+                "openai".to_owned()
+            } else {
+                provider
+            },
+            limits: self.limits(written.get("limits"))?,
+        })
+    }
+
+    fn limits(&self, written: Option<&Value>) -> Result<LimitKeys, ConfigError> {
+        const PREFIX: &str = "TAOFOLD_LIMITS_";
+        let mut keys = match written {
+            Some(Value::Object(keys)) => keys.clone(),
+            _ => Object::new(),
+        };
+        for (variable, text) in &self.environment {
+            let Some(name) = variable.strip_prefix(PREFIX) else {
+                continue;
+            };
+            // Limit by limit: the environment changes one without forgetting the others.
+            let number: Value = serde_json::from_str(text.trim())
+                .map_err(|_| ConfigError::new(variable.as_str(), "must be a number, 0 or more"))?;
+            keys.insert(name.to_lowercase(), number);
+        }
+        serde_json::from_value(Value::Object(keys))
+            .map_err(|error| ConfigError::new("limits", error.to_string()))
+    }
+}

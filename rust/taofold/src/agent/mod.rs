@@ -1,0 +1,494 @@
+//! Agents of files: an agent or a flow in YAML, with its models, tools, limits and policy.
+//!
+//! A [`Choice`] is what the command line said, or what a run recorded; [`Agent::make`] builds the
+//! agent of it. The keys and their meaning are those of the Python runtime. A key that this runtime
+//! does not know is refused, and so is a tool that only Python can run.
+
+mod choice;
+mod command;
+mod policy_file;
+mod tools;
+pub(crate) mod types;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Deserialize;
+
+pub use self::choice::{Choice, Place};
+use self::command::Shell;
+use self::policy_file::PolicyKeys;
+use self::tools::InlineTool;
+use self::types::Kind;
+use crate::effects::{Answer, Coroutine};
+use crate::errors::{ConfigError, ModelError};
+use crate::events::RunStarted;
+use crate::flow::Flow;
+use crate::json::{Object, Value, json};
+use crate::model::{Model, Models, Request, ToolOffer};
+use crate::policy::{Limits, Policy, Redactor};
+use crate::providers;
+use crate::runtime::Setup;
+use crate::strategy::{Cot, Decompose, Direct, Offer, Output, React, SelfCorrect, Strategy, Task};
+use crate::values::{ASK_USER, FINISH, ModelSettings, Profile, Reply, StepRole};
+
+/// Keys of agent files that a flow file shares; all others of a flow are the graph's.
+const SHARED: [&str; 21] = [
+    "model",
+    "models",
+    "tools",
+    "mcp",
+    "discover",
+    "limits",
+    "policy",
+    "ask_user",
+    "strict",
+    "research",
+    "on_denial",
+    "cache",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "effort",
+    "prompt_cache",
+    "service_tier",
+    "extra",
+    "name",
+    "description",
+];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentKeys {
+    #[serde(default)]
+    model: Value,
+    #[serde(default)]
+    output: Value,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default, rename = "description")]
+    _description: String,
+    #[serde(default)]
+    instructions: String,
+    #[serde(default)]
+    tools: Vec<Value>,
+    #[serde(default)]
+    mcp: Object,
+    #[serde(default)]
+    discover: Value,
+    #[serde(default)]
+    strategy: Option<String>,
+    #[serde(default)]
+    limits: LimitKeys,
+    #[serde(default)]
+    policy: Value,
+    #[serde(default)]
+    models: BTreeMap<String, Value>,
+    #[serde(default)]
+    ask_user: bool,
+    #[serde(default)]
+    strict: bool,
+    #[serde(default)]
+    research: bool,
+    #[serde(default)]
+    on_denial: OnDenial,
+    #[serde(default, rename = "cache")]
+    _cache: bool,
+    #[serde(default)]
+    max_tokens: u64,
+    #[serde(default)]
+    temperature: Option<f64>,
+    #[serde(default)]
+    top_p: Option<f64>,
+    #[serde(default)]
+    effort: Option<String>,
+    #[serde(default)]
+    prompt_cache: String,
+    #[serde(default)]
+    service_tier: String,
+    #[serde(default)]
+    extra: Object,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum OnDenial {
+    #[default]
+    Continue,
+    Stop,
+}
+
+/// Bounds of a run as files and the command line say them; what is absent is not said.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LimitKeys {
+    steps: Option<u64>,
+    model_calls: Option<u64>,
+    tool_calls: Option<u64>,
+    seconds: Option<f64>,
+    tokens: Option<u64>,
+    usd: Option<f64>,
+    #[serde(default)]
+    per_tool: BTreeMap<String, u64>,
+    parse_retries: Option<usize>,
+    #[serde(rename = "depth")]
+    _depth: Option<u64>,
+}
+
+impl LimitKeys {
+    fn over(&self, base: Limits) -> Limits {
+        let mut per_tool = base.per_tool;
+        per_tool.extend(self.per_tool.clone());
+        Limits {
+            steps: self.steps.or(base.steps),
+            model_calls: self.model_calls.or(base.model_calls),
+            tool_calls: self.tool_calls.or(base.tool_calls),
+            seconds: self.seconds.or(base.seconds),
+            tokens: self.tokens.or(base.tokens),
+            usd: self.usd.or(base.usd),
+            per_tool,
+            parse_retries: self.parse_retries.unwrap_or(base.parse_retries),
+        }
+    }
+}
+
+/// Stands where a flow that asks no model would have one. It refuses to be asked.
+#[derive(Debug, Default)]
+struct UnaskedModel(Profile);
+
+#[async_trait]
+impl Model for UnaskedModel {
+    fn name(&self) -> &str {
+        "no model"
+    }
+
+    fn profile(&self) -> &Profile {
+        &self.0
+    }
+
+    async fn ask(&self, _: Request<'_>) -> Result<Reply, ModelError> {
+        Err(ModelError::new("request", NO_MODEL))
+    }
+}
+
+const NO_MODEL: &str = "no model: pass --model provider:model, set TAOFOLD_MODEL, or say `model:` \
+                        in the agent file or in .taofold/config.yml";
+
+/// An agent that can start, resume and replay runs.
+#[derive(Debug)]
+pub struct Agent {
+    name: String,
+    instructions: String,
+    strategy: Arc<dyn Strategy>,
+    output: Output,
+    strict: bool,
+    research: bool,
+    ask_user: bool,
+    attempts: usize,
+    choice: Choice,
+    /// What its runs are driven with.
+    pub setup: Setup,
+}
+
+impl Agent {
+    /// Makes the agent of a choice, under the operator's policy.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] with the place of the first fault: of the file, the policies, the models.
+    pub fn make(choice: &Choice, place: &Place) -> Result<Self, ConfigError> {
+        let operator = place.operator_policy()?;
+        let operator = match choice.autonomy.as_str() {
+            "" => operator,
+            word => Policy {
+                autonomy: serde_json::from_value(json!(word))
+                    .map_err(|_| ConfigError::new("--autonomy", format!("there is no {word:?}")))?,
+                ..operator
+            },
+        };
+        let config = place.config()?;
+        let written = choice.read()?;
+        let folder = choice.file_folder();
+        let (keys, flow) = split(written)?;
+        let policy = policy_of(&keys.policy, &operator, &folder)?;
+        if !keys.discover.is_null() {
+            let message = "this runtime runs no Python files: use the Python runtime";
+            return Err(ConfigError::new("discover", message));
+        }
+        if !keys.mcp.is_empty() {
+            let message = "this runtime has no MCP servers yet: use the Python runtime";
+            return Err(ConfigError::new("mcp", message));
+        }
+        let root = choice.work_root()?;
+        let mut setup = Setup::new(Models::new(Arc::new(UnaskedModel::default())));
+        for (index, entry) in keys.tools.iter().enumerate() {
+            let path = format!("tools.{index}");
+            let shell = Shell::new(&root, place.reserved())
+                .map_err(|error| ConfigError::new(&path, error.to_string()))?;
+            let tool = match entry {
+                Value::Object(members) if members.contains_key("name") => {
+                    InlineTool::read(entry, &path, shell)?
+                }
+                other => {
+                    let message = format!(
+                        "{other} is no tool of this runtime: it has tools that are defined in \
+                         place (name, description, parameters, command)"
+                    );
+                    return Err(ConfigError::new(path, message));
+                }
+            };
+            setup.tools.insert(Arc::new(tool));
+        }
+        let base = Limits {
+            // A flow's steps are unbounded unless they are said.
+            steps: flow.is_none().then_some(Limits::default().steps).flatten(),
+            ..Limits::default()
+        };
+        let limits = config.limits.over(base);
+        setup.limits = choice.limits()?.over(keys.limits.over(limits));
+        setup.policy = policy;
+        setup.redactor = Redactor::new(place.secrets());
+        setup.stop_on_denial = keys.on_denial == OnDenial::Stop;
+        setup.settings = ModelSettings {
+            effort: keys.effort.clone(),
+            temperature: keys.temperature,
+            top_p: keys.top_p,
+            max_tokens: keys.max_tokens,
+            prompt_cache: keys.prompt_cache.clone(),
+            service_tier: keys.service_tier.clone(),
+            extra: keys.extra.clone(),
+        };
+        let output = output_of(&keys.output)?;
+        setup.models = models_of(&keys, flow.as_ref(), choice, &config, place)?;
+        setup.reserved = reserved(&output, keys.ask_user);
+        let strategy: Arc<dyn Strategy> = match (flow, keys.strategy.as_deref()) {
+            (Some(flow), None) => Arc::new(flow),
+            (Some(_), Some(_)) => {
+                return Err(ConfigError::new(
+                    "strategy",
+                    "a flow has none: its nodes say it",
+                ));
+            }
+            (None, name) => strategy_of(name.unwrap_or("react"))?,
+        };
+        Ok(Self {
+            name: keys.name.unwrap_or_else(|| "agent".to_owned()),
+            instructions: keys.instructions,
+            strategy,
+            output,
+            strict: keys.strict || choice.strict,
+            research: keys.research,
+            ask_user: keys.ask_user,
+            attempts: setup.limits.parse_retries + 1,
+            choice: choice.clone(),
+            setup,
+        })
+    }
+
+    /// Returns the fixed facts of a new run.
+    pub fn started(&self, goal: &str, data: Object, tags: BTreeMap<String, String>) -> RunStarted {
+        let model = self.setup.models.main();
+        let settings = json!({
+            "strict": self.strict,
+            "runtime": "rust",
+            "cli": self.choice,
+        });
+        RunStarted {
+            agent: self.name.clone(),
+            strategy: self.strategy.name().to_owned(),
+            model: model.name().to_owned(),
+            profile: model.profile().clone(),
+            principal: self.setup.principal.clone(),
+            policy: self.setup.policy.version(),
+            settings: settings.as_object().cloned().unwrap_or_default(),
+            data,
+            tags,
+            ..RunStarted::new(goal)
+        }
+    }
+
+    /// Returns the strategy of a run, from its recorded facts.
+    pub fn strategy(&self, started: &RunStarted) -> Coroutine<Answer> {
+        self.strategy.run(self.task(started))
+    }
+
+    fn task(&self, started: &RunStarted) -> Task {
+        let strict = started.settings.get("strict").and_then(Value::as_bool);
+        let offers: Vec<Offer> = self
+            .setup
+            .tools
+            .offers()
+            .into_iter()
+            .map(|offer| Offer {
+                effect: self
+                    .setup
+                    .tools
+                    .get(&offer.name)
+                    .map(|tool| tool.effect())
+                    .unwrap_or_default(),
+                name: offer.name,
+                description: offer.description,
+                schema: offer.schema,
+            })
+            .collect();
+        Task {
+            instructions: self.instructions.clone(),
+            output: self.output.clone(),
+            // As the run began: another strictness would derive another conversation.
+            strict: strict.unwrap_or(self.strict),
+            research: self.research,
+            attempts: self.attempts,
+            native: started.profile.native_tools && !offers.is_empty(),
+            window: started.profile.window,
+            history: started.history.clone(),
+            ask_user: self.ask_user,
+            data: started.data.clone(),
+            offers,
+            ..Task::new(started.goal.as_str())
+        }
+    }
+}
+
+/// Returns the keys of the agent, and the flow that the file is if it has nodes.
+fn split(written: Value) -> Result<(AgentKeys, Option<Flow>), ConfigError> {
+    let wrong = |error: serde_json::Error| ConfigError::new("", error.to_string());
+    let Value::Object(mut members) = written else {
+        return Err(ConfigError::new("", "must be a mapping of keys to values"));
+    };
+    if !members.contains_key("nodes") {
+        let keys = serde_json::from_value(Value::Object(members)).map_err(wrong)?;
+        return Ok((keys, None));
+    }
+    let mut shared = Object::new();
+    for name in SHARED {
+        if let Some(value) = members.shift_remove(name) {
+            shared.insert(name.to_owned(), value);
+        }
+    }
+    let instructions = members.get("instructions").cloned();
+    let flow = Flow::from_value(Value::Object(members))?;
+    let mut keys: AgentKeys = serde_json::from_value(Value::Object(shared)).map_err(wrong)?;
+    if let Some(Value::String(text)) = instructions {
+        keys.instructions = text;
+    }
+    Ok((keys, Some(flow)))
+}
+
+fn strategy_of(name: &str) -> Result<Arc<dyn Strategy>, ConfigError> {
+    Ok(match name {
+        "react" => Arc::new(React),
+        "cot" => Arc::new(Cot::default()),
+        "direct" => Arc::new(Direct::default()),
+        "self_correct" => Arc::new(SelfCorrect::default()),
+        "decompose" => Arc::new(Decompose::default()),
+        other => {
+            let message = format!(
+                "this runtime has no strategy {other:?}; it has react, cot, direct, self_correct \
+                 and decompose"
+            );
+            return Err(ConfigError::new("strategy", message));
+        }
+    })
+}
+
+/// Returns the type of the answer that `output` names.
+pub(crate) fn output_of(written: &Value) -> Result<Output, ConfigError> {
+    match written {
+        Value::Null => return Ok(Output::text()),
+        Value::String(name) if name == "str" => return Ok(Output::text()),
+        _ => {}
+    }
+    let kind = Kind::read(written, "Answer").map_err(|error| ConfigError::new("output", error))?;
+    Ok(Output::new(kind.schema(), move |value| kind.accept(value)))
+}
+
+fn policy_of(written: &Value, operator: &Policy, folder: &Path) -> Result<Policy, ConfigError> {
+    match written {
+        Value::Null => Ok(operator.clone()),
+        // Relative to the agent file, not to where the command was started.
+        Value::String(name) => {
+            let path = folder.join(name);
+            let keys = PolicyKeys::read(choice::read_yaml(&path)?, &path.to_string_lossy())?;
+            keys.tighten(operator, &path.to_string_lossy())
+        }
+        keys => PolicyKeys::read(keys.clone(), "policy")?.tighten(operator, "policy"),
+    }
+}
+
+/// Returns the reserved actions as a native caller is offered them.
+fn reserved(output: &Output, ask_user: bool) -> Vec<ToolOffer> {
+    let mut offers = vec![ToolOffer {
+        name: FINISH.to_owned(),
+        description: "Ends the work with its answer.".to_owned(),
+        schema: output.finish_schema(),
+    }];
+    if ask_user {
+        offers.push(ToolOffer {
+            name: ASK_USER.to_owned(),
+            description: "Asks the person a question and waits for the answer.".to_owned(),
+            schema: json!({
+                "type": "object",
+                "properties": {"question": {"type": "string"}},
+                "required": ["question"],
+                "additionalProperties": false,
+            }),
+        });
+    }
+    offers
+}
+
+fn models_of(
+    keys: &AgentKeys,
+    flow: Option<&Flow>,
+    choice: &Choice,
+    config: &choice::Config,
+    place: &Place,
+) -> Result<Models, ConfigError> {
+    let profiles = place.profiles()?;
+    let provider = config.provider.as_str();
+    let resolve = |spec: &Value, provider: &str| {
+        providers::resolve(spec, provider, place.environment(), &profiles)
+    };
+    if !choice.model.is_empty() {
+        // What the command line says takes the place of every model that the agent names.
+        return Ok(Models::new(resolve(&json!(choice.model), provider)?));
+    }
+    let own = flow.map_or("", Flow::model);
+    let provider = flow
+        .map(Flow::provider)
+        .filter(|it| !it.is_empty())
+        .unwrap_or(provider);
+    let main = if !keys.model.is_null() {
+        Some(keys.model.clone())
+    } else if !own.is_empty() {
+        Some(json!(own))
+    } else if !config.model.is_empty() {
+        Some(json!(config.model))
+    } else {
+        None
+    };
+    let named = flow.map(Flow::models).unwrap_or_default();
+    let mut models = match main {
+        Some(spec) => Models::new(resolve(&spec, provider)?),
+        None if flow.is_some() => Models::new(Arc::new(UnaskedModel::default())),
+        None => return Err(ConfigError::new("model", NO_MODEL)),
+    };
+    for name in named {
+        let model = resolve(&json!(name), provider)?;
+        models = models.with_name(name, model);
+    }
+    for (role, spec) in &keys.models {
+        let role: StepRole = serde_json::from_value(json!(role))
+            .map_err(|_| ConfigError::new("models", format!("unknown role {role:?}")))?;
+        models = models.with_role(role, resolve(spec, provider)?);
+    }
+    Ok(models)
+}
+
+/// Returns a path below `root`, links followed, or an error that names it.
+fn canonical(path: &Path, what: &str) -> Result<PathBuf, ConfigError> {
+    path.canonicalize()
+        .map_err(|error| ConfigError::new(what, format!("{path:?}: {error}")))
+}

@@ -1,0 +1,411 @@
+//! The messages of a conversation with a model, and their parts.
+//!
+//! Text, media, calls and results mean the same to every provider. Opaque parts are a provider's
+//! own items: only the endpoint that issued them can read them. Knows nothing about wire formats.
+
+use blake2::digest::consts::U20;
+use blake2::{Blake2b, Digest};
+use serde::{Deserialize, Serialize};
+
+use crate::json::is_default;
+
+/// Who wrote a message of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Instructions of the application.
+    System,
+    /// The person, or what the runtime says for them.
+    User,
+    /// The model.
+    Assistant,
+    /// Results of native tool calls.
+    Tool,
+}
+
+/// Who made a reply: wire format, host and model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issuer {
+    /// The provider's format: `responses`, `chat`, `messages`, `gemini` or `ollama`.
+    pub wire: String,
+    /// The host, as `api.openai.com`.
+    pub host: String,
+    /// The model.
+    pub model: String,
+}
+
+/// Text of a message.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TextPart {
+    /// The text.
+    pub text: String,
+    /// OpenAI's phase: `commentary` or `final_answer`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub phase: String,
+    /// Fields that the issuer wants back with it, as JSON text.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub opaque: String,
+}
+
+/// An image, document, sound or film: bytes in the log under `digest`, or an address.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MediaPart {
+    /// `image`, `document`, `audio` or `video`.
+    pub kind: String,
+    /// The MIME type.
+    pub media_type: String,
+    /// BLAKE2b-160 of the bytes, in hex.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub digest: String,
+    /// Size in bytes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub size: u64,
+    /// A file name.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub name: String,
+    /// An address instead of bytes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub url: String,
+    /// OpenAI's hint: `low` or `high`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub detail: String,
+}
+
+/// Readable thinking, for people.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ThinkingPart {
+    /// The text.
+    pub text: String,
+    /// The field in which the same endpoint wants the text back; empty: it is never sent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub echo: String,
+}
+
+/// A provider's item as it came, as JSON text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpaquePart {
+    /// The item.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub data: String,
+    /// What it is, as its provider names it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kind: String,
+    /// Where a long item lies in the log.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub digest: String,
+    /// Size in bytes of a long item.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub size: u64,
+}
+
+/// A native tool call as a provider returns it: `arguments` is JSON text, unread.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The tool.
+    pub name: String,
+    /// JSON text of the parameters, as the model wrote it.
+    pub arguments: String,
+    /// The provider's id of the call.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub id: String,
+    /// Fields that the issuer wants back with it, as JSON text.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub opaque: String,
+}
+
+/// What came back from the call `id`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The id of the call.
+    pub id: String,
+    /// Text, or text and media.
+    pub content: Content,
+    /// Whether the call failed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub error: bool,
+}
+
+/// A part of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Text.
+    Text(TextPart),
+    /// An image, document, sound or film.
+    Media(MediaPart),
+    /// Readable thinking.
+    Thinking(ThinkingPart),
+    /// A provider's own item.
+    Opaque(OpaquePart),
+    /// A native tool call.
+    Call(ToolCall),
+    /// The result of one.
+    Result(ToolResult),
+}
+
+/// What a message holds. Plain text is the short form of one text part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Content {
+    /// Text alone.
+    Text(String),
+    /// Parts in order.
+    Parts(Vec<Part>),
+}
+
+impl Default for Content {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
+impl From<&str> for Content {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl Content {
+    /// Returns the shortest form of `parts`: a lone plain text is a string.
+    pub fn from_parts(parts: Vec<Part>) -> Self {
+        match parts.as_slice() {
+            [] => Self::default(),
+            [Part::Text(part)] if part.phase.is_empty() && part.opaque.is_empty() => {
+                Self::Text(part.text.clone())
+            }
+            _ => Self::Parts(parts),
+        }
+    }
+
+    /// Returns the content as parts; empty text is none.
+    pub fn to_parts(&self) -> Vec<Part> {
+        match self {
+            Self::Text(text) if text.is_empty() => Vec::new(),
+            Self::Text(text) => vec![Part::Text(TextPart {
+                text: text.clone(),
+                ..TextPart::default()
+            })],
+            Self::Parts(parts) => parts.clone(),
+        }
+    }
+
+    /// Returns what it says, without thinking, calls and media.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Parts(parts) => parts
+                .iter()
+                .map(|part| match part {
+                    Part::Text(part) => part.text.clone(),
+                    Part::Result(part) => part.content.text(),
+                    _ => String::new(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Returns the readable thinking in it.
+    pub fn thinking(&self) -> String {
+        match self {
+            Self::Text(_) => String::new(),
+            Self::Parts(parts) => parts
+                .iter()
+                .filter_map(|part| match part {
+                    Part::Thinking(part) => Some(part.text.as_str()),
+                    _ => None,
+                })
+                .collect(),
+        }
+    }
+
+    /// Returns the native tool calls in it, in order.
+    pub fn calls(&self) -> Vec<ToolCall> {
+        match self {
+            Self::Text(_) => Vec::new(),
+            Self::Parts(parts) => parts
+                .iter()
+                .filter_map(|part| match part {
+                    Part::Call(call) => Some(call.clone()),
+                    _ => None,
+                })
+                .collect(),
+        }
+    }
+
+    /// Returns the content with `text` in place of its own text; thinking and calls stay.
+    pub fn with_text(&self, text: &str) -> Self {
+        if text == self.text() {
+            return self.clone();
+        }
+        let parts = self.to_parts();
+        let place = parts
+            .iter()
+            .position(|part| matches!(part, Part::Text(_)))
+            .or_else(|| parts.iter().position(|part| matches!(part, Part::Call(_))))
+            .unwrap_or(parts.len());
+        let before = parts[..place].iter();
+        let after = parts[place..].iter();
+        let own = (!text.is_empty()).then(|| {
+            Part::Text(TextPart {
+                text: text.to_owned(),
+                ..TextPart::default()
+            })
+        });
+        let kept = |part: &&Part| !matches!(part, Part::Text(_));
+        Self::from_parts(
+            before
+                .filter(kept)
+                .cloned()
+                .chain(own)
+                .chain(after.filter(kept).cloned())
+                .collect(),
+        )
+    }
+
+    /// Returns about how many characters of a model's window it takes.
+    pub fn chars(&self) -> usize {
+        const IMAGE: usize = 6_000;
+        match self {
+            Self::Text(text) => text.chars().count(),
+            Self::Parts(parts) => parts
+                .iter()
+                .map(|part| match part {
+                    Part::Text(part) => part.text.chars().count(),
+                    Part::Thinking(part) => part.text.chars().count(),
+                    Part::Opaque(part) => part.data.len(),
+                    Part::Call(call) => call.name.len() + call.arguments.chars().count(),
+                    Part::Result(result) => result.content.chars(),
+                    Part::Media(_) => IMAGE,
+                })
+                .sum(),
+        }
+    }
+}
+
+/// One entry of the conversation that is sent to a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who wrote it.
+    pub role: Role,
+    /// What it holds.
+    pub content: Content,
+    /// Who made it, if it is a model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<Issuer>,
+}
+
+impl Message {
+    /// Returns a message without an issuer.
+    pub fn new(role: Role, content: impl Into<Content>) -> Self {
+        Self {
+            role,
+            content: content.into(),
+            issuer: None,
+        }
+    }
+
+    /// Returns the message that answers the native call `id`.
+    pub fn result(id: &str, content: impl Into<Content>, error: bool) -> Self {
+        let result = ToolResult {
+            id: id.to_owned(),
+            content: content.into(),
+            error,
+        };
+        Self::new(Role::Tool, Content::Parts(vec![Part::Result(result)]))
+    }
+}
+
+impl From<Vec<Part>> for Content {
+    fn from(parts: Vec<Part>) -> Self {
+        Self::from_parts(parts)
+    }
+}
+
+/// An append-only list of messages with a running digest.
+///
+/// Appending costs the same however long the conversation is. An [`Ask`](crate::effects::Ask) moves
+/// it to the runtime and the reply brings it back, so nothing is copied.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Conversation {
+    messages: Vec<Message>,
+    digest: [u8; 20],
+    chars: usize,
+}
+
+impl Conversation {
+    /// Returns a conversation of `messages`.
+    pub fn new(messages: impl IntoIterator<Item = Message>) -> Self {
+        let mut conversation = Self::default();
+        for message in messages {
+            conversation.append(message);
+        }
+        conversation
+    }
+
+    /// Appends a message.
+    pub fn append(&mut self, message: Message) {
+        let mut hasher = Blake2b::<U20>::new();
+        hasher.update(self.digest);
+        hasher.update(crate::json::to_value(&message).to_string());
+        self.digest.copy_from_slice(&hasher.finalize());
+        self.chars += message.content.chars();
+        self.messages.push(message);
+    }
+
+    /// Returns the messages in order.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Returns about how many characters of a model's window it takes.
+    pub fn chars(&self) -> usize {
+        self.chars
+    }
+
+    /// Returns the digest of all messages, in hex.
+    pub fn digest(&self) -> String {
+        hex(&self.digest)
+    }
+}
+
+/// Returns the name under which bytes lie in a log: BLAKE2b-160 in hex.
+pub fn blob_digest(bytes: &[u8]) -> String {
+    hex(&Blake2b::<U20>::digest(bytes))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lone_text_is_stored_as_a_string() {
+        let message = Message::new(Role::User, "hello");
+        let text = crate::json::to_value(&message).to_string();
+        assert_eq!(text, r#"{"role":"user","content":"hello"}"#);
+    }
+
+    #[test]
+    fn replacing_the_text_keeps_thinking_before_it_and_calls_behind_it() {
+        let content: Content = serde_json::from_str(
+            r#"[{"type": "thinking", "text": "hm"}, {"type": "text", "text": "long"},
+                {"type": "call", "name": "read", "arguments": "{}"}]"#,
+        )
+        .unwrap();
+        let kept = content.with_text("short");
+        assert_eq!(kept.text(), "short");
+        assert!(matches!(
+            kept.to_parts().as_slice(),
+            [Part::Thinking(_), Part::Text(_), Part::Call(_)]
+        ));
+    }
+}

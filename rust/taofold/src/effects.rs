@@ -1,0 +1,454 @@
+//! Effects: what a strategy may ask the runtime to do, and the coroutine that asks.
+//!
+//! A strategy is an `async` block that gets a [`Scope`]. Each method of the scope yields one
+//! [`Effect`] and awaits its [`Resolution`]. The compiler makes a state machine of the block;
+//! [`Coroutine`] drives it by hand, without an executor: a strategy never reads a clock or opens a
+//! file, so the same strategy runs live, replays from a log and is tested with
+//! [`Coroutine::resume`].
+//!
+//! ```
+//! use taofold::effects::{Answer, Coroutine, Effect, Outlook, Resolution, Resumed};
+//!
+//! let mut once = Coroutine::new(|scope| async move {
+//!     match scope.begin().await {
+//!         Ok(outlook) if outlook.stop.is_empty() => Answer::new("done".into()),
+//!         Ok(outlook) => Answer::stopped(outlook.stop),
+//!         Err(halt) => Answer::stopped(halt.reason),
+//!     }
+//! });
+//! assert!(matches!(once.start(), Ok(Resumed::Yielded(Effect::Begin))));
+//! let end = once.resume(Resolution::Outlook(Outlook::default()));
+//! assert!(matches!(end, Ok(Resumed::Complete(answer)) if answer.stop == "final_answer"));
+//! ```
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use thiserror::Error;
+
+use crate::content::{Conversation, Message};
+use crate::errors::Error;
+use crate::json::{Object, Value};
+use crate::values::{Action, ModelSettings, Observation, Reply, StepRole, Thought};
+
+/// Asks the model.
+#[derive(Debug, Clone, Default)]
+pub struct Ask {
+    /// What it is shown. The resolution brings it back.
+    pub conversation: Conversation,
+    /// Which of the run's models answers.
+    pub role: StepRole,
+    /// Names of tools that are offered natively.
+    pub tools: Vec<String>,
+    /// A schema for constrained decoding, where the model has it.
+    pub schema: Option<Value>,
+    /// Which of the run's models, by name; empty: the one that plays `role`.
+    pub model: String,
+    /// What of the run's settings is another for this call.
+    pub settings: ModelSettings,
+    /// Which of `tools` may be called now; `None`: all.
+    pub allowed: Option<Vec<String>>,
+    /// A provider's failure is no end of the run but a reply whose `finish` is `error`.
+    pub tolerant: bool,
+}
+
+/// Takes one step: records the thought and performs its batch.
+#[derive(Debug, Clone, Default)]
+pub struct Act {
+    /// Why.
+    pub thought: Thought,
+    /// What.
+    pub actions: Vec<Action>,
+    /// Observations that the strategy makes itself, by place in the batch.
+    pub local: Vec<Option<Observation>>,
+    /// A person wrote these calls down: the repetition guard, which is for models, is silent.
+    pub planned: bool,
+}
+
+impl Act {
+    /// Returns a step with one action that the strategy answers itself.
+    pub fn own(thought: Thought, action: Action, observation: Observation) -> Self {
+        Self {
+            thought,
+            actions: vec![action],
+            local: vec![Some(observation)],
+            planned: false,
+        }
+    }
+}
+
+/// Puts something derived on the record; it takes no place of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Note {
+    /// `violation`, `compacted`, `state`, or a strategy's own word.
+    pub kind: String,
+    /// Its content.
+    pub data: Object,
+}
+
+/// What a strategy yields.
+#[derive(Debug)]
+pub enum Effect {
+    /// Opens a turn. Resolves to an [`Outlook`].
+    Begin,
+    /// Asks the model. Resolves to a [`Reply`].
+    Ask(Box<Ask>),
+    /// Takes one step. Resolves to its observations.
+    Act(Box<Act>),
+    /// Puts something on the record.
+    Note(Note),
+    /// Runs strategies at the same time, each to its end.
+    Fork(Vec<Coroutine<()>>),
+}
+
+/// What an effect resolves to.
+#[derive(Debug)]
+pub enum Resolution {
+    /// Of [`Effect::Begin`].
+    Outlook(Outlook),
+    /// Of [`Effect::Ask`]: the reply and the conversation that was sent.
+    Reply(Box<Reply>, Conversation),
+    /// Of [`Effect::Act`].
+    Observations(Vec<Observation>),
+    /// Of [`Effect::Note`] and [`Effect::Fork`].
+    Done,
+    /// A limit stops the strategy: it may return a partial answer, and no effect follows.
+    Halt(Halt),
+}
+
+/// What a turn starts with.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outlook {
+    /// Messages of people since the last turn.
+    pub heard: Vec<Message>,
+    /// The stop reason of the limit that makes this turn the last one; no tools may be offered.
+    pub wrap_up: String,
+    /// The reason to stop now, without another model call.
+    pub stop: String,
+    /// What the repetition guard tells the model.
+    pub hint: String,
+    /// Whether the repetition guard wants an answer without tools.
+    pub toolless: bool,
+}
+
+/// A limit stops the strategy in the middle of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("stopped: {reason}")]
+pub struct Halt {
+    /// The stop reason.
+    pub reason: String,
+}
+
+/// What a strategy returns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The answer as JSON.
+    pub output: Value,
+    /// Why the strategy stopped.
+    pub stop: String,
+    /// What went wrong; an answer with an error is no success.
+    pub error: String,
+}
+
+impl Answer {
+    /// Returns an answer that ends a run well.
+    pub fn new(output: Value) -> Self {
+        Self {
+            output,
+            stop: "final_answer".to_owned(),
+            error: String::new(),
+        }
+    }
+
+    /// Returns no answer, and the reason to stop.
+    pub fn stopped(reason: impl Into<String>) -> Self {
+        Self {
+            output: Value::Null,
+            stop: reason.into(),
+            error: String::new(),
+        }
+    }
+
+    /// Returns a failure.
+    pub fn error(error: impl Into<String>) -> Self {
+        Self {
+            output: Value::Null,
+            stop: "error".to_owned(),
+            error: error.into(),
+        }
+    }
+}
+
+impl From<Halt> for Answer {
+    fn from(halt: Halt) -> Self {
+        Self::stopped(halt.reason)
+    }
+}
+
+#[derive(Debug)]
+enum Slot {
+    Idle,
+    Requested(Effect),
+    Performing,
+    Resolved(Resolution),
+}
+
+#[derive(Debug)]
+struct Channel(Mutex<Slot>);
+
+impl Channel {
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        // No code panics while it holds the lock; the value is whole in any case.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A strategy's only way to the world: each method yields an effect and awaits its resolution.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    channel: Arc<Channel>,
+}
+
+impl Scope {
+    /// Yields `effect` and returns what it resolves to.
+    ///
+    /// # Errors
+    ///
+    /// [`Halt`] if a limit stops the strategy; it yields nothing more.
+    pub async fn perform(&self, effect: Effect) -> Result<Resolution, Halt> {
+        *self.channel.lock() = Slot::Requested(effect);
+        std::future::poll_fn(|_| {
+            let mut slot = self.channel.lock();
+            match std::mem::replace(&mut *slot, Slot::Idle) {
+                Slot::Resolved(Resolution::Halt(halt)) => Poll::Ready(Err(halt)),
+                Slot::Resolved(resolution) => Poll::Ready(Ok(resolution)),
+                other => {
+                    *slot = other;
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Opens a turn.
+    ///
+    /// # Errors
+    ///
+    /// [`Halt`] if a limit stops the strategy.
+    pub async fn begin(&self) -> Result<Outlook, Halt> {
+        match self.perform(Effect::Begin).await? {
+            Resolution::Outlook(outlook) => Ok(outlook),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Asks the model with `conversation`, which is moved into the effect and brought back.
+    ///
+    /// # Errors
+    ///
+    /// [`Halt`] if a limit forbids the call.
+    pub async fn ask(&self, conversation: &mut Conversation, mut ask: Ask) -> Result<Reply, Halt> {
+        ask.conversation = std::mem::take(conversation);
+        match self.perform(Effect::Ask(Box::new(ask))).await? {
+            Resolution::Reply(reply, asked) => {
+                *conversation = asked;
+                Ok(*reply)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Takes one step.
+    ///
+    /// # Errors
+    ///
+    /// [`Halt`] if a limit stops the strategy.
+    pub async fn act(&self, act: Act) -> Result<Vec<Observation>, Halt> {
+        match self.perform(Effect::Act(Box::new(act))).await? {
+            Resolution::Observations(observations) => Ok(observations),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Puts `data` on the record.
+    ///
+    /// # Errors
+    ///
+    /// [`Halt`] if a limit stops the strategy.
+    pub async fn note(&self, kind: &str, data: Object) -> Result<(), Halt> {
+        let note = Note {
+            kind: kind.to_owned(),
+            data,
+        };
+        self.perform(Effect::Note(note)).await.map(drop)
+    }
+
+    /// Runs branches at the same time and returns their results in order.
+    ///
+    /// # Errors
+    ///
+    /// [`Halt`] if a limit stops the strategy.
+    pub async fn fork<T: Send + 'static>(
+        &self,
+        branches: Vec<Coroutine<T>>,
+    ) -> Result<Vec<T>, Halt> {
+        let results: Arc<Mutex<Vec<Option<T>>>> =
+            Arc::new(Mutex::new(branches.iter().map(|_| None).collect()));
+        let wrapped = branches.into_iter().enumerate().map(|(number, branch)| {
+            let results = Arc::clone(&results);
+            branch.map(move |result| {
+                let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(place) = results.get_mut(number) {
+                    *place = Some(result);
+                }
+            })
+        });
+        self.perform(Effect::Fork(wrapped.collect())).await?;
+        let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+        let complete: Option<Vec<T>> = results.drain(..).collect();
+        complete.ok_or_else(|| Halt {
+            reason: "error".to_owned(),
+        })
+    }
+}
+
+/// A runtime that answers with the wrong kind of resolution is broken: the strategy stops.
+fn unexpected(resolution: &Resolution) -> Halt {
+    debug_assert!(false, "unexpected resolution {resolution:?}");
+    Halt {
+        reason: "error".to_owned(),
+    }
+}
+
+/// Where a coroutine stands after it was resumed.
+#[derive(Debug)]
+pub enum Resumed<T> {
+    /// It wants this effect performed.
+    Yielded(Effect),
+    /// It has returned.
+    Complete(T),
+}
+
+/// A strategy that is being driven.
+pub struct Coroutine<T> {
+    future: Pin<Box<dyn Future<Output = T> + Send>>,
+    channel: Arc<Channel>,
+}
+
+impl<T> std::fmt::Debug for Coroutine<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Coroutine")
+    }
+}
+
+impl<T: 'static> Coroutine<T> {
+    /// Returns the coroutine of an `async` block that gets its scope.
+    pub fn new<F>(story: impl FnOnce(Scope) -> F) -> Self
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let channel = Arc::new(Channel(Mutex::new(Slot::Idle)));
+        let scope = Scope {
+            channel: Arc::clone(&channel),
+        };
+        Self {
+            future: Box::pin(story(scope)),
+            channel,
+        }
+    }
+
+    /// Returns a coroutine that gives its result to `then`.
+    pub(crate) fn map<U: 'static>(self, then: impl FnOnce(T) -> U + Send + 'static) -> Coroutine<U>
+    where
+        T: Send,
+    {
+        let future = self.future;
+        Coroutine {
+            future: Box::pin(async move { then(future.await) }),
+            channel: self.channel,
+        }
+    }
+
+    /// Runs up to the first effect.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignAwait`] if the strategy awaits something that is no effect.
+    pub fn start(&mut self) -> Result<Resumed<T>, Error> {
+        self.advance()
+    }
+
+    /// Answers the last effect and runs up to the next one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ForeignAwait`] if the strategy awaits something that is no effect.
+    pub fn resume(&mut self, resolution: Resolution) -> Result<Resumed<T>, Error> {
+        *self.channel.lock() = Slot::Resolved(resolution);
+        self.advance()
+    }
+
+    fn advance(&mut self) -> Result<Resumed<T>, Error> {
+        // Nothing ever wakes a strategy: it is polled again when its effect is resolved.
+        let mut context = Context::from_waker(Waker::noop());
+        let future = pin!(&mut self.future);
+        if let Poll::Ready(result) = future.poll(&mut context) {
+            return Ok(Resumed::Complete(result));
+        }
+        match std::mem::replace(&mut *self.channel.lock(), Slot::Performing) {
+            Slot::Requested(effect) => Ok(Resumed::Yielded(effect)),
+            Slot::Idle | Slot::Performing | Slot::Resolved(_) => Err(Error::ForeignAwait),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::json;
+
+    #[test]
+    fn branches_of_a_fork_give_their_results_in_order() {
+        let mut outer = Coroutine::new(|scope| async move {
+            let branches = (0..3).map(|n| Coroutine::new(move |_| async move { n }));
+            scope.fork(branches.collect()).await
+        });
+        let Ok(Resumed::Yielded(Effect::Fork(branches))) = outer.start() else {
+            panic!("no fork");
+        };
+        for mut branch in branches.into_iter().rev() {
+            assert!(matches!(branch.start(), Ok(Resumed::Complete(()))));
+        }
+        let Ok(Resumed::Complete(result)) = outer.resume(Resolution::Done) else {
+            panic!("not complete");
+        };
+        assert_eq!(result, Ok(vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn a_halt_reaches_the_strategy_as_an_error() {
+        let mut strategy = Coroutine::new(|scope| async move {
+            match scope.act(Act::default()).await {
+                Ok(_) => Answer::new(json!("went on")),
+                Err(halt) => halt.into(),
+            }
+        });
+        assert!(matches!(strategy.start(), Ok(Resumed::Yielded(_))));
+        let halt = Halt {
+            reason: "budget".to_owned(),
+        };
+        let Ok(Resumed::Complete(answer)) = strategy.resume(Resolution::Halt(halt)) else {
+            panic!("not complete");
+        };
+        assert_eq!(answer.stop, "budget");
+    }
+
+    #[test]
+    fn awaiting_what_is_no_effect_is_an_error_and_no_deadlock() {
+        let mut strategy = Coroutine::new(|_| std::future::pending::<()>());
+        assert!(matches!(strategy.start(), Err(Error::ForeignAwait)));
+    }
+}

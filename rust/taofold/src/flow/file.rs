@@ -1,0 +1,318 @@
+//! The keys of a flow file.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use crate::errors::ConfigError;
+use crate::flow::actions::Kind;
+use crate::flow::template;
+use crate::json::{Object, Value};
+use crate::values::ModelSettings;
+
+/// Targets of `goto` that leave the list of nodes.
+pub(super) const END: [&str; 2] = ["end", "__end__"];
+/// Visits of one node, turns of one loop.
+pub(super) const MOST_VISITS: usize = 1000;
+const DEEPEST: usize = 20;
+/// Keys of actions that name a model.
+pub(super) const MODEL_KEYS: [&str; 5] = [
+    "model",
+    "generator_model",
+    "critic_model",
+    "planner_model",
+    "evaluator_model",
+];
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FlowFile {
+    #[serde(default, rename = "name")]
+    _name: String,
+    #[serde(default, rename = "description")]
+    _description: String,
+    #[serde(default, rename = "model")]
+    _model: String,
+    #[serde(default)]
+    pub(super) instructions: String,
+    #[serde(default)]
+    pub(super) variables: Object,
+    #[serde(default)]
+    pub(super) settings: Settings,
+    /// The state's variable that holds the goal.
+    #[serde(default)]
+    pub(super) input: String,
+    /// The answer; the last node's value, if nothing is said.
+    #[serde(default)]
+    pub(super) result: Option<Value>,
+    pub(super) nodes: Vec<Node>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Settings {
+    /// Keep `reasoning_trace` in the state.
+    #[serde(default = "yes")]
+    pub(super) tracing: bool,
+    #[serde(default)]
+    pub(super) model: String,
+    /// Completes bare names of models.
+    #[serde(default)]
+    pub(super) provider: String,
+    #[serde(default)]
+    pub(super) temperature: Option<f64>,
+    #[serde(default)]
+    pub(super) effort: Option<String>,
+    #[serde(default, rename = "search")]
+    _search: String,
+    #[serde(default, rename = "dspy")]
+    _dspy: Value,
+}
+
+impl Settings {
+    /// Returns how the flow's models are asked, where a node says nothing else.
+    pub(super) fn asks(&self) -> ModelSettings {
+        ModelSettings {
+            temperature: self.temperature,
+            effort: self.effort.clone(),
+            ..ModelSettings::default()
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            tracing: true,
+            model: String::new(),
+            provider: String::new(),
+            temperature: None,
+            effort: None,
+            _search: String::new(),
+            _dspy: Value::Null,
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Node {
+    pub(super) name: String,
+    #[serde(default, rename = "description")]
+    _description: String,
+    /// The action that it performs.
+    #[serde(default, alias = "action")]
+    pub(super) uses: String,
+    #[serde(default)]
+    pub(super) with: Object,
+    #[serde(default)]
+    pub(super) set: Option<Object>,
+    #[serde(default, rename = "while")]
+    pub(super) repeat: Option<While>,
+    #[serde(default)]
+    pub(super) steps: Vec<Node>,
+    #[serde(default)]
+    pub(super) output: Outputs,
+    #[serde(default)]
+    pub(super) goto: Goto,
+    #[serde(default)]
+    pub(super) on_error: OnError,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct While {
+    pub(super) condition: String,
+    pub(super) max_iterations: usize,
+}
+
+/// Where a node's value goes: a name, or names with paths into the value.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Outputs {
+    Name(String),
+    Paths(std::collections::BTreeMap<String, String>),
+}
+
+impl Default for Outputs {
+    fn default() -> Self {
+        Self::Name(String::new())
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Goto {
+    Always(String),
+    Edges(Vec<Edge>),
+}
+
+impl Default for Goto {
+    fn default() -> Self {
+        Self::Always(String::new())
+    }
+}
+
+/// One way on. Without `if` it is always taken.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Edge {
+    #[serde(default, rename = "if")]
+    pub(super) condition: String,
+    pub(super) to: String,
+}
+
+/// What to do when a node fails.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OnError {
+    #[serde(default)]
+    pub(super) fallback: String,
+    #[serde(default)]
+    pub(super) then: Then,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Then {
+    #[default]
+    Raise,
+    Continue,
+}
+
+impl FlowFile {
+    pub(super) fn read(text: &str) -> Result<Self, ConfigError> {
+        let file = serde_saphyr::from_str(text)
+            .map_err(|error| ConfigError::new("", error.to_string()))?;
+        Self::checked(file)
+    }
+
+    pub(super) fn from_value(value: Value) -> Result<Self, ConfigError> {
+        let file = serde_json::from_value(value)
+            .map_err(|error| ConfigError::new("", error.to_string()))?;
+        Self::checked(file)
+    }
+
+    /// Returns the models that nodes name as they stand there.
+    pub(super) fn models(&self) -> BTreeSet<String> {
+        fn collect(nodes: &[Node], names: &mut BTreeSet<String>) {
+            for node in nodes {
+                for key in MODEL_KEYS {
+                    let named = node.with.get(key).and_then(Value::as_str);
+                    let plain = named.filter(|it| !it.is_empty() && !template::is_template(it));
+                    names.extend(plain.map(str::to_owned));
+                }
+                collect(&node.steps, names);
+            }
+        }
+        let mut names = BTreeSet::new();
+        collect(&self.nodes, &mut names);
+        names
+    }
+
+    fn checked(file: Self) -> Result<Self, ConfigError> {
+        check(&file.nodes, "nodes", &mut BTreeSet::new(), 0)?;
+        if let Some(result) = &file.result {
+            template::check(result, "result")?;
+        }
+        Ok(file)
+    }
+}
+
+fn check(
+    nodes: &[Node],
+    path: &str,
+    names: &mut BTreeSet<String>,
+    depth: usize,
+) -> Result<(), ConfigError> {
+    if nodes.is_empty() {
+        return Err(ConfigError::new(path, "must hold at least one node"));
+    }
+    if depth > DEEPEST {
+        return Err(ConfigError::new(path, "is nested too deep"));
+    }
+    let beside: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    for (place, node) in nodes.iter().enumerate() {
+        let path = format!("{path}.{place}");
+        if END.contains(&node.name.as_str()) || !names.insert(node.name.clone()) {
+            let message = format!("there is another node {:?}", node.name);
+            return Err(ConfigError::new(format!("{path}.name"), message));
+        }
+        check_node(node, &path, &beside)?;
+        if !node.steps.is_empty() {
+            check(&node.steps, &format!("{path}.steps"), names, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_node(node: &Node, path: &str, beside: &[&str]) -> Result<(), ConfigError> {
+    let does = [
+        !node.uses.is_empty(),
+        node.set.is_some(),
+        !node.steps.is_empty(),
+    ];
+    if does.into_iter().filter(|it| *it).count() != 1 {
+        let message = "does nothing or several things: it needs one of 'uses', 'set' and 'steps'";
+        return Err(ConfigError::new(path, message));
+    }
+    if let Some(repeat) = &node.repeat {
+        if node.steps.is_empty() {
+            return Err(ConfigError::new(path, "a 'while' needs 'steps'"));
+        }
+        if !(1..=MOST_VISITS).contains(&repeat.max_iterations) {
+            let message = format!("must be from 1 to {MOST_VISITS}");
+            return Err(ConfigError::new(
+                format!("{path}.while.max_iterations"),
+                message,
+            ));
+        }
+        template::check_condition(&repeat.condition, &format!("{path}.while.condition"))?;
+    }
+    if node.uses.is_empty() && !node.with.is_empty() {
+        return Err(ConfigError::new(
+            format!("{path}.with"),
+            "is only for 'uses'",
+        ));
+    }
+    if !node.uses.is_empty() {
+        let kind = Kind::named(&node.uses)
+            .ok_or_else(|| ConfigError::new(format!("{path}.uses"), Kind::unknown(&node.uses)))?;
+        kind.check(&node.with, &format!("{path}.with"))?;
+    }
+    for (name, value) in node.with.iter().chain(node.set.iter().flatten()) {
+        template::check(value, &format!("{path}.{name}"))?;
+    }
+    let edges: Vec<&str> = match &node.goto {
+        Goto::Always(to) => vec![to.as_str()],
+        Goto::Edges(edges) => {
+            for (place, edge) in edges.iter().enumerate() {
+                let path = format!("{path}.goto.{place}");
+                if !edge.condition.is_empty() {
+                    template::check_condition(&edge.condition, &path)?;
+                } else if place + 1 < edges.len() {
+                    let message = "without 'if' it is always taken: it must be the last";
+                    return Err(ConfigError::new(path, message));
+                }
+            }
+            edges.iter().map(|edge| edge.to.as_str()).collect()
+        }
+    };
+    let known = |to: &str| to.is_empty() || END.contains(&to) || beside.contains(&to);
+    let targets = edges.into_iter().chain([node.on_error.fallback.as_str()]);
+    for to in targets {
+        if !known(to) {
+            let message = format!("there is no node {to:?} beside this one");
+            return Err(ConfigError::new(format!("{path}.goto"), message));
+        }
+    }
+    if !node.on_error.fallback.is_empty() && node.on_error.then == Then::Continue {
+        let message = "has a fallback and 'then: continue': keep one";
+        return Err(ConfigError::new(format!("{path}.on_error"), message));
+    }
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! An agent runtime on one append-only event log.
+//!
+//! A **strategy** is a coroutine that yields **effects**; the **runtime** performs them and appends
+//! **events**; the **state** of a run is a fold of its events. `rust/README.md` maps the modules.
+//! The log format is that of `docs/log-format.md`, and `conformance/` holds the shared examples.
+
+pub mod agent;
+pub mod content;
+pub mod effects;
+pub mod errors;
+pub mod events;
+pub mod flow;
+pub mod json;
+pub mod log;
+pub mod model;
+pub mod parsing;
+pub mod policy;
+pub mod providers;
+pub mod runtime;
+pub mod state;
+pub mod strategy;
+pub mod tao;
+pub mod tools;
+pub mod trace;
+pub mod values;

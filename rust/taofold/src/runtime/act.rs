@@ -1,0 +1,767 @@
+//! The actions of one step, its batch, from `Proposed` to the last `Observed`.
+//!
+//! Every action goes refused → ruled on → (asked about) → started → observed, with an event at each
+//! stage, so that a crash between any two leaves a log from which the next activation knows what
+//! may be repeated.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, join_all, select};
+
+use crate::effects::{Act, Resolution};
+use crate::events::{
+    Decided, Event, Noted, Observed, Proposed, Started, StartedOnce, Verdict, Violated,
+};
+use crate::json::{Object, Value, json, to_value};
+use crate::policy::limits::Allowed;
+use crate::policy::{Facts, Level, MARK, Ruling, Tier, has_mask, is_masked};
+use crate::runtime::approvals::{Question, Settled};
+use crate::runtime::ledger::{Book, Interrupt, Ledger};
+use crate::tools::{CallContext, Tool};
+use crate::values::{
+    ASK_USER, Action, FINISH, Observation, ObservationStatus, Sideeffect, Step, ThoughtType,
+};
+
+/// Words of `Observation::refused` for what a limit forbids.
+const LIMIT_REFUSALS: [&str; 3] = ["limit", "tool_limit", "time_limit"];
+
+/// Activations that may end during a harmless call before a person is asked about it.
+const MOST_LOST: u64 = 3;
+/// The repair of a parameter that lost a secret.
+const ALTERED: &str = "a secret was taken out";
+
+struct Ready {
+    index: usize,
+    tool: Arc<dyn Tool>,
+}
+
+struct Batch<'a, 'b> {
+    ledger: &'a Ledger<'b>,
+    key: &'a str,
+    act: Act,
+    observations: Vec<Option<Observation>>,
+    ready: Vec<Ready>,
+    fingerprints: Vec<String>,
+    pause_ms: u64,
+}
+
+pub(super) async fn perform(
+    ledger: &Ledger<'_>,
+    key: &str,
+    act: Act,
+) -> Result<Resolution, Interrupt> {
+    let act = redacted(ledger, key, act);
+    let count = act.actions.len();
+    let mut batch = Batch {
+        ledger,
+        key,
+        act,
+        observations: vec![None; count],
+        ready: Vec::new(),
+        fingerprints: Vec::new(),
+        pause_ms: 0,
+    };
+    let performed = batch.perform().await;
+    ledger.book().allowed.retain(|(place, _), _| place != key);
+    performed?;
+    let observations: Vec<Observation> = batch.observations.into_iter().flatten().collect();
+    if !batch.act.planned {
+        let step = Step {
+            number: 0,
+            thought: batch.act.thought,
+            actions: batch.act.actions,
+            observations: observations.clone(),
+        };
+        let tools = &ledger.setup.tools;
+        let mutates = |name: &&str| {
+            tools
+                .get(name)
+                .is_some_and(|tool| tool.effect() != Sideeffect::Read)
+        };
+        let mutating: BTreeSet<String> = tools.names().filter(mutates).map(str::to_owned).collect();
+        ledger
+            .book()
+            .guard(key, ledger.setup)
+            .seen(&step, &mutating);
+    }
+    Ok(Resolution::Observations(observations))
+}
+
+/// Takes secrets out of a step. A parameter that lost one, or that holds the mask for one which the
+/// model is not shown, marks its action as altered.
+fn redacted(ledger: &Ledger<'_>, key: &str, act: Act) -> Act {
+    let redactor = &ledger.setup.redactor;
+    let masked = {
+        let book = ledger.book();
+        // A call of the step itself may have masked one since: the record tells how it was then.
+        match book.recording.peek("proposed", key, None) {
+            Some(Event::Proposed(event)) => {
+                let altered = |action: &Action| action.repairs.iter().any(|it| it == ALTERED);
+                event.actions.iter().any(altered)
+            }
+            _ => book.state.masked,
+        }
+    };
+    let text = |text: String| redactor.text(&text).into_owned();
+    let action = |action: Action| {
+        let before = to_value(&action.parameters).to_string();
+        let parameters = redactor.object(action.parameters);
+        let whole = Value::Object(parameters.clone());
+        let lost = is_masked(&before, &whole.to_string()) || (masked && has_mask(&whole));
+        let reserved = matches!(action.tool.as_str(), FINISH | ASK_USER);
+        let mut action = Action {
+            parameters,
+            rationale: text(action.rationale),
+            ..action
+        };
+        // An answer may lose a secret; any other action must not run with a mask for a parameter.
+        if lost && !reserved && !action.repairs.iter().any(|it| it == ALTERED) {
+            action.repairs.push(ALTERED.to_owned());
+            action.guessed = true;
+        }
+        action
+    };
+    let observation = |observation: Observation| redacted_observation(ledger, observation);
+    let mut thought = act.thought;
+    thought.content = text(thought.content);
+    Act {
+        thought,
+        actions: act.actions.into_iter().map(action).collect(),
+        local: act
+            .local
+            .into_iter()
+            .map(|it| it.map(observation))
+            .collect(),
+        planned: act.planned,
+    }
+}
+
+/// Takes secrets out of an observation.
+fn redacted_observation(ledger: &Ledger<'_>, observation: Observation) -> Observation {
+    let redactor = &ledger.setup.redactor;
+    Observation {
+        result: redactor.value(observation.result),
+        extraction: redactor.text(&observation.extraction).into_owned(),
+        ..observation
+    }
+}
+
+/// Takes secrets out of what a tool returned, and says whether there was one.
+fn redacted_result(ledger: &Ledger<'_>, observation: Observation) -> Observation {
+    let before = to_value(&observation).to_string();
+    let clean = redacted_observation(ledger, observation);
+    let masked = clean.masked || is_masked(&before, &to_value(&clean).to_string());
+    Observation { masked, ..clean }
+}
+
+/// Returns an index of a batch as the log has it.
+fn place(index: usize) -> u64 {
+    index as u64
+}
+
+impl Batch<'_, '_> {
+    async fn perform(&mut self) -> Result<(), Interrupt> {
+        // On record before anything is judged: a crash in the middle leaves the whole batch open.
+        self.ledger.put(Proposed {
+            key: self.key.to_owned(),
+            thought: self.act.thought.clone(),
+            actions: self.act.actions.clone(),
+        })?;
+        for index in 0..self.act.actions.len() {
+            if let Some(observation) = self.act.local.get_mut(index).and_then(Option::take) {
+                self.observe(index, observation)?;
+            } else if self.recall(index)? {
+                continue;
+            } else if self.act.actions[index].tool == ASK_USER {
+                self.run_ready().await?;
+                self.ask_user(index).await?;
+            } else {
+                self.consider(index).await?;
+            }
+        }
+        self.run_ready().await
+    }
+
+    /// On resume what was observed stands, whatever this code would have decided.
+    fn recall(&mut self, index: usize) -> Result<bool, Interrupt> {
+        let mut book = self.ledger.book();
+        let recording = &mut book.recording;
+        if recording.exact
+            || recording
+                .peek("observed", self.key, Some(place(index)))
+                .is_none()
+        {
+            return Ok(false);
+        }
+        for record in recording.take_call(self.key, place(index), u64::MAX) {
+            book.restore(Some(record.seq))?;
+            match record.event {
+                Event::Observed(event) => self.observations[index] = Some(event.observation),
+                Event::Resolved(event) => self.edit(index, event.action),
+                Event::Decided(event) => self.edit(index, event.action),
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    fn edit(&mut self, index: usize, edited: Option<Action>) {
+        if let Some(action) = edited {
+            self.act.actions[index] = action;
+        }
+    }
+
+    async fn consider(&mut self, index: usize) -> Result<(), Interrupt> {
+        let action = self.act.actions[index].clone();
+        let tool = self.ledger.setup.tools.get(&action.tool).cloned();
+        let tool = match self.fit(&action, tool) {
+            Ok(tool) => tool,
+            Err(refused) => return self.observe(index, *refused),
+        };
+        if !self.act.planned
+            && let Some(refused) = self.judge(&action)?
+        {
+            return self.observe(index, refused);
+        }
+        if let Err(why) = tool.check(&action.parameters) {
+            return self.observe(index, Observation::refused(why, "invalid"));
+        }
+        let started = self.earlier_start(index, &action, &tool).await?;
+        match started {
+            Earlier::Answered => return Ok(()),
+            Earlier::Started => {}
+            Earlier::None => {
+                if !self.ruled(index, &action, &tool).await? || self.over_limit(index, &action)? {
+                    return Ok(());
+                }
+            }
+        }
+        self.ready.push(Ready { index, tool });
+        Ok(())
+    }
+
+    /// Returns the tool of an action that can be ruled on, else the answer to the action.
+    fn fit(
+        &self,
+        action: &Action,
+        tool: Option<Arc<dyn Tool>>,
+    ) -> Result<Arc<dyn Tool>, Box<Observation>> {
+        if !action.error.is_empty() {
+            return Err(Box::new(Observation::refused(
+                action.error.clone(),
+                "malformed",
+            )));
+        }
+        let Some(tool) = tool else {
+            let names: Vec<&str> = self.ledger.setup.tools.names().collect();
+            let names = if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(", ")
+            };
+            let why = format!("unknown tool '{}'; available tools: {names}", action.tool);
+            return Err(Box::new(Observation::refused(why, "unknown")));
+        };
+        let altered = action.repairs.iter().any(|it| it == ALTERED);
+        if altered && tool.effect() != Sideeffect::Read {
+            return Err(Box::new(Observation::refused(
+                masked_words(action),
+                "masked",
+            )));
+        }
+        let tier = self
+            .ledger
+            .setup
+            .policy
+            .tier(tool.name(), &facts(tool.as_ref()));
+        if action.guessed && (tool.effect() == Sideeffect::Once || tier >= Tier::Confirm) {
+            let repairs = action.repairs.join(", ");
+            let why = format!(
+                "the parameters of {} were not well-formed ({repairs}) and it must not run on \
+                 guessed parameters: send the action again, exactly",
+                action.tool
+            );
+            return Err(Box::new(Observation::refused(why, "guessed")));
+        }
+        Ok(tool)
+    }
+
+    /// Asks the repetition guard; returns the answer to a call that it refuses.
+    fn judge(&mut self, action: &Action) -> Result<Option<Observation>, Interrupt> {
+        let fingerprint = action.fingerprint();
+        let beside = self
+            .fingerprints
+            .iter()
+            .filter(|it| **it == fingerprint)
+            .count();
+        let judgement = {
+            let mut book = self.ledger.book();
+            let guard = book.guard(self.key, self.ledger.setup);
+            guard.judge(action, u32::try_from(beside).unwrap_or(u32::MAX))
+        };
+        if judgement.level == Level::Run {
+            self.fingerprints.push(fingerprint);
+            self.pause_ms = self.pause_ms.max(judgement.backoff_ms);
+            return Ok(None);
+        }
+        let word = judgement.level.word();
+        let rule = if judgement.level == Level::FailedUnchanged {
+            word
+        } else {
+            "repetition"
+        };
+        self.ledger.put(Violated {
+            key: self.key.to_owned(),
+            rule: rule.to_owned(),
+            detail: judgement.reason.clone(),
+            ..Violated::default()
+        })?;
+        Ok(Some(Observation::refused(judgement.reason, word)))
+    }
+
+    /// On resume: what an earlier life started may have happened.
+    async fn earlier_start(
+        &mut self,
+        index: usize,
+        action: &Action,
+        tool: &Arc<dyn Tool>,
+    ) -> Result<Earlier, Interrupt> {
+        let attempts = {
+            let mut book = self.ledger.book();
+            let recording = &mut book.recording;
+            if recording.exact
+                || recording
+                    .peek("started", self.key, Some(place(index)))
+                    .is_none()
+            {
+                return Ok(Earlier::None);
+            }
+            let taken = recording.take_attempts(self.key, place(index));
+            let mut starts = 0;
+            for record in taken {
+                book.restore(Some(record.seq))?;
+                starts += u64::from(matches!(
+                    record.event,
+                    Event::Started(_) | Event::StartedOnce(_)
+                ));
+            }
+            starts
+        };
+        // From here on it happens now: the record says how often the call was lost.
+        self.ledger.touch(self.key)?;
+        let (lost, cut) = {
+            let book = self.ledger.book();
+            let slots = book.state.open.get(self.key).map(|step| &step.slots);
+            let slot = slots.and_then(|slots| slots.get(index));
+            slot.map_or((0, false), |slot| (slot.lost, slot.cut))
+        };
+        let reason = if tool.effect() == Sideeffect::Once {
+            "it was started and nobody knows whether it happened: done, not done (allow), or skip \
+             (deny)?"
+                .to_owned()
+        } else if lost >= MOST_LOST {
+            format!(
+                "it was at work {lost} times when the process of the run ended: start it again?"
+            )
+        } else {
+            String::new()
+        };
+        if !reason.is_empty() {
+            let question = Question {
+                key: self.key,
+                index: place(index),
+                action,
+                tool: Some(tool),
+                tier: u64::from(u8::from(tool.tier())),
+                reason,
+                attempt: attempts,
+                doubt: true,
+            };
+            match question.settle(self.ledger, || None).await? {
+                Settled::Run(edited) => self.edit(index, edited),
+                Settled::Answered(observation) => {
+                    self.observe(index, *observation)?;
+                    return Ok(Earlier::Answered);
+                }
+            }
+        }
+        // A start that takes the place of a lost one is held against the limits.
+        if cut && let Some(why) = self.blocked(action) {
+            let text = format!(
+                "{} was started before an interruption and may have happened; {why}",
+                action.tool
+            );
+            self.observe(index, Observation::failure(text))?;
+            return Ok(Earlier::Answered);
+        }
+        Ok(Earlier::Started)
+    }
+
+    fn blocked(&self, action: &Action) -> Option<String> {
+        let book = self.ledger.book();
+        let limits = &self.ledger.setup.limits;
+        let blocked = limits.blocks(&book.state, &action.tool, allowed(&book, &action.tool));
+        blocked.map(|(_, why)| why)
+    }
+
+    /// Asks the policy, and a person if it says so. Returns whether the call may be made.
+    async fn ruled(
+        &mut self,
+        index: usize,
+        action: &Action,
+        tool: &Arc<dyn Tool>,
+    ) -> Result<bool, Interrupt> {
+        let setup = self.ledger.setup;
+        let thought = &self.act.thought;
+        let critical = thought.critical && thought.kind == ThoughtType::Exception;
+        let ruling = setup
+            .policy
+            .rule(action, &facts(tool.as_ref()), &setup.principal, critical);
+        self.overrule(index, &ruling)?;
+        let tier = u64::from(u8::from(ruling.tier));
+        if ruling.verdict == Verdict::Ask {
+            self.run_ready().await?;
+            let question = Question {
+                key: self.key,
+                index: place(index),
+                action,
+                tool: Some(tool),
+                tier,
+                reason: ruling.reason,
+                attempt: 0,
+                doubt: false,
+            };
+            let rule = || {
+                let facts = facts(tool.as_ref());
+                Some(
+                    setup
+                        .policy
+                        .rule(action, &facts, &setup.principal, critical),
+                )
+            };
+            return match question.settle(self.ledger, rule).await? {
+                Settled::Run(edited) => {
+                    self.edit(index, edited);
+                    Ok(true)
+                }
+                Settled::Answered(observation) => {
+                    let denied = observation.refused == "denied";
+                    let reason = crate::json::render(&observation.result);
+                    self.observe(index, *observation)?;
+                    if denied {
+                        self.stop_on_denial(reason)?;
+                    }
+                    Ok(false)
+                }
+            };
+        }
+        self.ledger.put(Decided {
+            tier,
+            reason: ruling.reason.clone(),
+            ..Decided::new(self.key, place(index), ruling.verdict)
+        })?;
+        if ruling.verdict == Verdict::Allow {
+            return Ok(true);
+        }
+        let reason = ruling.reason;
+        self.observe(index, Observation::refused(reason.clone(), "denied"))?;
+        self.stop_on_denial(reason).map(|()| false)
+    }
+
+    /// Ends the run if it is set up so. The denied action is observed before, so that it is no open
+    /// call.
+    fn stop_on_denial(&self, reason: String) -> Result<(), Interrupt> {
+        if self.ledger.setup.stop_on_denial {
+            return Err(Interrupt::Denied(reason));
+        }
+        Ok(())
+    }
+
+    /// On resume: forgets a verdict on a call that was not begun if the policy now gives another.
+    fn overrule(&self, index: usize, ruling: &Ruling) -> Result<(), Interrupt> {
+        let mut book = self.ledger.book();
+        if book.recording.exact {
+            return Ok(());
+        }
+        let index = Some(place(index));
+        let other = match book.recording.peek("decided", self.key, index) {
+            Some(Event::Decided(event)) => event.verdict != ruling.verdict,
+            _ => false,
+        };
+        if !other {
+            return Ok(());
+        }
+        for kind in ["decided", "resolved"] {
+            while let Some(record) = book.recording.take(kind, self.key, index) {
+                book.restore(Some(record.seq))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers the action if a limit forbids the call; else the call counts as allowed.
+    fn over_limit(&mut self, index: usize, action: &Action) -> Result<bool, Interrupt> {
+        let blocked = {
+            let mut book = self.ledger.book();
+            match settled_limit(&book.recording, self.key, place(index)) {
+                Some(settled) => settled,
+                None => {
+                    let allowed = allowed(&book, &action.tool);
+                    let limits = &self.ledger.setup.limits;
+                    let blocked = limits.blocks(&book.state, &action.tool, allowed);
+                    if blocked.is_none() {
+                        let call = (self.key.to_owned(), place(index));
+                        book.allowed.insert(call, action.tool.clone());
+                    }
+                    blocked.map(|(word, why)| Observation::refused(why, word))
+                }
+            }
+        };
+        match blocked {
+            Some(refused) => self.observe(index, refused).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// The reserved action: the run waits until a person has answered.
+    async fn ask_user(&mut self, index: usize) -> Result<(), Interrupt> {
+        let action = self.act.actions[index].clone();
+        let asked = action.parameters.get("question").and_then(Value::as_str);
+        let asked = asked.unwrap_or_default();
+        let question = Question {
+            key: self.key,
+            index: place(index),
+            action: &action,
+            tool: None,
+            tier: u64::from(u8::from(Tier::Card)),
+            reason: asked.to_owned(),
+            attempt: 0,
+            doubt: false,
+        };
+        let observation = match question.settle(self.ledger, || None).await? {
+            Settled::Run(_) => Observation::auto(Value::String("yes".to_owned()), "yes"),
+            Settled::Answered(observation) => *observation,
+        };
+        self.observe(index, observation)
+    }
+
+    /// Starts everything that may start, at once, and waits for all.
+    async fn run_ready(&mut self) -> Result<(), Interrupt> {
+        let ready = std::mem::take(&mut self.ready);
+        if ready.is_empty() {
+            return Ok(());
+        }
+        self.slow_down().await?;
+        // All starts are on record before the first call begins: after a crash each is in doubt.
+        for call in &ready {
+            self.begin(call)?;
+        }
+        if self.recorded_results(&ready)? {
+            return Ok(());
+        }
+        self.ledger.touch(self.key)?;
+        self.ledger.flush().await?;
+        let calls = ready.iter().map(|call| self.call(call));
+        let observations = join_all(calls).await;
+        for (call, (observation, update)) in ready.iter().zip(observations) {
+            self.observe_updated(call.index, observation, update)?;
+        }
+        self.ledger.flush().await?;
+        Ok(())
+    }
+
+    async fn slow_down(&mut self) -> Result<(), Interrupt> {
+        let milliseconds = std::mem::take(&mut self.pause_ms);
+        if milliseconds == 0 {
+            return Ok(());
+        }
+        let replayed = {
+            let book = self.ledger.book();
+            book.recording.peek("noted", self.key, None).is_some()
+        };
+        self.ledger.put(Noted {
+            key: self.key.to_owned(),
+            kind: "backoff".to_owned(),
+            data: Object::from_iter([("ms".to_owned(), json!(milliseconds))]),
+        })?;
+        if !replayed {
+            let clock = &self.ledger.setup.clock;
+            clock.sleep(Duration::from_millis(milliseconds)).await;
+        }
+        Ok(())
+    }
+
+    fn begin(&self, call: &Ready) -> Result<(), Interrupt> {
+        let index = place(call.index);
+        let key = self.key.to_owned();
+        let started: Event = match call.tool.effect() {
+            Sideeffect::Read => Started {
+                key,
+                index,
+                kept: Value::Null,
+                retry: 0,
+            }
+            .into(),
+            effect => StartedOnce {
+                key,
+                index,
+                kept: Value::Null,
+                retry: 0,
+                effect,
+            }
+            .into(),
+        };
+        self.ledger.put(started)?;
+        // It is in the state's count now.
+        self.ledger
+            .book()
+            .allowed
+            .remove(&(self.key.to_owned(), index));
+        Ok(())
+    }
+
+    /// In an exact replay: takes the results that the world gave then.
+    fn recorded_results(&mut self, ready: &[Ready]) -> Result<bool, Interrupt> {
+        for call in ready {
+            let index = place(call.index);
+            let mut book = self.ledger.book();
+            if !book.recording.exact {
+                return Ok(false);
+            }
+            let Some(record) = book.recording.take("observed", self.key, Some(index)) else {
+                drop(book);
+                self.ledger.touch(self.key)?;
+                return Ok(false);
+            };
+            // A call may have been started and asked about again in a later life.
+            for later in book.recording.take_call(self.key, index, u64::MAX) {
+                book.restore(Some(later.seq))?;
+            }
+            book.restore(Some(record.seq))?;
+            if let Event::Observed(event) = record.event {
+                self.observations[call.index] = Some(event.observation);
+            }
+        }
+        Ok(true)
+    }
+
+    async fn call(&self, call: &Ready) -> (Observation, Option<(String, Value)>) {
+        let action = &self.act.actions[call.index];
+        let clock = &self.ledger.setup.clock;
+        let run = &self.ledger.run;
+        let context = CallContext::new(run, format!("{run}/{}/{}", self.key, call.index));
+        let updated = context.clone();
+        let began = clock.steady_ms();
+        let work = call.tool.call(action.parameters.clone(), context);
+        let seconds = action.seconds();
+        let observation = if seconds > 0.0 && seconds.is_finite() {
+            let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+            match select(work, clock.sleep(limit)).await {
+                Either::Left((observation, _)) => observation,
+                Either::Right(_) => Observation {
+                    status: ObservationStatus::Timeout,
+                    ..Observation::failure(format!("{} took longer than {seconds} s", action.tool))
+                },
+            }
+        } else {
+            work.await
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a call lasts less than 2^53 ms")]
+        let duration_ms = clock.steady_ms().saturating_sub(began) as f64;
+        let observation = Observation {
+            duration_ms,
+            ..observation
+        };
+        let update = updated.update().map(|(name, value)| {
+            let redactor = &self.ledger.setup.redactor;
+            (redactor.text(&name).into_owned(), redactor.value(value))
+        });
+        (redacted_result(self.ledger, observation), update)
+    }
+
+    fn observe(&mut self, index: usize, observation: Observation) -> Result<(), Interrupt> {
+        self.observe_updated(index, observation, None)
+    }
+
+    fn observe_updated(
+        &mut self,
+        index: usize,
+        observation: Observation,
+        update: Option<(String, Value)>,
+    ) -> Result<(), Interrupt> {
+        self.observations[index] = Some(observation.clone());
+        let call = (self.key.to_owned(), place(index));
+        self.ledger.book().allowed.remove(&call);
+        self.ledger
+            .put(Observed {
+                update,
+                ..Observed::new(self.key, place(index), observation)
+            })
+            .map(drop)
+    }
+}
+
+/// Says why a call that changes something does not run with a mask in its parameters.
+fn masked_words(action: &Action) -> String {
+    format!(
+        "{} was not called: its parameters hold a secret, or {MARK}, which stands for one that you \
+         are not shown. Nothing was changed. Send the call without it: edit the text around it, \
+         read it from the environment, or ask a person to put it there",
+        action.tool
+    )
+}
+
+/// Returns what calls that were allowed and have not begun will count.
+fn allowed(book: &Book, tool: &str) -> Allowed {
+    let of_tool = book.allowed.values().filter(|it| *it == tool);
+    Allowed {
+        calls: book.allowed.len() as u64,
+        of_tool: of_tool.count() as u64,
+    }
+}
+
+/// What an earlier life made of a call.
+enum Earlier {
+    /// Nothing.
+    None,
+    /// It was started, and may be started again.
+    Started,
+    /// It is answered.
+    Answered,
+}
+
+/// In a fork of the past: what was recorded about limits holds, as the order of branches decides.
+#[expect(
+    clippy::option_option,
+    reason = "not settled, or settled with or without a refusal"
+)]
+fn settled_limit(
+    recording: &crate::runtime::recording::Recording,
+    key: &str,
+    index: u64,
+) -> Option<Option<Observation>> {
+    if !recording.settles_limits(key) {
+        return None;
+    }
+    if recording.peek("started", key, Some(index)).is_some() {
+        return Some(None);
+    }
+    match recording.peek("observed", key, Some(index)) {
+        Some(Event::Observed(event))
+            if LIMIT_REFUSALS.contains(&event.observation.refused.as_str()) =>
+        {
+            Some(Some(event.observation.clone()))
+        }
+        _ => None,
+    }
+}
+
+fn facts(tool: &dyn Tool) -> Facts {
+    Facts {
+        tier: tool.tier(),
+        effect: tool.effect(),
+        role: tool.role().to_owned(),
+    }
+}

@@ -1,0 +1,374 @@
+//! Questions to a person: asked on record, answered through the run's inbox.
+//!
+//! A question is the record that asks. It is bound to a digest of the tool, its exact arguments and
+//! its definition, and to the policy's version: an approval of something that has changed since is
+//! void, and the question is asked once more. Until it is answered the run waits as rows in the log.
+
+use std::sync::Arc;
+
+use blake2::digest::consts::U10;
+use blake2::{Blake2b, Digest};
+
+use crate::content::hex;
+use crate::events::{Decided, DecisionRefused, Event, Resolved, Verdict};
+use crate::json::{Value, canonical, json};
+use crate::log::Signal;
+use crate::policy::{Ruling, is_masked};
+use crate::runtime::ledger::{Interrupt, Ledger};
+use crate::tools::{Tool, definition};
+use crate::values::{ASK_USER, Action, Observation};
+
+/// What a run waits for while a question is open.
+pub(super) const AWAITING_APPROVAL: &str = "awaiting_approval";
+/// What a run waits for while the model's own question is open.
+pub(super) const AWAITING_INPUT: &str = "awaiting_input";
+/// Characters of what would happen that a person is shown.
+const PREVIEW: usize = 2000;
+
+/// Returns what an approval of `action` is bound to.
+pub fn digest(action: &Action, tool: Option<&dyn Tool>) -> String {
+    let definition = tool.map_or_else(String::new, definition);
+    let bound = json!([action.tool, action.parameters, definition]);
+    hex(&Blake2b::<U10>::digest(canonical(&bound)))
+}
+
+/// A question about one action.
+pub(super) struct Question<'a> {
+    pub(super) key: &'a str,
+    pub(super) index: u64,
+    pub(super) action: &'a Action,
+    pub(super) tool: Option<&'a Arc<dyn Tool>>,
+    pub(super) tier: u64,
+    pub(super) reason: String,
+    /// How often the call had been started.
+    pub(super) attempt: u64,
+    /// Whether the question is if an interrupted call has happened.
+    pub(super) doubt: bool,
+}
+
+/// What a person decided.
+pub(super) enum Settled {
+    /// The call may start, perhaps as the person edited it.
+    Run(Option<Action>),
+    /// It is answered.
+    Answered(Box<Observation>),
+}
+
+impl Question<'_> {
+    /// Asks, and returns the answer. `rule` judges the action again if an approval is void.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupt::Park`] if there is none yet.
+    pub(super) async fn settle(
+        &self,
+        ledger: &Ledger<'_>,
+        rule: impl Fn() -> Option<Ruling>,
+    ) -> Result<Settled, Interrupt> {
+        loop {
+            let (seq, asked) = self.ask(ledger)?;
+            let resolved = self.resolve(ledger, seq, &asked).await?;
+            if resolved.verdict != Verdict::Void {
+                return Ok(self.consequence(resolved));
+            }
+            match rule().map(|ruling| (ruling.verdict, ruling.reason)) {
+                Some((Verdict::Deny, reason)) => {
+                    let refused = Observation::refused(reason, "denied");
+                    return Ok(Settled::Answered(Box::new(refused)));
+                }
+                Some((Verdict::Allow, _)) => return Ok(Settled::Run(None)),
+                _ => {}
+            }
+        }
+    }
+
+    fn digest(&self, action: &Action) -> String {
+        digest(action, self.tool.map(AsRef::as_ref))
+    }
+
+    /// Puts the question on record, or finds it there. Returns the record's number and the event.
+    fn ask(&self, ledger: &Ledger<'_>) -> Result<(u64, Decided), Interrupt> {
+        let setup = ledger.setup;
+        let recorded = {
+            let book = ledger.book();
+            let decided = book.recording.peek("decided", self.key, Some(self.index));
+            match decided {
+                Some(Event::Decided(event)) if event.verdict == Verdict::Ask => Some(event.clone()),
+                _ => None,
+            }
+        };
+        let derived = Decided {
+            tier: self.tier,
+            reason: self.reason.clone(),
+            digest: self.digest(self.action),
+            ..Decided::new(self.key, self.index, Verdict::Ask)
+        };
+        let event = match &recorded {
+            // The preview and the times are the world's, the count is the log's.
+            Some(event) => Decided {
+                expires_at: event.expires_at,
+                policy: event.policy.clone(),
+                preview: event.preview.clone(),
+                attempt: event.attempt,
+                deciders: event.deciders.clone(),
+                ..derived
+            },
+            None => Decided {
+                expires_at: self.expires_at(ledger),
+                policy: setup.policy.version(),
+                preview: self.preview(ledger),
+                attempt: self.attempt,
+                deciders: self
+                    .tool
+                    .map(|tool| setup.policy.deciders(tool.name(), tool.role())),
+                ..derived
+            },
+        };
+        let seq = ledger.put(event.clone())?;
+        // What was shown is what was recorded: the digest of today is compared when it is used.
+        Ok((seq, recorded.unwrap_or(event)))
+    }
+
+    fn expires_at(&self, ledger: &Ledger<'_>) -> u64 {
+        let seconds = ledger.setup.policy.approve_seconds;
+        if seconds <= 0.0 {
+            return 0;
+        }
+        let now = u64::try_from(ledger.setup.clock.now_ms()).unwrap_or_default();
+        let open = std::time::Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        now.saturating_add(u64::try_from(open.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn preview(&self, ledger: &Ledger<'_>) -> String {
+        let shown = match self.tool {
+            Some(tool) => tool.preview(&self.action.parameters),
+            None => crate::tools::call_line(&self.action.tool, &self.action.parameters),
+        };
+        let shown = ledger.setup.redactor.text(&shown).into_owned();
+        if shown.chars().count() <= PREVIEW {
+            return shown;
+        }
+        let cut: String = shown.chars().take(PREVIEW).collect();
+        format!("{cut} [… cut]")
+    }
+
+    /// Returns what became of the question: recorded, or by the inbox or the clock.
+    async fn resolve(
+        &self,
+        ledger: &Ledger<'_>,
+        seq: u64,
+        asked: &Decided,
+    ) -> Result<Resolved, Interrupt> {
+        if let Some(recorded) = self.recorded(ledger) {
+            ledger.put(recorded.clone())?;
+            // A void stands right behind the decision that it took back.
+            if let Some(void) = self.recorded(ledger)
+                && void.verdict == Verdict::Void
+            {
+                ledger.put(void.clone())?;
+                return Ok(void);
+            }
+            return self.void_if_changed(ledger, asked, recorded);
+        }
+        ledger.touch(self.key)?;
+        // The question is durable before an answer can refer to its number.
+        ledger.flush().await?;
+        ledger.read_inbox().await?;
+        let resolved = match self.posted(ledger, seq, asked)? {
+            Some(resolved) => Some(resolved),
+            None => self.expiry(ledger, asked),
+        };
+        let Some(resolved) = resolved else {
+            // No run is parked over messages that the model has not read.
+            ledger.record_steering(self.key)?;
+            let waits_for = if self.action.tool == ASK_USER {
+                AWAITING_INPUT
+            } else {
+                AWAITING_APPROVAL
+            };
+            return Err(Interrupt::Park(waits_for.to_owned()));
+        };
+        ledger.put(resolved.clone())?;
+        self.void_if_changed(ledger, asked, resolved)
+    }
+
+    fn recorded(&self, ledger: &Ledger<'_>) -> Option<Resolved> {
+        let book = ledger.book();
+        match book.recording.peek("resolved", self.key, Some(self.index)) {
+            Some(Event::Resolved(event)) => Some(event.clone()),
+            _ => None,
+        }
+    }
+
+    fn expiry(&self, ledger: &Ledger<'_>, asked: &Decided) -> Option<Resolved> {
+        let now = u64::try_from(ledger.setup.clock.now_ms()).unwrap_or_default();
+        let expired = asked.expires_at > 0 && now > asked.expires_at;
+        expired.then(|| self.resolution(asked, Verdict::Expired, "clock"))
+    }
+
+    fn resolution(&self, asked: &Decided, verdict: Verdict, by: &str) -> Resolved {
+        Resolved {
+            tier: asked.tier,
+            digest: asked.digest.clone(),
+            attempt: asked.attempt,
+            ..Resolved::new(self.key, self.index, verdict, by)
+        }
+    }
+
+    /// Returns the first usable decision of the inbox about record `seq`; others are refused.
+    fn posted(
+        &self,
+        ledger: &Ledger<'_>,
+        seq: u64,
+        asked: &Decided,
+    ) -> Result<Option<Resolved>, Interrupt> {
+        let about_this = |message: &Signal| {
+            matches!(message.kind.as_str(), "decide" | "answer")
+                && message.data.get("seq").and_then(Value::as_u64) == Some(seq)
+        };
+        loop {
+            let message = ledger.book().consume(about_this);
+            let Some(message) = message else {
+                return Ok(None);
+            };
+            match self.read(ledger, &message, asked) {
+                Ok(resolved) => return Ok(Some(resolved)),
+                Err(why) => ledger.append(DecisionRefused {
+                    id: format!("{}:{seq}", ledger.run),
+                    by: ledger.setup.redactor.text(&message.by).into_owned(),
+                    why,
+                    at: u64::try_from(message.at).unwrap_or_default(),
+                })?,
+            }
+        }
+    }
+
+    /// Reads a message. Who posted it was checked then; what can be checked here is, once more.
+    fn read(
+        &self,
+        ledger: &Ledger<'_>,
+        message: &Signal,
+        asked: &Decided,
+    ) -> Result<Resolved, String> {
+        let setup = ledger.setup;
+        let text = |name: &str| message.data.get(name).and_then(Value::as_str);
+        let nobody_else = match &asked.deciders {
+            Some(deciders) => deciders.others.is_empty() && setup.policy.approvers.is_empty(),
+            None => setup.policy.approvers.is_empty(),
+        };
+        if message.by.starts_with("agent:") {
+            return Err("an agent may not approve".to_owned());
+        }
+        if message.by != setup.principal.id && nobody_else {
+            let owner = &setup.principal.id;
+            return Err(format!("not yours to decide: the run belongs to {owner:?}"));
+        }
+        if text("digest").is_some_and(|digest| digest != asked.digest) {
+            return Err("the decision is about another action than was shown".to_owned());
+        }
+        let verdict = match text("verdict").unwrap_or("allow") {
+            "allow" => Verdict::Allow,
+            "deny" => Verdict::Deny,
+            "done" => Verdict::Done,
+            other => return Err(format!("a decision is allow, deny or done, not {other:?}")),
+        };
+        let words = text("text").or_else(|| text("reason")).unwrap_or_default();
+        let reason = setup.redactor.text(words).into_owned();
+        let by = setup.redactor.text(&message.by);
+        let was_masked = message.data.get("masked") == Some(&Value::Bool(true));
+        let mut resolved = Resolved {
+            masked: was_masked || is_masked(words, &reason),
+            reason,
+            ..self.resolution(asked, verdict, &by)
+        };
+        let edited = message.data.get("parameters").and_then(Value::as_object);
+        if let (Some(parameters), Verdict::Allow) = (edited, verdict) {
+            // After redaction the call would run with other parameters than were approved.
+            if setup.redactor.object(parameters.clone()) != *parameters {
+                resolved.verdict = Verdict::Deny;
+                "edited parameters may hold no secret, and a log keeps none"
+                    .clone_into(&mut resolved.reason);
+                return Ok(resolved);
+            }
+            let action = Action {
+                parameters: parameters.clone(),
+                ..self.action.clone()
+            };
+            resolved.digest = self.digest(&action);
+            resolved.action = Some(action);
+        }
+        Ok(resolved)
+    }
+
+    /// Checks an approval right before it is used.
+    fn void_if_changed(
+        &self,
+        ledger: &Ledger<'_>,
+        asked: &Decided,
+        resolved: Resolved,
+    ) -> Result<Resolved, Interrupt> {
+        // Only an approval is bound: a denial stands whatever has changed.
+        let exact = ledger.book().recording.exact;
+        let Some(tool) = self
+            .tool
+            .filter(|_| resolved.verdict == Verdict::Allow && !exact)
+        else {
+            return Ok(resolved);
+        };
+        let edited = resolved.action.as_ref();
+        let changed = if self.digest(self.action) != asked.digest {
+            "the tool or its parameters changed after the approval was asked for".to_owned()
+        } else if ledger.setup.policy.version() != asked.policy {
+            "the policy changed after the approval was asked for".to_owned()
+        } else if let Some(Err(wrong)) = edited.map(|it| tool.check(&it.parameters)) {
+            format!("edited parameters: {wrong}")
+        } else {
+            return Ok(resolved);
+        };
+        let void = Resolved {
+            reason: changed,
+            // A void edit is taken back: the question is about the action as it was.
+            action: edited.map(|_| self.action.clone()),
+            digest: self.digest(self.action),
+            ..self.resolution(asked, Verdict::Void, "runtime")
+        };
+        ledger.put(void.clone())?;
+        Ok(void)
+    }
+
+    fn consequence(&self, resolved: Resolved) -> Settled {
+        let answered = |observation| Settled::Answered(Box::new(observation));
+        if self.action.tool == ASK_USER {
+            let said = if resolved.reason.is_empty() {
+                "(no answer)".to_owned()
+            } else {
+                resolved.reason.clone()
+            };
+            return answered(Observation::auto(Value::String(said), resolved.reason));
+        }
+        let because = if resolved.reason.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", resolved.reason)
+        };
+        let by = &resolved.by;
+        match resolved.verdict {
+            Verdict::Allow => Settled::Run(resolved.action),
+            Verdict::Done => answered(Observation {
+                result: Value::String("a person says that it had already happened".to_owned()),
+                extraction: "done".to_owned(),
+                ..Observation::default()
+            }),
+            Verdict::Expired => answered(Observation::refused("approval expired", "expired")),
+            _ if self.doubt => {
+                let text =
+                    format!("skipped by {by}: it may or may not have happened before{because}");
+                answered(Observation::refused(text, "denied"))
+            }
+            _ => answered(Observation::refused(
+                format!("denied by {by}{because}"),
+                "denied",
+            )),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Calls of models: the recorded reply if it was asked before, else within the limits.
+
+use crate::content::{Content, Conversation, Part, ThinkingPart};
+use crate::effects::{Ask, Halt, Resolution};
+use crate::errors::ModelError;
+use crate::events::{AskFailed, Event, PromptChanged, Replied};
+use crate::json::to_value;
+use crate::model::Request;
+use crate::policy::{Limit, Redactor, is_masked};
+use crate::runtime::drive::limit_hit;
+use crate::runtime::ledger::{Interrupt, Ledger};
+use crate::runtime::recording::diverged;
+use crate::values::Reply;
+
+pub(super) async fn perform(
+    ledger: &Ledger<'_>,
+    key: &str,
+    mut ask: Ask,
+) -> Result<Resolution, Interrupt> {
+    let conversation = std::mem::take(&mut ask.conversation);
+    let prompt = prompt_digest(&conversation);
+    if let Some(reply) = earlier(ledger, key, &prompt, ask.tolerant)? {
+        return Ok(Resolution::Reply(Box::new(reply), conversation));
+    }
+    ledger.touch(key)?;
+    let forbidden = ledger.setup.limits.hit(&ledger.book().state, false);
+    if let Some(limit) = forbidden {
+        ledger.put(limit_hit(key, limit, 1.0))?;
+        return Err(halted(limit));
+    }
+    ledger.flush().await?;
+    ledger.read_inbox().await?;
+
+    let setup = ledger.setup;
+    let model = setup.models.get(&ask.model, ask.role);
+    let profile = model.profile();
+    let offered = |name: &String| ask.tools.contains(name);
+    let own = setup.tools.offers().into_iter();
+    // The reserved actions are the loop's own: a native caller calls them like any other tool.
+    let offers: Vec<_> = own
+        .chain(setup.reserved.iter().cloned())
+        .filter(|offer| profile.native_tools && offered(&offer.name))
+        .collect();
+    let settings = ask.settings.over(&setup.settings);
+    let request = Request {
+        conversation: &conversation,
+        tools: &offers,
+        allowed: ask.allowed.as_deref().filter(|_| !offers.is_empty()),
+        schema: ask.schema.as_ref().filter(|_| profile.json_schema),
+        settings: &settings,
+        on_text: setup.on_text.as_deref(),
+    };
+    let began = setup.clock.steady_ms();
+    let outcome = model.ask(request).await;
+    let ms = setup.clock.steady_ms().saturating_sub(began);
+    let reply = match outcome {
+        Ok(reply) => reply,
+        Err(error) => {
+            return failed(ledger, key, error, ask.tolerant)
+                .map(|reply| Resolution::Reply(Box::new(reply), conversation));
+        }
+    };
+    let content = redacted(&setup.redactor, reply.content.clone());
+    let masked = is_masked(
+        &to_value(&reply.content).to_string(),
+        &to_value(&content).to_string(),
+    );
+    let reply = Reply { content, ..reply };
+    ledger.put(Replied {
+        key: key.to_owned(),
+        prompt,
+        content: reply.content.clone(),
+        usage: reply.usage,
+        model: reply.model.clone(),
+        finish: reply.finish.clone(),
+        role: ask.role,
+        #[expect(clippy::cast_precision_loss, reason = "a call lasts less than 2^53 ms")]
+        ms: ms as f64,
+        issuer: reply.issuer.clone(),
+        notes: reply.notes.clone(),
+        masked,
+        ..Replied::default()
+    })?;
+    Ok(Resolution::Reply(Box::new(reply), conversation))
+}
+
+/// Names the runtime whose words a prompt is made of, in front of its digest.
+pub(super) const RUNTIME: &str = "rust:";
+
+fn prompt_digest(conversation: &Conversation) -> String {
+    format!("{RUNTIME}{}", conversation.digest())
+}
+
+/// Returns the reply of an earlier life, or how the call ended then; `None` if it is to be made.
+fn earlier(
+    ledger: &Ledger<'_>,
+    key: &str,
+    prompt: &str,
+    tolerant: bool,
+) -> Result<Option<Reply>, Interrupt> {
+    let (replied, failed, limit) = {
+        let book = ledger.book();
+        let peek = |kind| book.recording.peek(kind, key, None).cloned();
+        (peek("replied"), peek("ask_failed"), peek("limit_hit"))
+    };
+    if let Some(Event::Replied(recorded)) = replied {
+        return reply_of(ledger, key, recorded, prompt).map(Some);
+    }
+    if let Some(Event::LimitHit(event)) = limit {
+        let limit = Limit::named(&event.limit);
+        ledger.put(event)?;
+        return Err(limit.map_or(Interrupt::EndOfTape, halted));
+    }
+    if let Some(Event::AskFailed(event)) = failed {
+        let overflow = event.kind == "overflow";
+        let exact = ledger.book().recording.exact;
+        if overflow || tolerant || exact {
+            let error = ModelError::new(event.kind.as_str(), event.message.as_str());
+            ledger.put(event)?;
+            return without_reply(error, tolerant).map(Some);
+        }
+        // On resume a call that failed is made again.
+        while let Some(record) = take(ledger, "ask_failed", key) {
+            ledger.book().restore(Some(record))?;
+        }
+    }
+    Ok(None)
+}
+
+fn take(ledger: &Ledger<'_>, kind: &str, key: &str) -> Option<u64> {
+    let record = ledger.book().recording.take(kind, key, None);
+    record.map(|record| record.seq)
+}
+
+fn reply_of(
+    ledger: &Ledger<'_>,
+    key: &str,
+    recorded: Replied,
+    prompt: &str,
+) -> Result<Reply, Interrupt> {
+    let changed = recorded.prompt != prompt;
+    let exact = ledger.book().recording.exact;
+    // Another runtime asks in words of its own.
+    let own = recorded.prompt.starts_with(RUNTIME);
+    if changed && exact && own {
+        let requested = Replied {
+            prompt: prompt.to_owned(),
+            ..recorded.clone()
+        };
+        return Err(diverged(key, Some(&recorded.into()), Some(&requested.into())).into());
+    }
+    if changed && !exact {
+        ledger.book().note_change(PromptChanged {
+            key: key.to_owned(),
+            recorded: recorded.prompt.clone(),
+            requested: prompt.to_owned(),
+        });
+    }
+    for kind in ["ask_failed", "replied"] {
+        while let Some(record) = take(ledger, kind, key) {
+            ledger.book().restore(Some(record))?;
+        }
+    }
+    Ok(Reply {
+        content: recorded.content,
+        usage: recorded.usage,
+        model: recorded.model,
+        finish: recorded.finish,
+        issuer: recorded.issuer,
+        notes: recorded.notes,
+    })
+}
+
+/// Puts a failure on record. A conversation that is too long is the strategy's to shorten.
+fn failed(
+    ledger: &Ledger<'_>,
+    key: &str,
+    error: ModelError,
+    tolerant: bool,
+) -> Result<Reply, Interrupt> {
+    let message = ledger.setup.redactor.text(&error.message).into_owned();
+    ledger.put(AskFailed {
+        key: key.to_owned(),
+        kind: error.kind.clone(),
+        message: message.clone(),
+    })?;
+    without_reply(ModelError { message, ..error }, tolerant)
+}
+
+/// A conversation that is too long is the strategy's to shorten; a tolerant one takes any failure.
+fn without_reply(error: ModelError, tolerant: bool) -> Result<Reply, Interrupt> {
+    let finish = match error.kind.as_str() {
+        "overflow" => "overflow",
+        _ if tolerant => "error",
+        _ => return Err(error.into()),
+    };
+    let thinking = Part::Thinking(ThinkingPart {
+        text: error.message,
+        echo: String::new(),
+    });
+    Ok(Reply {
+        content: Content::Parts(vec![thinking]),
+        finish: finish.to_owned(),
+        ..Reply::default()
+    })
+}
+
+fn halted(limit: Limit) -> Interrupt {
+    Interrupt::Halt(Halt {
+        reason: limit.stop_reason().to_owned(),
+    })
+}
+
+/// Takes known secrets out of a reply. Opaque parts stay: nobody but their issuer can read them.
+fn redacted(redactor: &Redactor, content: Content) -> Content {
+    match content {
+        Content::Text(text) => Content::Text(redactor.text(&text).into_owned()),
+        Content::Parts(parts) => Content::Parts(
+            parts
+                .into_iter()
+                .map(|part| match part {
+                    Part::Text(mut part) => {
+                        part.text = redactor.text(&part.text).into_owned();
+                        Part::Text(part)
+                    }
+                    Part::Thinking(mut part) => {
+                        part.text = redactor.text(&part.text).into_owned();
+                        Part::Thinking(part)
+                    }
+                    Part::Call(mut call) => {
+                        call.arguments = redactor.text(&call.arguments).into_owned();
+                        Part::Call(call)
+                    }
+                    other => other,
+                })
+                .collect(),
+        ),
+    }
+}

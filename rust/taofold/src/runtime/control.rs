@@ -1,0 +1,400 @@
+//! What people do to runs from outside: see what waits, decide, answer, steer, cancel.
+//!
+//! Everything goes through the inbox of the run, once. A refused attempt is left for the run's
+//! record.
+
+use thiserror::Error;
+
+use crate::errors::LogError;
+use crate::events::{Decided, Event, Record, RunFinished, Verdict};
+use crate::json::{Object, Value, json};
+use crate::log::{Append, Log, Owner, Signal, Standing};
+use crate::policy::{Policy, Redactor, is_masked, may_decide};
+use crate::state::{fold, live};
+use crate::values::{ASK_USER, Action, Principal};
+
+/// Refused attempts to decide that the log of one run keeps.
+const REFUSALS: usize = 64;
+
+/// Why something could not be done to a run.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// The log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// It is late, repeated, or not this person's to do.
+    #[error("{0}")]
+    Refused(String),
+}
+
+fn refused(why: impl Into<String>) -> ControlError {
+    ControlError::Refused(why.into())
+}
+
+/// A question that waits for a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Approval {
+    /// `RUN:SEQ`.
+    pub id: String,
+    /// The run.
+    pub run: String,
+    /// The number of the record that asks.
+    pub seq: u64,
+    /// The action.
+    pub action: Action,
+    /// What was recorded when it was asked.
+    pub asked: Decided,
+    /// When, in milliseconds since the epoch.
+    pub asked_at: i64,
+    /// Who asked for the run.
+    pub requester: Principal,
+    /// A question that wants words, or is about what has happened; empty: it is about an approval.
+    pub question: String,
+}
+
+impl Approval {
+    /// Whether the answer is a text.
+    pub fn wants_text(&self) -> bool {
+        self.action.tool == ASK_USER || self.asked.request.is_some()
+    }
+}
+
+/// What a person says to a question.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decision {
+    /// `allow`, `deny` or `done`.
+    pub verdict: String,
+    /// For the record; of a denial the agent reads it.
+    pub reason: String,
+    /// The answer to a question.
+    pub answer: Option<String>,
+    /// The parameters to use instead.
+    pub parameters: Option<Object>,
+}
+
+/// Returns the open questions of one run, from its records.
+///
+/// # Errors
+///
+/// [`LogError`] if the records cannot be folded.
+pub fn pending(records: &[Record]) -> Result<Vec<Approval>, LogError> {
+    let state = fold(records)?;
+    let Some(Event::RunStarted(started)) = records.first().map(|record| &record.event) else {
+        return Ok(Vec::new());
+    };
+    if state.status.ended() {
+        return Ok(Vec::new());
+    }
+    // A later question about the same action takes the place of the one before.
+    let mut open: Vec<(&Record, &Decided)> = Vec::new();
+    for record in live(records) {
+        let (key, index) = (record.event.key(), record.event.index());
+        let asks = matches!(&record.event, Event::Decided(it) if it.verdict == Verdict::Ask);
+        if asks
+            || matches!(
+                record.event,
+                Event::Decided(_) | Event::Resolved(_) | Event::Observed(_)
+            )
+        {
+            open.retain(|(_, event)| event.key != key || Some(event.index) != index);
+        }
+        if let Event::Decided(event) = &record.event
+            && asks
+        {
+            open.push((record, event));
+        }
+    }
+    let approval = |(record, event): (&Record, &Decided)| {
+        let slots = &state.open.get(&event.key)?.slots;
+        let slot = slots.get(usize::try_from(event.index).ok()?)?;
+        let asks = slot.action.tool == ASK_USER || slot.started || event.request.is_some();
+        let own = slot
+            .action
+            .parameters
+            .get("question")
+            .and_then(Value::as_str);
+        let words = if event.reason.is_empty() {
+            own.unwrap_or_default()
+        } else {
+            &event.reason
+        };
+        Some(Approval {
+            id: format!("{}:{}", record.run, record.seq),
+            run: record.run.clone(),
+            seq: record.seq,
+            action: slot.action.clone(),
+            asked: event.clone(),
+            asked_at: record.at,
+            requester: started.principal.clone(),
+            question: if asks {
+                words.to_owned()
+            } else {
+                String::new()
+            },
+        })
+    };
+    Ok(open.into_iter().filter_map(approval).collect())
+}
+
+/// Puts a person's decision into the run's inbox. The run acts on it when it is resumed.
+///
+/// # Errors
+///
+/// [`ControlError::Refused`] if it is late, repeated or not this person's to take.
+pub async fn decide(
+    log: &dyn Log,
+    id: &str,
+    decision: &Decision,
+    by: &Principal,
+    policy: &Policy,
+    redactor: &Redactor,
+    now: i64,
+) -> Result<Approval, ControlError> {
+    match decide_now(log, id, decision, by, policy, redactor, now).await {
+        Err(ControlError::Refused(why)) => {
+            record_refusal(log, id, by, &why, redactor, now).await?;
+            Err(ControlError::Refused(why))
+        }
+        other => other,
+    }
+}
+
+async fn decide_now(
+    log: &dyn Log,
+    id: &str,
+    decision: &Decision,
+    by: &Principal,
+    policy: &Policy,
+    redactor: &Redactor,
+    now: i64,
+) -> Result<Approval, ControlError> {
+    let run = match id.rsplit_once(':') {
+        Some((run, seq)) if !run.is_empty() && seq.parse::<u64>().is_ok() => run,
+        _ => {
+            return Err(refused(format!(
+                "{id:?} is no id of a question: it looks like RUN:SEQ"
+            )));
+        }
+    };
+    let open = pending(&log.read(run, 0).await?)?;
+    let found = open.into_iter().find(|approval| approval.id == id);
+    let Some(approval) = found else {
+        let why = format!("{id:?} is not pending: it was already resolved, or never asked");
+        return Err(refused(why));
+    };
+    // By the policy here and by that under which the run asked.
+    let (requester, tool) = (&approval.requester, &approval.action.tool);
+    let own = policy.deciders(tool, "");
+    let mut recorded = approval.asked.deciders.clone();
+    if let Some(deciders) = &mut recorded
+        && deciders.others.is_empty()
+    {
+        deciders.others.clone_from(&policy.approvers);
+    }
+    for deciders in [Some(own), recorded].into_iter().flatten() {
+        may_decide(&deciders, by, requester, &policy.roles).map_err(refused)?;
+    }
+    let expires = approval.asked.expires_at;
+    if expires > 0 && u64::try_from(now).unwrap_or_default() > expires {
+        let tool = &approval.action.tool;
+        return Err(refused(format!(
+            "EXPIRED: the approval of {tool:?} was open until then"
+        )));
+    }
+    if !["allow", "deny", "done"].contains(&decision.verdict.as_str()) {
+        let verdict = &decision.verdict;
+        return Err(refused(format!(
+            "a decision is allow, deny or done, not {verdict:?}"
+        )));
+    }
+    if approval.wants_text() && decision.verdict == "allow" && decision.answer.is_none() {
+        return Err(refused("it is a question: it wants an answer"));
+    }
+    if let Some(parameters) = &decision.parameters
+        && redactor.object(parameters.clone()) != *parameters
+    {
+        return Err(refused(
+            "edited parameters may hold no secret: a log keeps none",
+        ));
+    }
+    let signal = Signal {
+        id: format!("decide:{id}"),
+        kind: "decide".to_owned(),
+        by: redactor.text(&by.id).into_owned(),
+        at: now,
+        data: message_data(approval.seq, decision, redactor),
+    };
+    // The id is unique in the log: of two people who decide at once, the second is refused.
+    if log.post(run, &signal).await? {
+        Ok(approval)
+    } else {
+        Err(refused(format!("{id:?} was already resolved")))
+    }
+}
+
+fn message_data(seq: u64, decision: &Decision, redactor: &Redactor) -> Object {
+    let reason = redactor.text(&decision.reason).into_owned();
+    let mut masked = is_masked(&decision.reason, &reason);
+    let mut data = Object::from_iter([
+        ("seq".to_owned(), json!(seq)),
+        ("verdict".to_owned(), json!(decision.verdict)),
+        ("reason".to_owned(), json!(reason)),
+    ]);
+    if let Some(parameters) = &decision.parameters {
+        data.insert("parameters".to_owned(), json!(parameters));
+    }
+    if let Some(answer) = &decision.answer {
+        let text = redactor.text(answer).into_owned();
+        masked |= is_masked(answer, &text);
+        data.insert("text".to_owned(), json!(text));
+    }
+    if masked {
+        data.insert("masked".to_owned(), json!(true));
+    }
+    data
+}
+
+/// Leaves a refused attempt for the record of a run that has not ended; there is a most of them.
+async fn record_refusal(
+    log: &dyn Log,
+    id: &str,
+    by: &Principal,
+    why: &str,
+    redactor: &Redactor,
+    now: i64,
+) -> Result<(), LogError> {
+    const LONGEST: usize = 500;
+    let run = id.rsplit_once(':').map_or("", |(run, _)| run);
+    let records = match log.read(run, 0).await {
+        Err(LogError::UnknownRun { .. }) => return Ok(()),
+        other => other?,
+    };
+    if fold(&records)?.status.ended() {
+        return Ok(());
+    }
+    let refusals = |record: &&Record| matches!(record.event, Event::DecisionRefused(_));
+    let waiting = log.inbox(run).await?;
+    let kept = records.iter().filter(refusals).count()
+        + waiting
+            .iter()
+            .filter(|signal| signal.kind == "refused")
+            .count();
+    let short = |text: &str| -> String { redactor.text(text).chars().take(LONGEST).collect() };
+    for number in kept..REFUSALS {
+        let data = json!({"id": short(id), "why": short(why)});
+        let signal = Signal {
+            id: format!("refused:{number}"),
+            kind: "refused".to_owned(),
+            by: short(&by.id),
+            at: now,
+            data: data.as_object().cloned().unwrap_or_default(),
+        };
+        if log.post(run, &signal).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Sends the model a message that it reads once, at its next turn.
+///
+/// # Errors
+///
+/// [`ControlError::Refused`] if the run has ended.
+pub async fn steer(
+    log: &dyn Log,
+    run: &str,
+    text: &str,
+    by: &Principal,
+    redactor: &Redactor,
+    now: i64,
+) -> Result<(), ControlError> {
+    let records = log.read(run, 0).await?;
+    let state = fold(&records)?;
+    if state.status.ended() {
+        let status = state.status.name();
+        return Err(refused(format!(
+            "run {run:?} has ended as {status}: nobody would read it"
+        )));
+    }
+    let clean = redactor.text(text).into_owned();
+    let mut data = Object::from_iter([("text".to_owned(), json!(clean))]);
+    if is_masked(text, &clean) {
+        data.insert("masked".to_owned(), json!(true));
+    }
+    let chance = crate::log::sqlite::random().map_err(|error| refused(error.to_string()))?;
+    let signal = Signal {
+        id: format!("steer:{now}:{}", crate::content::hex(&chance[..4])),
+        kind: "steer".to_owned(),
+        by: by.id.clone(),
+        at: now,
+        data,
+    };
+    log.post(run, &signal).await?;
+    Ok(())
+}
+
+/// Asks a run to stop. One that waits ends at once; one that is driven before its next call.
+///
+/// Returns whether it is over.
+///
+/// # Errors
+///
+/// [`ControlError::Refused`] if it has ended.
+pub async fn cancel(
+    log: &dyn Log,
+    run: &str,
+    by: &Principal,
+    now: i64,
+) -> Result<bool, ControlError> {
+    let row = log.row(run).await?;
+    let records = log.read(run, 0).await?;
+    let state = fold(&records)?;
+    if state.status.ended() {
+        let status = state.status.name();
+        return Err(refused(format!(
+            "run {run:?} has already ended as {status}"
+        )));
+    }
+    if row.status == "waiting" {
+        let end = Record {
+            run: run.to_owned(),
+            seq: records.last().map_or(0, |record| record.seq + 1),
+            at: records.last().map_or(now, |record| now.max(record.at)),
+            // Nobody was active while it waited.
+            elapsed: Some(0),
+            event: RunFinished {
+                status: "cancelled".to_owned(),
+                stop_reason: "cancelled".to_owned(),
+                error: format!("cancelled by {}", by.id),
+                ..RunFinished::default()
+            }
+            .into(),
+        };
+        let epoch = log
+            .claim(run, Owner::default(), Some(row.epoch), false)
+            .await?;
+        let append = Append {
+            records: std::slice::from_ref(&end),
+            durable: true,
+            standing: Some(Standing {
+                status: "cancelled",
+                waiting_for: "",
+                wake_at: 0,
+            }),
+            ..Append::default()
+        };
+        log.append(run, epoch, append).await?;
+        return Ok(true);
+    }
+    let signal = Signal {
+        id: format!("cancel:{run}:{}", state.wakes),
+        kind: "cancel".to_owned(),
+        by: by.id.clone(),
+        at: now,
+        data: Object::new(),
+    };
+    log.post(run, &signal).await?;
+    Ok(false)
+}

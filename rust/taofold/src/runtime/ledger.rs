@@ -1,0 +1,353 @@
+//! The record of one activation: what is put on it, folded, compared and made durable.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::effects::Halt;
+use crate::errors::{Error, LogError, ReplayDiverged};
+use crate::events::{DecisionRefused, Event, PromptChanged, Record, Resumed};
+use crate::json::Value;
+use crate::log::{Append, Log, Signal, Standing};
+use crate::policy::Repetition;
+use crate::runtime::recording::{Recording, diverged};
+use crate::runtime::setup::Setup;
+use crate::state::RunState;
+
+/// How far the two clocks may differ between two records before `elapsed` is written.
+const CLOCK_SET_MS: i64 = 1000;
+
+/// What stops a drive before its strategy has returned.
+#[derive(Debug)]
+pub(super) enum Interrupt {
+    /// A limit stops the strategy; it may still answer.
+    Halt(Halt),
+    /// The run waits.
+    Park(String),
+    /// An action was denied, and that ends the run.
+    Denied(String),
+    /// A person ended it.
+    Cancelled(String),
+    /// An exact replay came to the end of what was recorded.
+    EndOfTape,
+    /// An error ends the run, or this activation.
+    Error(Error),
+}
+
+impl<E: Into<Error>> From<E> for Interrupt {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+/// The state of one activation. Only locked between two awaits.
+#[derive(Debug)]
+pub(super) struct Book {
+    pub(super) state: RunState,
+    pub(super) recording: Recording,
+    pub(super) guards: HashMap<String, Repetition>,
+    /// Calls that were allowed and have not begun, by place: the tool.
+    pub(super) allowed: BTreeMap<(String, u64), String>,
+    /// Messages that were read in this activation and that no record has taken in.
+    pub(super) inbox: Vec<Signal>,
+    /// Ids of all messages that were read in this activation.
+    read: BTreeSet<String>,
+    /// Ids of messages that pending records have taken in.
+    consumed: Vec<String>,
+    /// When open questions expire, by place.
+    expiries: BTreeMap<(String, u64), u64>,
+    late: Option<PromptChanged>,
+    next: u64,
+    pending: Vec<Record>,
+    steady: Option<(i64, u64)>,
+    live: bool,
+}
+
+/// Setup, log and book of one activation.
+pub(super) struct Ledger<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) run: String,
+    log: Option<&'a dyn Log>,
+    epoch: u64,
+    owner: String,
+    resumed: bool,
+    book: Mutex<Book>,
+}
+
+impl<'a> Ledger<'a> {
+    pub(super) fn new(
+        setup: &'a Setup,
+        run: &str,
+        log: Option<(&'a dyn Log, u64)>,
+        recording: Recording,
+        next: u64,
+        resumed: bool,
+    ) -> Self {
+        let guards = HashMap::new();
+        Self {
+            setup,
+            run: run.to_owned(),
+            log: log.map(|(log, _)| log),
+            epoch: log.map_or(0, |(_, epoch)| epoch),
+            owner: super::ownership::me(),
+            resumed,
+            book: Mutex::new(Book {
+                state: RunState::default(),
+                recording,
+                guards,
+                allowed: BTreeMap::new(),
+                inbox: Vec::new(),
+                read: BTreeSet::new(),
+                consumed: Vec::new(),
+                expiries: BTreeMap::new(),
+                late: None,
+                next,
+                pending: Vec::new(),
+                steady: None,
+                live: false,
+            }),
+        }
+    }
+
+    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records an event, or finds that it is on record already. Returns the record's number.
+    ///
+    /// # Errors
+    ///
+    /// An interrupt if something else is recorded there, or the log of a replay ends.
+    pub(super) fn put(&self, event: impl Into<Event>) -> Result<u64, Interrupt> {
+        let event = event.into();
+        let mut book = self.book();
+        let kind = match &event {
+            Event::StartedOnce(_) => "started",
+            other => other.tag(),
+        };
+        if let Some(record) = book.recording.take(kind, event.key(), event.index()) {
+            book.recording.compare(&record.event, &event)?;
+            book.restore(Some(record.seq))?;
+            return Ok(record.seq);
+        }
+        if book.recording.exact {
+            if book.recording.behind(event.key()) {
+                return Err(diverged(event.key(), None, Some(&event)).into());
+            }
+            return Err(Interrupt::EndOfTape);
+        }
+        Ok(self.record(&mut book, event)?)
+    }
+
+    /// Records what is only said about an effect. On resume the past is not written anew.
+    pub(super) fn annotate(&self, event: impl Into<Event>) -> Result<(), Interrupt> {
+        let event = event.into();
+        {
+            let book = self.book();
+            let recorded = book
+                .recording
+                .peek(event.tag(), event.key(), None)
+                .is_some();
+            if !book.recording.exact && book.recording.behind(event.key()) && !recorded {
+                return Ok(());
+            }
+        }
+        self.put(event).map(drop)
+    }
+
+    /// Records what happens now, behind all that is in the log.
+    fn record(&self, book: &mut Book, event: Event) -> Result<u64, LogError> {
+        self.enter_present(book)?;
+        book.append(self.setup, &self.run, event)
+    }
+
+    fn enter_present(&self, book: &mut Book) -> Result<(), LogError> {
+        if book.live {
+            return Ok(());
+        }
+        book.live = true;
+        book.restore(None)?;
+        if self.resumed {
+            let resumed = Resumed {
+                epoch: self.epoch,
+                owner: self.owner.clone(),
+            };
+            book.append(self.setup, &self.run, resumed.into())?;
+        }
+        if let Some(changed) = book.late.take() {
+            book.append(self.setup, &self.run, changed.into())?;
+        }
+        Ok(())
+    }
+
+    /// Appends an event of the driver itself, as the end of the run.
+    pub(super) fn append(&self, event: impl Into<Event>) -> Result<(), LogError> {
+        let mut book = self.book();
+        self.record(&mut book, event.into()).map(drop)
+    }
+
+    /// Call before touching the world: an exact replay never does.
+    pub(super) fn touch(&self, key: &str) -> Result<(), Interrupt> {
+        let mut book = self.book();
+        if book.recording.exact {
+            if book.recording.behind(key) {
+                let left = book.recording.first_left();
+                return Err(diverged(key, left, None).into());
+            }
+            return Err(Interrupt::EndOfTape);
+        }
+        Ok(self.enter_present(&mut book)?)
+    }
+
+    /// Makes what happened so far durable, as far as its events ask for it.
+    pub(super) async fn flush(&self) -> Result<(), LogError> {
+        self.flush_as(None).await
+    }
+
+    /// The same, and puts how the run stands from now on into its row.
+    pub(super) async fn flush_as(&self, standing: Option<Standing<'_>>) -> Result<(), LogError> {
+        let (pending, consumed) = {
+            let mut book = self.book();
+            let consumed = std::mem::take(&mut book.consumed);
+            (std::mem::take(&mut book.pending), consumed)
+        };
+        let Some(log) = self.log else {
+            return Ok(());
+        };
+        if pending.is_empty() && consumed.is_empty() && standing.is_none() {
+            return Ok(());
+        }
+        let append = Append {
+            records: &pending,
+            consumed: &consumed,
+            durable: pending.iter().any(|record| record.event.durable()),
+            standing,
+            ..Append::default()
+        };
+        log.append(&self.run, self.epoch, append).await.map(drop)
+    }
+
+    /// Reads messages that have arrived. A cancellation interrupts the drive.
+    pub(super) async fn read_inbox(&self) -> Result<(), Interrupt> {
+        let Some(log) = self.log else {
+            return Ok(());
+        };
+        let unread = log.inbox(&self.run).await?;
+        let mut book = self.book();
+        for message in unread {
+            if !book.read.insert(message.id.clone()) {
+                continue;
+            }
+            if message.kind != "refused" {
+                book.inbox.push(message);
+                continue;
+            }
+            let text = |name: &str| {
+                let text = message.data.get(name).and_then(Value::as_str);
+                let text = text.unwrap_or_default();
+                self.setup.redactor.text(text).into_owned()
+            };
+            let refused = DecisionRefused {
+                id: text("id"),
+                why: text("why"),
+                by: self.setup.redactor.text(&message.by).into_owned(),
+                at: u64::try_from(message.at).unwrap_or_default(),
+            };
+            book.consumed.push(message.id.clone());
+            self.record(&mut book, refused.into())?;
+        }
+        match book.consume(|message| message.kind == "cancel") {
+            Some(message) => Err(Interrupt::Cancelled(message.by)),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends an exact replay: everything that was recorded must have been derived.
+    pub(super) fn check_used_up(&self) -> Result<(), ReplayDiverged> {
+        let book = self.book();
+        if book.recording.used_up() {
+            return Ok(());
+        }
+        let left = book.recording.first_left();
+        let key = left.map_or("", Event::key);
+        Err(diverged(key, left, None))
+    }
+}
+
+impl Book {
+    /// Folds recorded records up to `seq`.
+    pub(super) fn restore(&mut self, seq: Option<u64>) -> Result<(), LogError> {
+        for record in self.recording.restore(seq) {
+            self.note_expiry(&record.event);
+            self.state.apply(&record)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the first message of the inbox that `wanted` accepts: it goes with the next flush.
+    pub(super) fn consume(&mut self, wanted: impl Fn(&Signal) -> bool) -> Option<Signal> {
+        let place = self.inbox.iter().position(wanted)?;
+        let message = self.inbox.remove(place);
+        self.consumed.push(message.id.clone());
+        Some(message)
+    }
+
+    /// Whether a message waits that nobody has taken in.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// Returns when the first open question expires.
+    pub(super) fn first_expiry(&self) -> Option<u64> {
+        self.expiries.values().copied().min()
+    }
+
+    /// Notes that this code builds another prompt than is on record: written when the past ends.
+    pub(super) fn note_change(&mut self, changed: PromptChanged) {
+        self.late.get_or_insert(changed);
+    }
+
+    fn note_expiry(&mut self, event: &Event) {
+        let place = (event.key().to_owned(), event.index().unwrap_or_default());
+        match event {
+            Event::Decided(asked) if asked.expires_at > 0 => {
+                self.expiries.insert(place, asked.expires_at);
+            }
+            Event::Resolved(_) | Event::Observed(_) => {
+                self.expiries.remove(&place);
+            }
+            _ => {}
+        }
+    }
+
+    fn append(&mut self, setup: &Setup, run: &str, event: Event) -> Result<u64, LogError> {
+        let (at, steady) = (setup.clock.now_ms(), setup.clock.steady_ms());
+        let elapsed = self.steady.and_then(|(at_before, steady_before)| {
+            let passed = steady.saturating_sub(steady_before);
+            let shown = at.saturating_sub(at_before);
+            let difference = shown.saturating_sub(i64::try_from(passed).unwrap_or(i64::MAX));
+            (difference.abs() > CLOCK_SET_MS).then_some(passed)
+        });
+        self.steady = Some((at, steady));
+        let record = Record {
+            run: run.to_owned(),
+            seq: self.next,
+            at,
+            elapsed,
+            event,
+        };
+        self.note_expiry(&record.event);
+        self.state.apply(&record)?;
+        let seq = self.next;
+        self.next += 1;
+        self.pending.push(record);
+        Ok(seq)
+    }
+
+    /// Returns the guard of the branch in which `key` stands.
+    pub(super) fn guard(&mut self, key: &str, setup: &Setup) -> &mut Repetition {
+        let branch = key.rsplit_once('.').map_or("", |(branch, _)| branch);
+        self.guards
+            .entry(branch.to_owned())
+            .or_insert_with(|| Repetition::new(setup.tools.names().map(str::to_owned)))
+    }
+}

@@ -1,0 +1,87 @@
+//! Who drives a run: the owner's name in the log, and whether its process is certainly gone.
+//!
+//! The name has the form of the Python runtime's: boot and pid namespace, pid, start time, how the
+//! process came to be, and chance. About a process of another boot or namespace only its lease
+//! speaks.
+
+use std::fs;
+use std::sync::OnceLock;
+
+use crate::content::hex;
+use crate::log::sqlite::random;
+
+fn read(path: &str) -> String {
+    fs::read(path).map_or_else(
+        |_| String::new(),
+        |bytes| String::from_utf8_lossy(&bytes).trim().to_owned(),
+    )
+}
+
+/// Returns the start time of a process in clock ticks since boot; empty if it is gone or a zombie.
+fn start_time(pid: &str) -> String {
+    let stat = read(&format!("/proc/{pid}/stat"));
+    // From the last ")": the name of a program may hold spaces and brackets itself.
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect());
+    match (fields.first(), fields.get(19)) {
+        (Some(&("Z" | "X")), _) | (_, None) => String::new(),
+        (_, Some(started)) => (*started).to_owned(),
+    }
+}
+
+fn here() -> &'static str {
+    static HERE: OnceLock<String> = OnceLock::new();
+    HERE.get_or_init(|| {
+        let boot = read("/proc/sys/kernel/random/boot_id");
+        let boot = if boot.is_empty() { "unknown" } else { &boot };
+        let namespace = fs::read_link("/proc/self/ns/pid")
+            .map_or_else(|_| "-".to_owned(), |it| it.to_string_lossy().into_owned());
+        format!("{boot}/{namespace}")
+    })
+}
+
+/// Returns this process as an owner: the same for everything that it drives.
+pub fn me() -> String {
+    static ME: OnceLock<String> = OnceLock::new();
+    ME.get_or_init(|| {
+        let pid = std::process::id().to_string();
+        let chance = random().map_or_else(|_| pid.clone(), |bytes| hex(&bytes[..4]));
+        [here(), &pid, &start_time(&pid), "own", &chance].join("|")
+    })
+    .clone()
+}
+
+/// Whether the owner's process is certainly gone. Nobody at all is gone too.
+pub fn gone(owner: &str) -> bool {
+    if owner.is_empty() {
+        return true;
+    }
+    let parts: Vec<&str> = owner.split('|').collect();
+    match parts.as_slice() {
+        // Without /proc nothing is certain: then only the lease speaks.
+        [place, pid, started, _, _] => {
+            *place == here() && !started.is_empty() && start_time(pid) != *started
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_there_and_one_with_another_start_time_is_gone() {
+        let own = me();
+        assert!(!gone(&own));
+        let parts: Vec<&str> = own.split('|').collect();
+        assert!(gone(
+            &[parts[0], parts[1], "1", parts[3], parts[4]].join("|")
+        ));
+        assert!(!gone(
+            &["another boot", parts[1], "1", parts[3], parts[4]].join("|")
+        ));
+        assert!(gone(""));
+    }
+}

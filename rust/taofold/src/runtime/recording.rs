@@ -1,0 +1,339 @@
+//! Recorded results: what earlier lives of a run left on record, asked before the world is.
+//!
+//! A resume compares what would be done, an exact replay everything. The tape holds the records by
+//! the place of each effect. Knows nothing about models or tools.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::errors::{LogError, ReplayDiverged};
+use crate::events::{Event, Record, Steered};
+use crate::json::Value;
+use crate::runtime::ask::RUNTIME;
+use crate::state::live;
+
+type Place = (String, Option<u64>);
+
+/// What a record is filed as: each start alike.
+fn kind_of(event: &Event) -> &'static str {
+    match event {
+        Event::StartedOnce(_) => "started",
+        other => other.tag(),
+    }
+}
+
+/// Returns the branch of an effect, and its place in it.
+fn position(key: &str) -> Result<(&str, i64), LogError> {
+    let (branch, place) = key.rsplit_once('.').unwrap_or(("", key));
+    let number = place.parse().map_err(|_| LogError::Format {
+        message: format!("{key:?} is no place in a run: its log was changed"),
+    })?;
+    Ok((branch, number))
+}
+
+/// Returns the fork around a branch: of `3.1` it is `3`.
+fn around(branch: &str) -> &str {
+    branch.rsplit_once('.').map_or("", |(fork, _)| fork)
+}
+
+/// What a replay compares.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Comparison {
+    /// Every derived event, whole.
+    #[default]
+    Whole,
+    /// What the runtimes agree on: all but the texts of prompts, digests and this runtime's words.
+    Shared,
+}
+
+impl Comparison {
+    /// Returns what can be compared of a run: all of it, if this runtime alone recorded it.
+    pub fn of(records: &[Record]) -> Self {
+        let foreign = |record: &Record| match &record.event {
+            Event::Replied(event) => !event.prompt.starts_with(RUNTIME),
+            _ => false,
+        };
+        if records.iter().any(foreign) {
+            Self::Shared
+        } else {
+            Self::Whole
+        }
+    }
+}
+
+/// Keys of events that `docs/log-format.md` leaves to each runtime.
+const OWN: [&str; 8] = [
+    "prompt",
+    "prefix",
+    "digest",
+    "policy",
+    "preview",
+    "detail",
+    "deciders",
+    "expires_at",
+];
+
+/// Returns what the runtimes agree on of an event.
+fn shared(event: &Event) -> Value {
+    let mut value = crate::json::to_value(event);
+    if let Value::Object(members) = &mut value {
+        members.retain(|name, _| !OWN.contains(&name.as_str()));
+        // A call that was refused says why in this runtime's words; the kind of refusal is agreed.
+        if let Some(Value::Object(observation)) = members.get_mut("observation") {
+            observation.shift_remove("duration_ms");
+            if observation.contains_key("refused") {
+                observation.retain(|name, _| name == "refused" || name == "status");
+            }
+        }
+        if matches!(event, Event::RunFinished(_)) {
+            members.shift_remove("error");
+        }
+        if matches!(event, Event::Decided(_) | Event::Resolved(_)) {
+            members.shift_remove("reason");
+        }
+    }
+    value
+}
+
+/// The past of a run.
+#[derive(Debug, Default)]
+pub(super) struct Recording {
+    /// Whether everything is compared, and the world never asked.
+    pub(super) exact: bool,
+    /// Whether another runtime recorded it: only what both agree on is compared.
+    pub(super) shared: bool,
+    order: VecDeque<Record>,
+    at: HashMap<Place, HashMap<&'static str, VecDeque<Record>>>,
+    steered: Vec<Record>,
+    last: HashMap<String, i64>,
+    left: HashMap<String, i64>,
+}
+
+impl Recording {
+    pub(super) fn new(records: &[Record], exact: bool) -> Result<Self, LogError> {
+        let mut recording = Self {
+            exact,
+            ..Self::default()
+        };
+        for record in live(records) {
+            recording.order.push_back(record.clone());
+            if matches!(record.event, Event::Steered(_)) {
+                recording.steered.push(record.clone());
+            } else if record.event.derived() {
+                let place = (record.event.key().to_owned(), record.event.index());
+                recording.count(&place.0, 1)?;
+                let kinds = recording.at.entry(place).or_default();
+                kinds
+                    .entry(kind_of(&record.event))
+                    .or_default()
+                    .push_back(record.clone());
+            }
+        }
+        Ok(recording)
+    }
+
+    /// Counts an effect for every fork around it, so that [`behind`](Self::behind) needs no search.
+    fn count(&mut self, key: &str, change: i64) -> Result<(), LogError> {
+        let mut key = key;
+        while !key.is_empty() {
+            let (branch, place) = position(key)?;
+            let last = self.last.entry(branch.to_owned()).or_insert(-1);
+            *last = (*last).max(place);
+            *self.left.entry(key.to_owned()).or_default() += change;
+            key = around(branch);
+        }
+        Ok(())
+    }
+
+    /// Whether every derived event was consumed.
+    pub(super) fn used_up(&self) -> bool {
+        self.left.values().all(|&left| left <= 0)
+    }
+
+    /// Returns the first derived event that was not consumed, in the order of the log.
+    pub(super) fn first_left(&self) -> Option<&Event> {
+        let queues = self.at.values().flat_map(HashMap::values);
+        let first = queues.filter_map(VecDeque::front).min_by_key(|it| it.seq);
+        first.map(|record| &record.event)
+    }
+
+    /// Whether the tape holds anything that this branch did at `key` or later.
+    pub(super) fn behind(&self, key: &str) -> bool {
+        let Ok((branch, place)) = position(key) else {
+            return false;
+        };
+        let last = self.last.get(branch).copied().unwrap_or(-1);
+        place < last || self.left.get(key).copied().unwrap_or(0) > 0
+    }
+
+    /// Whether what happens at `key` is on record, or nobody's to add to.
+    pub(super) fn covers(&self, key: &str) -> bool {
+        self.exact || self.behind(key)
+    }
+
+    /// Whether the record says which limits were hit at `key`, instead of the count so far.
+    pub(super) fn settles_limits(&self, key: &str) -> bool {
+        // In a fork of a replay what had been spent depends on the order of its branches.
+        self.behind(key) && (!self.exact || key.contains('.'))
+    }
+
+    fn queue(&self, kind: &str, key: &str, index: Option<u64>) -> Option<&VecDeque<Record>> {
+        self.at.get(&(key.to_owned(), index))?.get(kind)
+    }
+
+    /// Returns the next recorded event of `kind` at this place; it stays on the tape.
+    pub(super) fn peek(&self, kind: &str, key: &str, index: Option<u64>) -> Option<&Event> {
+        let queue = self.queue(kind, key, index)?;
+        queue.front().map(|record| &record.event)
+    }
+
+    /// Takes the next recorded event of `kind` at this place off the tape.
+    pub(super) fn take(&mut self, kind: &str, key: &str, index: Option<u64>) -> Option<Record> {
+        let kinds = self.at.get_mut(&(key.to_owned(), index))?;
+        let record = kinds.get_mut(kind)?.pop_front()?;
+        // The key was counted when it was put on the tape, so it is a place.
+        self.count(key, -1).ok()?;
+        Some(record)
+    }
+
+    /// Takes all that became of one action up to its last start off the tape, in order.
+    pub(super) fn take_attempts(&mut self, key: &str, index: u64) -> Vec<Record> {
+        let last = self
+            .queue("started", key, Some(index))
+            .and_then(VecDeque::back)
+            .map(|record| record.seq);
+        last.map_or_else(Vec::new, |last| self.take_call(key, index, last))
+    }
+
+    /// Takes all that became of one action up to record `until` off the tape, in order.
+    pub(super) fn take_call(&mut self, key: &str, index: u64, until: u64) -> Vec<Record> {
+        let mut taken = Vec::new();
+        if let Some(kinds) = self.at.get_mut(&(key.to_owned(), Some(index))) {
+            for queue in kinds.values_mut() {
+                while queue.front().is_some_and(|record| record.seq <= until) {
+                    taken.extend(queue.pop_front());
+                }
+            }
+        }
+        let count = i64::try_from(taken.len()).unwrap_or(i64::MAX);
+        if count > 0 {
+            // As in `take`: the key is a place.
+            let _ = self.count(key, -count);
+        }
+        taken.sort_by_key(|record| record.seq);
+        taken
+    }
+
+    /// Takes what people said up to the turn at `key` of its branch off the tape.
+    pub(super) fn take_steering(&mut self, key: &str) -> Vec<(u64, Steered)> {
+        let Ok((branch, place)) = position(key) else {
+            return Vec::new();
+        };
+        let mut heard = Vec::new();
+        self.steered.retain(|record| {
+            let Event::Steered(event) = &record.event else {
+                return false;
+            };
+            let here = position(&event.key).is_ok_and(|(own, at)| own == branch && at <= place);
+            if here {
+                heard.push((record.seq, event.clone()));
+            }
+            !here
+        });
+        heard
+    }
+
+    /// Takes the records up to `seq` (`None`: all) that the state has not folded yet.
+    pub(super) fn restore(&mut self, seq: Option<u64>) -> Vec<Record> {
+        let mut records = Vec::new();
+        let before = |record: &Record| seq.is_none_or(|seq| record.seq <= seq);
+        while self.order.front().is_some_and(before) {
+            records.extend(self.order.pop_front());
+        }
+        records
+    }
+
+    /// Compares a recorded event with what this code derives there.
+    pub(super) fn compare(&self, recorded: &Event, derived: &Event) -> Result<(), ReplayDiverged> {
+        let same = if self.shared {
+            shared(recorded) == shared(derived)
+        } else if self.exact {
+            recorded == derived
+        } else {
+            same_request(recorded, derived)
+        };
+        if same {
+            return Ok(());
+        }
+        Err(diverged(derived.key(), Some(recorded), Some(derived)))
+    }
+}
+
+/// Whether two events ask for the same: on resume a reworded prompt or thought strands no run.
+fn same_request(recorded: &Event, derived: &Event) -> bool {
+    match (recorded, derived) {
+        (Event::Proposed(recorded), Event::Proposed(derived)) => {
+            let same = |(a, b): (&crate::values::Action, &crate::values::Action)| {
+                a.tool == b.tool && a.parameters == b.parameters
+            };
+            recorded.key == derived.key
+                && recorded.actions.len() == derived.actions.len()
+                && recorded.actions.iter().zip(&derived.actions).all(same)
+        }
+        (recorded, derived) => {
+            kind_of(recorded) == kind_of(derived)
+                && recorded.key() == derived.key()
+                && recorded.index() == derived.index()
+        }
+    }
+}
+
+/// Returns the divergence at `key`.
+pub(super) fn diverged(
+    key: &str,
+    recorded: Option<&Event>,
+    requested: Option<&Event>,
+) -> ReplayDiverged {
+    ReplayDiverged {
+        key: key.to_owned(),
+        recorded: recorded.cloned().map(Box::new),
+        requested: requested.cloned().map(Box::new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Noted;
+    use crate::json::Object;
+
+    fn note(seq: u64, key: &str) -> Record {
+        let event = Noted {
+            key: key.to_owned(),
+            kind: "x".to_owned(),
+            data: Object::new(),
+        };
+        Record {
+            run: "r".to_owned(),
+            seq,
+            at: 0,
+            elapsed: None,
+            event: event.into(),
+        }
+    }
+
+    #[test]
+    fn an_effect_inside_a_fork_counts_for_the_fork() {
+        let mut recording = Recording::new(&[note(0, "3.1.0")], false).unwrap();
+        assert!(recording.behind("3"));
+        assert!(recording.behind("2"));
+        assert!(!recording.behind("4"));
+        assert!(recording.take("noted", "3.1.0", None).is_some());
+        assert!(!recording.behind("3"));
+        assert!(recording.used_up());
+    }
+
+    #[test]
+    fn a_key_that_is_no_place_is_an_error() {
+        assert!(Recording::new(&[note(0, "3.x")], false).is_err());
+    }
+}

@@ -1,0 +1,398 @@
+//! Runs: start, resume and replay, which are ways to drive a strategy.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use crate::content::hex;
+use crate::effects::{Answer, Coroutine};
+use crate::errors::{Error, ModelError};
+use crate::events::{Event, Parked, Record, Resumed, RunFinished, RunStarted};
+use crate::json::to_value;
+use crate::log::sqlite::random;
+use crate::log::{Append, Log, Owner, RunRow, Standing};
+use crate::policy::{Limit, is_masked};
+use crate::runtime::ledger::{Interrupt, Ledger};
+use crate::runtime::ownership;
+use crate::runtime::recording::{Comparison, Recording, diverged};
+use crate::runtime::setup::Setup;
+use crate::state::{RunState, fold, live};
+
+/// Reasons for which a run may have ended that can be carried on all the same.
+const RESUMABLE: [&str; 3] = ["cancelled", "interrupted", "error"];
+
+/// Activations that may end without a record at the same place, as by a kill.
+const MOST_LOST: usize = 3;
+
+/// How an activation ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The run.
+    pub run: String,
+    /// Its state: ended, or waiting.
+    pub state: RunState,
+}
+
+/// Creates run `run` and drives it until it ends or waits.
+///
+/// # Errors
+///
+/// [`Error::Log`] if the id is taken or nothing can be written. What ends the run itself, as a
+/// provider that fails, is no error but its outcome.
+pub async fn start(
+    log: &dyn Log,
+    run: &str,
+    started: RunStarted,
+    strategy: Coroutine<Answer>,
+    setup: &Setup,
+) -> Result<Outcome, Error> {
+    let first = Record {
+        run: run.to_owned(),
+        seq: 0,
+        at: setup.clock.now_ms(),
+        elapsed: None,
+        event: redacted_start(started, setup).into(),
+    };
+    let records = [first];
+    let owner = ownership::me();
+    let row = row_of(run, &records[0]);
+    let epoch = log.create(&row, &records, Owner::driving(&owner)).await?;
+    let _lease = log.keep(run, &owner);
+    let recording = Recording::new(&records, false)?;
+    let ledger = Ledger::new(setup, run, Some((log, epoch)), recording, 1, false);
+    activate(&ledger, strategy).await
+}
+
+/// How long a lease that is over is watched before its run is taken: a clock that jumped ends all
+/// leases at once, and a process that lives renews its own meanwhile.
+const SILENT: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Returns a run id that sorts by time.
+///
+/// # Errors
+///
+/// The operating system gives no bytes of chance.
+pub fn new_id(now_ms: i64) -> std::io::Result<String> {
+    let chance = random()?;
+    // 48 bits of time and 32 of chance, in hex. The first digit is 0 until the year 2527.
+    let time = format!("{now_ms:012x}");
+    Ok(format!("{}{}", &time[time.len() - 11..], hex(&chance[..4])))
+}
+
+/// Returns the row of a run after its owner, if it lives, had time to renew a lease that is over.
+async fn silent(log: &dyn Log, mut row: RunRow, own: &str) -> Result<RunRow, Error> {
+    let begun = Instant::now();
+    let left = |row: &RunRow| row.owner == own || ownership::gone(&row.owner);
+    while row.status == "running"
+        && row.lease_until > 0
+        && !row.held
+        && !left(&row)
+        && begun.elapsed() < SILENT
+    {
+        tokio::time::sleep(LOOK).await;
+        row = log.row(&row.run).await?;
+    }
+    Ok(row)
+}
+
+fn row_of(run: &str, first: &Record) -> RunRow {
+    let Event::RunStarted(started) = &first.event else {
+        return RunRow::default();
+    };
+    RunRow {
+        run: run.to_owned(),
+        status: "running".to_owned(),
+        goal: started.goal.chars().take(500).collect(),
+        agent: started.agent.clone(),
+        session: started.session.clone(),
+        parent: started.parent.clone(),
+        principal: started.principal.id.clone(),
+        created_at: first.at,
+        updated_at: first.at,
+        tags: started.tags.clone(),
+        ..RunRow::default()
+    }
+}
+
+fn redacted_start(started: RunStarted, setup: &Setup) -> RunStarted {
+    let goal = setup.redactor.text(&started.goal).into_owned();
+    let data = setup.redactor.object(started.data.clone());
+    let before = to_value(&started.data).to_string();
+    let masked =
+        is_masked(&started.goal, &goal) || is_masked(&before, &to_value(&data).to_string());
+    RunStarted {
+        goal,
+        data,
+        masked,
+        ..started
+    }
+}
+
+/// Carries on from wherever the log of `run` ends.
+///
+/// # Errors
+///
+/// [`Error::Log`] if there is no such run or somebody else drives it, [`Error::Ended`] if it has
+/// ended in a way that cannot be resumed, [`Error::Diverged`] if this code would do something else
+/// than what is on record.
+pub async fn resume(
+    log: &dyn Log,
+    run: &str,
+    strategy: Coroutine<Answer>,
+    setup: &Setup,
+) -> Result<Outcome, Error> {
+    let owner = ownership::me();
+    let row = silent(log, log.row(run).await?, &owner).await?;
+    let mut records = log.read(run, 0).await?;
+    let state = fold(&records)?;
+    if state.status.ended() && !RESUMABLE.contains(&state.stop_reason.as_str()) {
+        return Err(Error::Ended {
+            run: run.to_owned(),
+            status: state.status.name().to_owned(),
+            stop_reason: state.stop_reason,
+        });
+    }
+    let force = !row.held || ownership::gone(&row.owner);
+    let epoch = log
+        .claim(run, Owner::driving(&owner), Some(row.epoch), force)
+        .await?;
+    let _lease = log.keep(run, &owner);
+    // A run that was only begun was nobody's activation.
+    let was_cut_off = state.status.name() == "running" && (row.epoch > 1 || records.len() > 1);
+    if was_cut_off {
+        if deaths(&records) >= MOST_LOST {
+            let next = next_of(&records);
+            let recording = Recording::new(&records, false)?;
+            let ledger = Ledger::new(setup, run, Some((log, epoch)), recording, next, false);
+            return close(&ledger, worn_out().into()).await;
+        }
+        // On record before anything else is done: code that ends the process while the past is
+        // derived again must be counted, too.
+        let resumed = Record {
+            run: run.to_owned(),
+            seq: next_of(&records),
+            at: setup.clock.now_ms(),
+            elapsed: None,
+            event: Resumed { epoch, owner }.into(),
+        };
+        let append = Append {
+            records: std::slice::from_ref(&resumed),
+            ..Append::default()
+        };
+        log.append(run, epoch, append).await?;
+        records.push(resumed);
+    }
+    let recording = Recording::new(&records, false)?;
+    let place = Some((log, epoch));
+    let ledger = Ledger::new(
+        setup,
+        run,
+        place,
+        recording,
+        next_of(&records),
+        !was_cut_off,
+    );
+    activate(&ledger, strategy).await
+}
+
+fn next_of(records: &[Record]) -> u64 {
+    records.last().map_or(0, |record| record.seq + 1)
+}
+
+/// Returns how many activations in a row ended, the last one included, with nothing new on record.
+fn deaths(records: &[Record]) -> usize {
+    let mut epochs = BTreeSet::new();
+    for record in records.iter().rev() {
+        match &record.event {
+            Event::Resumed(event) => {
+                epochs.insert(event.epoch);
+            }
+            Event::PromptChanged(_) => {}
+            Event::Parked(_) | Event::RunFinished(_) | Event::Forked(_) | Event::Rewound(_) => {
+                return epochs.len();
+            }
+            // The last news: whoever recorded it got no further.
+            _ => return epochs.len() + 1,
+        }
+    }
+    epochs.len()
+}
+
+/// The end of a run at which several processes ended before they recorded anything new.
+fn worn_out() -> RunFinished {
+    RunFinished {
+        status: "failed".to_owned(),
+        stop_reason: "error".to_owned(),
+        error: format!(
+            "the process that drove it ended {MOST_LOST} times at the same place, without an error \
+             on record: find out why, then resume the run or cancel it"
+        ),
+        ..RunFinished::default()
+    }
+}
+
+/// Derives a run again, without models or tools, and compares every derived event.
+///
+/// Returns the end that was derived; `None` if what is recorded stops before one.
+///
+/// # Errors
+///
+/// [`Error::Diverged`] at the first event that is another one.
+pub async fn replay(
+    records: &[Record],
+    strategy: Coroutine<Answer>,
+    setup: &Setup,
+    comparison: Comparison,
+) -> Result<Option<RunFinished>, Error> {
+    let mut recording = Recording::new(records, true)?;
+    recording.shared = comparison == Comparison::Shared;
+    let run = records.first().map_or("", |record| record.run.as_str());
+    let next = records.len() as u64;
+    let ledger = Ledger::new(setup, run, None, recording, next, false);
+    let end = match ledger.drive(strategy, String::new()).await {
+        Ok(answer) => finished(&ledger, answer),
+        Err(Interrupt::Halt(halt)) => finished(&ledger, halt.into()),
+        Err(Interrupt::Error(Error::Model(error))) => failed(&error),
+        Err(Interrupt::Error(error)) => return Err(error),
+        Err(Interrupt::Denied(reason)) => denied(reason),
+        Err(Interrupt::EndOfTape | Interrupt::Park(_) | Interrupt::Cancelled(_)) => {
+            return Ok(None);
+        }
+    };
+    ledger.check_used_up()?;
+    let recorded = live(records)
+        .into_iter()
+        .rev()
+        .find(|record| matches!(record.event, Event::RunFinished(_)));
+    let derived: Event = end.clone().into();
+    if let Some(record) = recorded
+        && ledger
+            .book()
+            .recording
+            .compare(&record.event, &derived)
+            .is_err()
+        && !abandoned(&record.event)
+    {
+        return Err(diverged("", Some(&record.event), Some(&derived)).into());
+    }
+    Ok(Some(end))
+}
+
+/// Whether a run ended from outside: its strategy would have gone on.
+fn abandoned(event: &Event) -> bool {
+    matches!(event, Event::RunFinished(end) if end.status == "cancelled")
+}
+
+/// Returns when a run that waits is due: at once if a message is unread, else when the first of its
+/// questions expires, else (0) with a message.
+fn wake_at(ledger: &Ledger<'_>) -> i64 {
+    if ledger.book().has_unread() {
+        return 1;
+    }
+    let expires = ledger.book().first_expiry();
+    expires.map_or(0, |at| {
+        i64::try_from(at).unwrap_or(i64::MAX).saturating_add(1)
+    })
+}
+
+async fn activate(ledger: &Ledger<'_>, strategy: Coroutine<Answer>) -> Result<Outcome, Error> {
+    let end: Event = match ledger.drive(strategy, String::new()).await {
+        Ok(answer) => finished(ledger, answer).into(),
+        Err(Interrupt::Halt(halt)) => finished(ledger, halt.into()).into(),
+        Err(Interrupt::Park(reason)) => Parked { reason }.into(),
+        Err(Interrupt::Denied(reason)) => denied(reason).into(),
+        Err(Interrupt::Cancelled(by)) => cancelled(&by).into(),
+        Err(Interrupt::Error(Error::Model(error))) => failed(&error).into(),
+        Err(Interrupt::Error(error)) => {
+            // What was dispatched is kept, unless the log itself is what failed.
+            if !matches!(error, Error::Log(_)) {
+                ledger.flush().await?;
+            }
+            return Err(error);
+        }
+        // Only an exact replay has an end of tape.
+        Err(Interrupt::EndOfTape) => return Err(Error::ForeignAwait),
+    };
+    close(ledger, end).await
+}
+
+/// Puts the end of an activation on record.
+async fn close(ledger: &Ledger<'_>, end: Event) -> Result<Outcome, Error> {
+    // The row says how the run stands: lists and servers read no records.
+    let (status, waiting_for, wake_at) = match &end {
+        Event::RunFinished(end) => (end.status.clone(), "", 0),
+        Event::Parked(parked) => (
+            "waiting".to_owned(),
+            parked.reason.as_str(),
+            wake_at(ledger),
+        ),
+        _ => ("running".to_owned(), "", 0),
+    };
+    ledger.append(end.clone())?;
+    let standing = Standing {
+        status: &status,
+        waiting_for,
+        wake_at,
+    };
+    ledger.flush_as(Some(standing)).await?;
+    Ok(Outcome {
+        run: ledger.run.clone(),
+        state: ledger.book().state.clone(),
+    })
+}
+
+/// Returns the end that a strategy's answer means.
+fn finished(ledger: &Ledger<'_>, answer: Answer) -> RunFinished {
+    let limit = Limit::of_stop_reason(&answer.stop);
+    let status = match answer.stop.as_str() {
+        _ if limit.is_some() => "limited",
+        "loop_detected" => "limited",
+        "denied" | "error" => "failed",
+        "cancelled" | "interrupted" => "cancelled",
+        _ => "finished",
+    };
+    let explained = limit.map(|limit| {
+        let book = ledger.book();
+        ledger.setup.limits.explained(limit, &book.state)
+    });
+    let error = if answer.error.is_empty() {
+        explained.unwrap_or_default()
+    } else {
+        answer.error.clone()
+    };
+    RunFinished {
+        status: status.to_owned(),
+        stop_reason: answer.stop,
+        success: status == "finished" && answer.error.is_empty(),
+        output: ledger.setup.redactor.value(answer.output),
+        error: ledger.setup.redactor.text(&error).into_owned(),
+        ..RunFinished::default()
+    }
+}
+
+fn failed(error: &ModelError) -> RunFinished {
+    RunFinished {
+        status: "failed".to_owned(),
+        stop_reason: "error".to_owned(),
+        error: error.to_string(),
+        ..RunFinished::default()
+    }
+}
+
+fn denied(reason: String) -> RunFinished {
+    RunFinished {
+        status: "failed".to_owned(),
+        stop_reason: "denied".to_owned(),
+        error: reason,
+        ..RunFinished::default()
+    }
+}
+
+fn cancelled(by: &str) -> RunFinished {
+    RunFinished {
+        status: "cancelled".to_owned(),
+        stop_reason: "cancelled".to_owned(),
+        error: format!("cancelled by {by}"),
+        ..RunFinished::default()
+    }
+}

@@ -1,0 +1,96 @@
+//! Answers at once: the whole reply is the answer, so that code and prose need no escaping.
+
+use crate::effects::{Answer, Coroutine, Halt, Scope};
+use crate::json::Value;
+use crate::parsing::{Read, Unparsed, read_object, read_reply};
+use crate::strategy::nested::closing;
+use crate::strategy::question::{Parsed, Question, ask_for};
+use crate::strategy::{Strategy, Task};
+use crate::values::{Reply, StepRole, Thought, ThoughtType};
+
+/// Answers at once.
+#[derive(Debug, Clone, Default)]
+pub struct Direct {
+    /// Which model answers.
+    pub role: StepRole,
+}
+
+impl Strategy for Direct {
+    fn name(&self) -> &'static str {
+        "direct"
+    }
+
+    fn run(&self, task: Task) -> Coroutine<Answer> {
+        let role = self.role;
+        Coroutine::new(move |scope| async move {
+            story(&scope, &task, role)
+                .await
+                .unwrap_or_else(Answer::from)
+        })
+    }
+}
+
+async fn story(scope: &Scope, task: &Task, role: StepRole) -> Result<Answer, Halt> {
+    let outlook = scope.begin().await?;
+    if !outlook.stop.is_empty() {
+        return Ok(Answer::stopped(outlook.stop));
+    }
+    let rules = if task.output.is_text() {
+        "Reply with the answer itself and nothing else.".to_owned()
+    } else {
+        let kind = task.output.rendered();
+        format!("Reply with one JSON value of this type and nothing else: {kind}")
+    };
+    let question = Question {
+        conversation: task.opening(&rules, &task.goal, &outlook.heard, true),
+        attempts: task.attempts,
+        role,
+        schema: task.output.schema().cloned(),
+        strict: false,
+    };
+    let (output, reply) =
+        match ask_for(scope, question, |_| None, |reply| read(task, reply)).await? {
+            Ok(read) => read,
+            Err(unread) => return Ok(unread.into()),
+        };
+    let thinking = reply.content.thinking();
+    let content = if thinking.is_empty() {
+        "The answer.".to_owned()
+    } else {
+        thinking
+    };
+    let thought = Thought::synthesized(content, ThoughtType::Synthesis);
+    scope.act(closing(thought, &output)).await?;
+    Ok(Answer::new(output))
+}
+
+fn read(task: &Task, reply: &Reply) -> Result<Parsed<Value>, Unparsed> {
+    let text = reply.text();
+    let refused = |feedback: String| Unparsed::new("invalid", feedback);
+    let plain = |value| Parsed {
+        value,
+        repairs: Vec::new(),
+    };
+    if task.output.is_text() {
+        // A reasoning model's thinking is no part of its answer; anything else is.
+        let clean = match read_reply(&text, &reply.finish) {
+            Read::Unparsed(unparsed) if unparsed.reason == "empty" => return Err(unparsed),
+            Read::Prose(prose) => prose.text,
+            _ => text.trim().to_owned(),
+        };
+        return task
+            .output
+            .accept(&Value::String(clean))
+            .map(plain)
+            .map_err(refused);
+    }
+    if let Ok(value) = serde_json::from_str::<Value>(text.trim()) {
+        return task.output.accept(&value).map(plain).map_err(refused);
+    }
+    let (object, repairs) = read_object(&text, &reply.finish)?;
+    let value = task
+        .output
+        .accept(&Value::Object(object))
+        .map_err(refused)?;
+    Ok(Parsed { value, repairs })
+}

@@ -1,0 +1,583 @@
+//! `ReAct`: think, act, observe, until the answer is there (Yao et al., 2022).
+//!
+//! Limits, policy, tools and repetition are the runtime's; the strategy hears of them as an
+//! [`Outlook`]. [`Attempts`] is the one place that reads replies, retries unreadable ones and
+//! applies the rules of the loop; what it corrects, it records.
+
+use std::collections::HashSet;
+
+use crate::content::{Message, Role};
+use crate::effects::{Act, Answer, Ask, Coroutine, Halt, Outlook, Scope};
+use crate::json::{Object, Value, json};
+use crate::parsing::{Call, Read, Remark, Repair, Turn, read_call, read_reply};
+use crate::strategy::conversation::{Talk, broken, is_refused, withheld};
+use crate::strategy::demands::{Demands, Lack};
+use crate::strategy::question::{object, violation};
+use crate::strategy::{Strategy, Task};
+use crate::values::{Action, FINISH, Observation, Reply, Thought, ThoughtType, finish_of};
+
+/// How often one turn may be interrupted by its provider.
+const PAUSES: usize = 10;
+/// `finish` with `"success": false`: an honest end is no success.
+const GAVE_UP: &str = "the agent says that it did not reach the goal";
+const DETAIL: usize = 500;
+
+/// Turn after turn until the model finishes, a limit is reached, or no reply can be read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct React;
+
+impl Strategy for React {
+    fn name(&self) -> &'static str {
+        "react"
+    }
+
+    fn run(&self, task: Task) -> Coroutine<Answer> {
+        Coroutine::new(
+            |scope| async move { story(&scope, &task).await.unwrap_or_else(Answer::from) },
+        )
+    }
+}
+
+async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
+    let mut talk = Talk::new(task);
+    let mut demands = Demands::default();
+    let mut forbidden = String::new();
+    let mut number = 0;
+    loop {
+        let outlook = scope.begin().await?;
+        if !outlook.stop.is_empty() {
+            return Ok(Answer::stopped(outlook.stop));
+        }
+        if outlook.wrap_up.is_empty() {
+            forbidden.clear();
+        }
+        // Before the turn is opened: what people say now must not be folded away.
+        if talk.crowded() {
+            compact(scope, &mut talk).await?;
+        }
+        talk.open(&outlook);
+        let mut attempts = Attempts {
+            scope,
+            task,
+            talk: &mut talk,
+            demands: &demands,
+            demanded: HashSet::new(),
+            withdrawn: String::new(),
+        };
+        let taken = attempts.run(&outlook).await?;
+        let withdrawn = std::mem::take(&mut attempts.withdrawn);
+        let limit = if forbidden.is_empty() {
+            outlook.wrap_up.clone()
+        } else {
+            forbidden.clone()
+        };
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(error) => return Ok(lost(task, &outlook, limit, &error)),
+        };
+        if let Some(end) = taken.end {
+            let observation = Observation::auto(end.answer.clone(), "answer accepted");
+            scope
+                .act(Act {
+                    thought: taken.thought,
+                    actions: taken.actions,
+                    local: vec![Some(observation)],
+                    planned: false,
+                })
+                .await?;
+            let mut stop = if outlook.toolless {
+                "loop_detected"
+            } else {
+                end.stop
+            }
+            .to_owned();
+            // An answer in the last turn is an answer. The limit is the reason only if it forbade a
+            // call that the model asked for, or if the goal was not reached.
+            let needed = !forbidden.is_empty() || !withdrawn.is_empty() || !end.failed.is_empty();
+            if !outlook.wrap_up.is_empty() && !task.offers.is_empty() {
+                stop = if needed { limit } else { end.stop.to_owned() };
+            }
+            return Ok(Answer {
+                output: end.answer,
+                stop,
+                error: end.failed,
+            });
+        }
+        number += 1;
+        let act = Act {
+            thought: taken.thought,
+            actions: taken.actions.clone(),
+            ..Act::default()
+        };
+        let observations = scope.act(act).await?;
+        if observations.iter().any(|it| it.refused == "limit") {
+            "max_tool_calls".clone_into(&mut forbidden);
+        }
+        demands.saw(&observations);
+        talk.tell(
+            number,
+            &taken.reply,
+            &taken.kept,
+            &taken.actions,
+            &observations,
+        );
+    }
+}
+
+/// No usable reply: in the last turn the limit is the reason, else it is an error.
+fn lost(task: &Task, outlook: &Outlook, limit: String, error: &str) -> Answer {
+    let (stop, error) = if !limit.is_empty() && !task.offers.is_empty() {
+        (limit, format!("the last turn brought no answer: {error}"))
+    } else if outlook.toolless {
+        let error = format!("a loop was detected, and then: {error}");
+        ("loop_detected".to_owned(), error)
+    } else {
+        ("error".to_owned(), error.to_owned())
+    };
+    Answer {
+        output: Value::Null,
+        stop,
+        error,
+    }
+}
+
+/// Folds older observations, on record; false if nothing is left to fold.
+async fn compact(scope: &Scope, talk: &mut Talk) -> Result<bool, Halt> {
+    let Some((upto, before, after)) = talk.compact() else {
+        return Ok(false);
+    };
+    let data = json!({"upto": upto, "chars_before": before, "chars_after": after});
+    scope.note("compacted", object(data)).await?;
+    Ok(true)
+}
+
+/// A turn that can be acted on.
+struct Taken {
+    reply: Reply,
+    /// The reply's text as far as it counts.
+    kept: String,
+    thought: Thought,
+    actions: Vec<Action>,
+    /// Set if the batch is the answer.
+    end: Option<End>,
+}
+
+struct End {
+    answer: Value,
+    stop: &'static str,
+    /// Why the model says that the goal was not reached.
+    failed: String,
+}
+
+/// Why a reply cannot be acted on: the rule, and what the model is told.
+struct Broken {
+    rule: String,
+    feedback: String,
+}
+
+impl Broken {
+    fn new(rule: &str, feedback: impl Into<String>) -> Self {
+        Self {
+            rule: rule.to_owned(),
+            feedback: feedback.into(),
+        }
+    }
+}
+
+/// The attempts at one turn: the model is asked, its reply read, checked and corrected.
+///
+/// A strict run asks once per turn for what a rule about form demands (`demanded`). The second time
+/// it accepts the reply and records the violation, so that every model gets on.
+struct Attempts<'a> {
+    scope: &'a Scope,
+    task: &'a Task,
+    talk: &'a mut Talk,
+    demands: &'a Demands,
+    demanded: HashSet<&'static str>,
+    /// Tools that the model still called in a turn without tools.
+    withdrawn: String,
+}
+
+impl Attempts<'_> {
+    /// Asks until a reply can be acted on. The error says why there is none.
+    async fn run(&mut self, outlook: &Outlook) -> Result<Result<Taken, String>, Halt> {
+        let toolless = !outlook.wrap_up.is_empty() || outlook.toolless;
+        // At the limit of steps: the wrap-up, and one more word if that was none.
+        let attempts = if outlook.wrap_up == "max_steps" {
+            self.task.attempts.min(2)
+        } else {
+            self.task.attempts
+        };
+        let mut left = attempts;
+        let mut feedback = String::new();
+        while left > 0 {
+            left -= 1;
+            let reply = self.ask(toolless).await?;
+            if reply.finish == "overflow" {
+                if compact(self.scope, self.talk).await? {
+                    continue;
+                }
+                let error = "the conversation does not fit the model's context window";
+                return Ok(Err(error.to_owned()));
+            }
+            if is_refused(&reply) {
+                return Ok(Err(withheld(&reply)));
+            }
+            let faults = match self.judge(&reply, toolless).await? {
+                Judged::Taken(taken) => return Ok(Ok(*taken)),
+                Judged::Broken(broken) => vec![(broken.rule, broken.feedback)],
+                Judged::Lacking(lacks) => {
+                    // Each rule is demanded once, so these replies need no count of their own.
+                    left += 1;
+                    self.demanded.extend(lacks.iter().map(|lack| lack.rule));
+                    let faults = lacks.into_iter();
+                    faults
+                        .map(|lack| (lack.rule.to_owned(), lack.detail))
+                        .collect()
+                }
+            };
+            let details: Vec<&str> = faults.iter().map(|(_, detail)| detail.as_str()).collect();
+            feedback = details.join("\n");
+            for (rule, detail) in &faults {
+                self.note(rule, detail, true).await?;
+            }
+            self.talk.correct(&reply, &feedback);
+        }
+        Ok(Err(format!(
+            "no usable reply in {}: {feedback}",
+            crate::values::times(attempts as u64, "attempt")
+        )))
+    }
+
+    async fn note(&self, rule: &str, detail: &str, refused: bool) -> Result<(), Halt> {
+        let detail: String = detail.chars().take(DETAIL).collect();
+        self.scope
+            .note("violation", violation(rule, &detail, refused))
+            .await
+    }
+
+    /// Returns what the reply says, with the rules of the loop applied.
+    async fn judge(&mut self, reply: &Reply, toolless: bool) -> Result<Judged, Halt> {
+        match self.read(reply.clone()) {
+            Err(broken) => Ok(Judged::Broken(broken)),
+            Ok(Heard::Taken(taken)) => {
+                // A lenient run takes the answer's own text for its thought.
+                let unanswered = self.task.strict && !self.task.native;
+                let lacks = unanswered.then(Lack::unanswered);
+                self.accept(*taken, lacks.into_iter().collect(), toolless)
+                    .await
+            }
+            Ok(Heard::Turn(turn)) => self.check(reply.clone(), turn, toolless).await,
+        }
+    }
+
+    /// Accepts a turn and records what it lacks, or refuses it where that is demanded.
+    async fn accept(&self, taken: Taken, lacks: Vec<Lack>, toolless: bool) -> Result<Judged, Halt> {
+        // The last turn is not risked for its form: there may be no call left to ask again.
+        if self.task.strict && !toolless {
+            let due = |lack: &&Lack| !self.demanded.contains(lack.rule);
+            let due: Vec<Lack> = lacks.iter().filter(due).cloned().collect();
+            if !due.is_empty() {
+                return Ok(Judged::Lacking(due));
+            }
+        }
+        for lack in &lacks {
+            self.note(lack.rule, &lack.detail, false).await?;
+        }
+        Ok(Judged::Taken(Box::new(taken)))
+    }
+
+    /// Asks for a turn. A reply that its provider interrupted is carried on, not read.
+    async fn ask(&mut self, toolless: bool) -> Result<Reply, Halt> {
+        for pause in 1.. {
+            let ask = Ask {
+                tools: self.talk.offered(),
+                schema: self.talk.form(toolless),
+                allowed: self.talk.allowed(toolless),
+                ..Ask::default()
+            };
+            let reply = self.scope.ask(&mut self.talk.conversation, ask).await?;
+            if reply.finish != "pause" || pause == PAUSES {
+                return Ok(reply);
+            }
+            self.talk.conversation.append(Message {
+                role: Role::Assistant,
+                content: reply.content,
+                issuer: reply.issuer,
+            });
+        }
+        Ok(Reply::default())
+    }
+
+    /// Reads what the reply says, before the rules of the loop are applied.
+    fn read(&self, reply: Reply) -> Result<Heard, Broken> {
+        if let Some(feedback) = broken(&reply) {
+            return Err(Broken::new(&reply.finish, feedback));
+        }
+        let text = reply.text();
+        let calls = reply.calls();
+        if !calls.is_empty() {
+            let remark = (!text.trim().is_empty()).then(|| Remark {
+                content: text.trim().to_owned(),
+                ..Remark::default()
+            });
+            let mut seen = HashSet::new();
+            // The same call under the same id was sent twice and is one.
+            let sent = calls
+                .iter()
+                .filter(|call| call.id.is_empty() || seen.insert(format!("{call:?}")));
+            return Ok(Heard::Turn(Turn {
+                remark,
+                calls: sent.map(|call| read_call(call, &reply.finish)).collect(),
+                ..Turn::default()
+            }));
+        }
+        match read_reply(&text, &reply.finish) {
+            Read::Turn(turn) => Ok(Heard::Turn(turn)),
+            Read::Prose(prose) => self.answered(reply, &prose.text),
+            Read::Unparsed(unparsed) if unparsed.reason == "empty" => Err(Broken::new(
+                "empty",
+                "Your reply was empty. Reply with a thought and an action.",
+            )),
+            Read::Unparsed(unparsed) => {
+                // A typed answer may come without the protocol around it; half of one does not.
+                let bare = matches!(unparsed.reason, "no_candidate" | "invalid")
+                    && !self.task.output.is_text();
+                match serde_json::from_str::<Value>(text.trim()) {
+                    Ok(value) if bare && self.task.output.accept(&value).is_ok() => {
+                        self.answered(reply, &text)
+                    }
+                    _ => Err(Broken::new("unreadable", unparsed.feedback)),
+                }
+            }
+        }
+    }
+
+    /// Takes a reply without a call as the answer, if the task's type takes it.
+    fn answered(&self, reply: Reply, text: &str) -> Result<Heard, Broken> {
+        let accepted = self.task.output.accept(&Value::String(text.to_owned()));
+        let answer = accepted.map_err(|error| Broken::new("output", error))?;
+        let content: String = text.trim().chars().take(300).collect();
+        let finish = Action::new(FINISH, object(json!({"answer": answer})));
+        Ok(Heard::Taken(Box::new(Taken {
+            kept: reply.text(),
+            reply,
+            thought: Thought::synthesized(content, ThoughtType::Synthesis),
+            actions: vec![finish],
+            end: Some(End {
+                answer,
+                stop: "no_tool_call",
+                failed: String::new(),
+            }),
+        })))
+    }
+
+    /// Applies the rules of the loop to a readable turn.
+    async fn check(&mut self, reply: Reply, turn: Turn, toolless: bool) -> Result<Judged, Halt> {
+        if !turn.role_violation.is_empty() {
+            self.note("role_violation", &turn.role_violation, false)
+                .await?;
+        }
+        if let Some(broken) = unread(&turn) {
+            return Ok(Judged::Broken(broken));
+        }
+        if turn.calls.is_empty() {
+            let feedback = "A thought needs an action: reply again with a thought and an action.";
+            return Ok(Judged::Broken(Broken::new("R2", feedback)));
+        }
+        let is_finish = |call: &&Call| call.tool == FINISH;
+        let finish = turn.calls.iter().find(is_finish);
+        let mut others: Vec<&Call> = turn.calls.iter().filter(|it| !is_finish(it)).collect();
+        if toolless && !others.is_empty() {
+            let names: Vec<&str> = others.iter().map(|call| call.tool.as_str()).collect();
+            self.withdrawn = names.join(", ");
+            if finish.is_none() {
+                let feedback = "No tool can be used any more: answer with \"tool\": \"finish\".";
+                return Ok(Judged::Broken(Broken::new("tools_withdrawn", feedback)));
+            }
+            let detail = format!("not run: {}", self.withdrawn);
+            self.note("tools_withdrawn", &detail, false).await?;
+            others.clear();
+        }
+        let (thought, lacks) = self.demands.judge(self.task, &turn, &others);
+        if let (Some(finish), true) = (finish, others.is_empty()) {
+            return match self.finish(reply, thought, finish, &turn.repairs) {
+                Ok(taken) => self.accept(taken, lacks, toolless).await,
+                Err(broken) => Ok(Judged::Broken(broken)),
+            };
+        }
+        // The answer was written before the results of the actions beside it were seen.
+        if finish.is_some() {
+            let detail = "finish beside other actions; not taken";
+            self.note("finish_in_batch", detail, false).await?;
+        }
+        let actions: Vec<Action> = others
+            .iter()
+            .map(|call| to_action(call, &turn.repairs))
+            .collect();
+        let taken = Taken {
+            kept: without_invention(&reply, &turn),
+            actions: doubts_marked(actions, &reply.finish),
+            reply,
+            thought,
+            end: None,
+        };
+        self.accept(taken, lacks, toolless).await
+    }
+
+    fn finish(
+        &self,
+        reply: Reply,
+        thought: Thought,
+        finish: &Call,
+        whole: &[Repair],
+    ) -> Result<Taken, Broken> {
+        if !finish.error.is_empty() {
+            return Err(Broken::new("output", finish.error.as_str()));
+        }
+        let mut parameters = finish.parameters.clone();
+        let gave_up = parameters.shift_remove("success") == Some(Value::Bool(false));
+        // Models often give the answer's fields as the parameters themselves.
+        let answer = match parameters.get("answer") {
+            Some(answer) => answer.clone(),
+            None if parameters.is_empty() => Value::Null,
+            None => Value::Object(parameters),
+        };
+        // Prose beside the call may show the answer, or take it back: the record says so.
+        let beside: Vec<String> = whole
+            .iter()
+            .filter(|repair| repair.kind == "beside_prose")
+            .map(|repair| repair.kind.to_owned())
+            .collect();
+        let taken = |answer: Value, written: Value, failed: String| {
+            let mut result = Object::from_iter([("answer".to_owned(), written)]);
+            if gave_up {
+                result.insert("success".to_owned(), Value::Bool(false));
+            }
+            Taken {
+                kept: reply.text(),
+                reply: reply.clone(),
+                thought: thought.clone(),
+                actions: vec![Action {
+                    rationale: finish.rationale.clone(),
+                    id: finish.id.clone(),
+                    repairs: beside.clone(),
+                    ..Action::new(FINISH, result)
+                }],
+                end: Some(End {
+                    answer,
+                    stop: "final_answer",
+                    failed,
+                }),
+            }
+        };
+        // The words that say why need not be of the answer's type.
+        if gave_up && !self.task.output.is_text() {
+            let why = answer.as_str().unwrap_or(&thought.content).to_owned();
+            return Ok(taken(Value::Null, answer, why));
+        }
+        let answer = if answer.is_null() && self.task.output.is_text() {
+            Value::String(String::new())
+        } else {
+            answer
+        };
+        match self.task.output.accept(&answer) {
+            Ok(accepted) => {
+                let failed = if gave_up { GAVE_UP } else { "" };
+                Ok(taken(accepted.clone(), accepted, failed.to_owned()))
+            }
+            Err(error) => {
+                let feedback = format!("The answer is not accepted: {error}");
+                Err(Broken::new("output", feedback))
+            }
+        }
+    }
+}
+
+/// What a reply is after the rules were applied.
+enum Judged {
+    Taken(Box<Taken>),
+    Broken(Broken),
+    /// It could be acted on, and a strict run asks for what it lacks.
+    Lacking(Vec<Lack>),
+}
+
+/// What a reply is before the rules are applied.
+enum Heard {
+    Turn(Turn),
+    Taken(Box<Taken>),
+}
+
+/// A batch runs as a whole or not at all: returns what is wrong if one of its calls was not read.
+fn unread(turn: &Turn) -> Option<Broken> {
+    if turn.calls.len() == 1 {
+        return None;
+    }
+    let errors: Vec<String> = (1..)
+        .zip(&turn.calls)
+        .filter(|(_, call)| !call.error.is_empty())
+        .map(|(number, call)| format!("call {number} ({}): {}", call.tool, call.error))
+        .collect();
+    if errors.is_empty() {
+        return None;
+    }
+    let faults = errors.join("; ");
+    let feedback = format!("No call of the batch was run. {faults}. Send the batch again.");
+    Some(Broken::new("unreadable", feedback))
+}
+
+/// Returns the call as an action; its repairs come along. What was changed to read the reply and
+/// may have changed a call changed each.
+fn to_action(call: &Call, whole: &[Repair]) -> Action {
+    let mut repairs: Vec<String> = Vec::new();
+    let mut guessed = false;
+    let of_whole = whole.iter().filter(|repair| repair.content);
+    for repair in call.repairs.iter().chain(of_whole) {
+        if !repairs.iter().any(|kind| kind == repair.kind) {
+            repairs.push(repair.kind.to_owned());
+        }
+        guessed |= repair.content;
+    }
+    Action {
+        tool: call.tool.clone(),
+        parameters: call.parameters.clone(),
+        rationale: call.rationale.clone(),
+        id: call.id.clone(),
+        repairs,
+        guessed,
+        error: call.error.clone(),
+    }
+}
+
+/// Marks actions that equal an earlier one, and all of a reply without an end: what ends at a limit
+/// may be the first half of what the model wanted done.
+fn doubts_marked(actions: Vec<Action>, finish: &str) -> Vec<Action> {
+    let endless = finish_of(finish) == "length" || finish == "pause";
+    let mut before = HashSet::new();
+    actions
+        .into_iter()
+        .map(|mut action| {
+            let repeated = !before.insert(action.fingerprint());
+            // What could not be read does not run in any case.
+            if action.error.is_empty() {
+                for (doubt, kind) in [(repeated, "repeated_call"), (endless, "open_end")] {
+                    if doubt && !action.repairs.iter().any(|it| it == kind) {
+                        action.repairs.push(kind.to_owned());
+                        action.guessed = true;
+                    }
+                }
+            }
+            action
+        })
+        .collect()
+}
+
+/// Returns the reply without what it invented, so that the history never shows it.
+fn without_invention(reply: &Reply, turn: &Turn) -> String {
+    let text = reply.text();
+    let begin: String = turn.role_violation.chars().take(80).collect();
+    match text.find(&begin) {
+        Some(at) if at > 0 && !begin.is_empty() => text[..at].trim_end().to_owned(),
+        _ => text,
+    }
+}

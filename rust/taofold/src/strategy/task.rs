@@ -1,0 +1,369 @@
+//! What a strategy is asked to do: the goal, the tools on offer, the type of the answer.
+//!
+//! [`Task`] also writes the text of the protocol. Knows nothing about models, policy or storage.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::content::{Conversation, Message, Role};
+use crate::json::{Object, Value, json, render, to_value};
+use crate::values::{ASK_USER, FINISH, Sideeffect, ThoughtType};
+
+/// Characters for each token of English and JSON.
+const CHARS_PER_TOKEN: f64 = 3.8;
+
+const NATIVE: &str = "\
+Before each tool call say in a sentence or two what you conclude and why this call is next; \
+quote concrete values from earlier results. Never invent a tool's result. \
+After a failure say why it failed and what you change; never repeat a failed call unchanged.";
+
+/// A tool as a strategy sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Offer {
+    /// The name.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// The JSON Schema of its parameters.
+    pub schema: Value,
+    /// What it does to the world.
+    pub effect: Sideeffect,
+}
+
+type Check = Arc<dyn Fn(&Value) -> Result<Value, String> + Send + Sync>;
+
+/// The type that an answer must have.
+#[derive(Clone, Default)]
+pub struct Output {
+    schema: Option<Value>,
+    check: Option<Check>,
+}
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Output({})", self.rendered())
+    }
+}
+
+impl Output {
+    /// Returns the type of plain text.
+    pub fn text() -> Self {
+        Self::default()
+    }
+
+    /// Returns the type `T`.
+    pub fn of<T: Serialize + DeserializeOwned + JsonSchema>() -> Self {
+        Self::new(to_value(&schemars::schema_for!(T)), |value| {
+            let typed: T = serde_json::from_value(value.clone()).map_err(|it| it.to_string())?;
+            Ok(to_value(&typed))
+        })
+    }
+
+    /// Returns a type with a schema and a check, which returns the accepted value.
+    pub fn new(
+        schema: Value,
+        check: impl Fn(&Value) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            schema: Some(schema),
+            check: Some(Arc::new(check)),
+        }
+    }
+
+    /// Whether the answer is plain text.
+    pub fn is_text(&self) -> bool {
+        self.schema.is_none()
+    }
+
+    /// Returns the JSON Schema of the answer; `None` for text.
+    pub fn schema(&self) -> Option<&Value> {
+        self.schema.as_ref()
+    }
+
+    /// Returns the answer as JSON of the right type.
+    ///
+    /// # Errors
+    ///
+    /// What the model is told.
+    pub fn accept(&self, answer: &Value) -> Result<Value, String> {
+        let Some(check) = &self.check else {
+            let text = render(answer);
+            if text.trim().is_empty() {
+                return Err("the answer is empty".to_owned());
+            }
+            return Ok(Value::String(text));
+        };
+        match (check(answer), answer) {
+            (Err(error), Value::String(text)) => {
+                // A typed answer may come as JSON text.
+                let parsed = serde_json::from_str(text).map_err(|_| error)?;
+                check(&parsed)
+            }
+            (accepted, _) => accepted,
+        }
+    }
+
+    /// Returns the type as a prompt shows it.
+    pub fn rendered(&self) -> String {
+        match &self.schema {
+            None => "text".to_owned(),
+            Some(schema) => schema.to_string(),
+        }
+    }
+
+    /// Returns the JSON Schema of the parameters of `finish`.
+    pub(crate) fn finish_schema(&self) -> Value {
+        let answer = self
+            .schema
+            .clone()
+            .unwrap_or_else(|| json!({"type": "string"}));
+        json!({
+            "type": "object",
+            "properties": {"answer": answer, "success": {"type": "boolean"}},
+            "required": ["answer"],
+        })
+    }
+}
+
+/// The input of every strategy.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// What is to be reached.
+    pub goal: String,
+    /// The application's instructions.
+    pub instructions: String,
+    /// Tools on offer.
+    pub offers: Vec<Offer>,
+    /// The type of the answer.
+    pub output: Output,
+    /// Whether a reply that breaks a rule about its form is asked for again, once per turn.
+    pub strict: bool,
+    /// Whether thoughts of type `research` are accepted.
+    pub research: bool,
+    /// The most replies for one turn.
+    pub attempts: usize,
+    /// Whether the model calls tools natively.
+    pub native: bool,
+    /// The model's context in tokens.
+    pub window: u64,
+    /// Tokens kept free for the reply.
+    pub reserve: u64,
+    /// The session so far.
+    pub history: Vec<Message>,
+    /// Whether the reserved action `ask_user` is on offer.
+    pub ask_user: bool,
+    /// The state that the run started with.
+    pub data: Object,
+}
+
+impl Task {
+    /// Returns a task with a goal, a text answer and no tools.
+    pub fn new(goal: impl Into<String>) -> Self {
+        Self {
+            goal: goal.into(),
+            instructions: String::new(),
+            offers: Vec::new(),
+            output: Output::text(),
+            strict: false,
+            research: false,
+            attempts: 3,
+            native: false,
+            window: 8192,
+            reserve: 1024,
+            history: Vec::new(),
+            ask_user: false,
+            data: Object::new(),
+        }
+    }
+
+    /// Returns the names a model may call.
+    pub fn names(&self) -> Vec<String> {
+        let offered = self.offers.iter().map(|offer| offer.name.clone());
+        let asks = self.ask_user.then(|| ASK_USER.to_owned());
+        offered.chain([FINISH.to_owned()]).chain(asks).collect()
+    }
+
+    /// Returns the characters of conversation that fit the window.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a window is far below 2^53 tokens, and not negative"
+    )]
+    pub fn budget(&self) -> usize {
+        // Of a small window at most a quarter is kept for the reply.
+        let kept = self.reserve.min(self.window / 4);
+        ((self.window - kept) as f64 * CHARS_PER_TOKEN) as usize
+    }
+
+    /// Returns the instructions, the tools and the protocol.
+    pub fn system_prompt(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.instructions.trim().is_empty() {
+            parts.push(self.instructions.trim().to_owned());
+        }
+        if self.native {
+            if !self.offers.is_empty() {
+                parts.push(NATIVE.to_owned());
+            }
+            if !self.output.is_text() {
+                parts.push(format!(
+                    "When you are done call {FINISH} with an answer of this type: {}",
+                    self.output.rendered()
+                ));
+            }
+            return parts.join("\n\n");
+        }
+        if !self.offers.is_empty() {
+            let lines = self
+                .offers
+                .iter()
+                .fold("Tools:".to_owned(), |mut lines, offer| {
+                    // Writing to a string cannot fail.
+                    let _ = write!(
+                        lines,
+                        "\n- {}({}): {}",
+                        offer.name,
+                        offer.schema,
+                        offer.description.trim()
+                    );
+                    lines
+                });
+            parts.push(lines);
+        }
+        parts.push(self.form());
+        parts.join("\n\n")
+    }
+
+    fn form(&self) -> String {
+        let research = if self.research {
+            ", research (look things up; change nothing in that step)"
+        } else {
+            ""
+        };
+        let answer = if self.output.is_text() {
+            "\"<text>\"".to_owned()
+        } else {
+            format!("<{}>", self.output.rendered())
+        };
+        let ask_user = if self.ask_user {
+            "\n- To ask the person: \"action\": {\"tool\": \"ask_user\", \"parameters\": {\"question\": \"…\"}}"
+        } else {
+            ""
+        };
+        let learned = if self.strict {
+            "\"learned\": \"<what the last results showed>\", "
+        } else {
+            ""
+        };
+        format!(
+            "Work in steps. Each reply is exactly one JSON object, nothing before or after it:\n\
+             {{\"thought\": \"<what you conclude and why this action is next>\", \"thought_type\": \"<type>\", \
+             \"because\": [<numbers of the steps you rely on>], {learned}\
+             \"action\": {{\"tool\": \"<name>\", \"parameters\": {{…}}, \"rationale\": \"<why this tool>\"}}}}\n\
+             Several independent calls: \"actions\": [ … ] instead of \"action\".\n\
+             Types: goal, progress, extraction, reasoning, exception, synthesis{research}.\n\
+             Rules:\n\
+             - Every reply has a thought and an action. Quote concrete values from earlier observations.\n\
+             - Never write an observation yourself; it comes after your reply.\n\
+             - After a failure or a timeout the next thought is an exception: say why it failed and what \
+             you change. Never repeat a failed action unchanged.\n\
+             - When the goal is reached: \"action\": {{\"tool\": \"finish\", \"parameters\": {{\"answer\": {answer}}}}}\n\
+             - When it cannot be reached: the same with \"success\": false beside the answer that says why.{ask_user}"
+        )
+    }
+
+    /// Returns the notice that opens the last turn.
+    pub fn wrap_up(&self) -> String {
+        let how = if self.native {
+            ""
+        } else {
+            " with \"tool\": \"finish\""
+        };
+        format!(
+            "This is your last turn and no tool can be used any more. \
+             Give the best answer you can from what you know{how}."
+        )
+    }
+
+    /// Returns the schema of one reply: a thought and an action; only `finish` if `toolless`.
+    pub fn reply_schema(&self, toolless: bool) -> Value {
+        let action = |name: &str, parameters: &Value| {
+            json!({
+                "type": "object",
+                "properties": {
+                    "tool": {"type": "string", "enum": [name]},
+                    "parameters": parameters,
+                    "rationale": {"type": "string", "maxLength": 300},
+                },
+                "required": ["tool", "parameters", "rationale"],
+                "additionalProperties": false,
+            })
+        };
+        let offered = self.offers.iter().filter(|_| !toolless);
+        let mut actions: Vec<Value> = offered
+            .map(|offer| action(&offer.name, &offer.schema))
+            .collect();
+        if self.ask_user && !toolless {
+            let question = json!({
+                "type": "object",
+                "properties": {"question": {"type": "string"}},
+                "required": ["question"],
+                "additionalProperties": false,
+            });
+            actions.push(action(ASK_USER, &question));
+        }
+        actions.push(action(FINISH, &self.output.finish_schema()));
+        let types: Vec<&str> = ThoughtType::ALL
+            .into_iter()
+            .filter(|(_, kind)| self.research || *kind != ThoughtType::Research)
+            .map(|(name, _)| name)
+            .collect();
+        let mut schema = json!({
+            "type": "object",
+            "properties": {
+                // Constrained decoding would let a small model think without end.
+                "thought": {"type": "string", "maxLength": 1000},
+                "thought_type": {"type": "string", "enum": types},
+                "action": {"anyOf": actions},
+            },
+            "required": ["thought", "thought_type", "action"],
+            "additionalProperties": false,
+        });
+        if self.strict {
+            schema["properties"]["because"] =
+                json!({"type": "array", "items": {"type": "integer"}});
+            schema["properties"]["learned"] = json!({"type": "string", "maxLength": 300});
+            schema["required"] = json!(["thought", "thought_type", "because", "learned", "action"]);
+        }
+        schema
+    }
+
+    /// Returns a fresh conversation: instructions and rules, the session so far, the question, and
+    /// what people said since the run started.
+    pub(super) fn opening(
+        &self,
+        rules: &str,
+        question: &str,
+        heard: &[Message],
+        with_history: bool,
+    ) -> Conversation {
+        let parts: Vec<&str> = [self.instructions.trim(), rules.trim()]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        let system = (!parts.is_empty()).then(|| Message::new(Role::System, parts.join("\n\n")));
+        let history = self.history.iter().filter(|_| with_history).cloned();
+        Conversation::new(
+            system
+                .into_iter()
+                .chain(history)
+                .chain([Message::new(Role::User, question)])
+                .chain(heard.iter().cloned()),
+        )
+    }
+}

@@ -1,0 +1,290 @@
+//! Tools: the trait, a registry, and tools made of functions with typed parameters.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use blake2::digest::consts::U8;
+use blake2::{Blake2b, Digest};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::content::hex;
+use crate::json::{Object, Value, canonical, json, to_value};
+use crate::model::ToolOffer;
+use crate::policy::Tier;
+use crate::values::{Observation, Sideeffect};
+
+/// What a tool is called with, besides its parameters.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// The run.
+    pub run: String,
+    /// The call's name, the same after a crash: `run/key/index`.
+    pub effect_id: String,
+    update: Arc<Mutex<Option<(String, Value)>>>,
+}
+
+impl CallContext {
+    /// Returns the context of a call.
+    pub fn new(run: impl Into<String>, effect_id: impl Into<String>) -> Self {
+        Self {
+            run: run.into(),
+            effect_id: effect_id.into(),
+            update: Arc::default(),
+        }
+    }
+
+    /// Lets `value` be the variable `name` of the run's state when the call is observed.
+    pub fn set(&self, name: impl Into<String>, value: Value) {
+        let mut update = self.update.lock().unwrap_or_else(PoisonError::into_inner);
+        *update = Some((name.into(), value));
+    }
+
+    /// Returns what the tool set.
+    pub(crate) fn update(&self) -> Option<(String, Value)> {
+        let update = self.update.lock().unwrap_or_else(PoisonError::into_inner);
+        update.clone()
+    }
+}
+
+/// Something a model may call.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// The name.
+    fn name(&self) -> &str;
+
+    /// What it does, for the model.
+    fn description(&self) -> &str;
+
+    /// The JSON Schema of its parameters.
+    fn schema(&self) -> &Value;
+
+    /// What it does to the world. A tool that does not say so is never repeated without asking.
+    fn effect(&self) -> Sideeffect {
+        Sideeffect::Once
+    }
+
+    /// How much say a person has before it runs.
+    fn tier(&self) -> Tier {
+        Tier::Auto
+    }
+
+    /// The role that the requester needs; empty: none.
+    fn role(&self) -> &str {
+        ""
+    }
+
+    /// Shows a person what the call would do.
+    fn preview(&self, parameters: &Object) -> String {
+        call_line(self.name(), parameters)
+    }
+
+    /// Says what is wrong with the parameters of a call, before it is decided on.
+    ///
+    /// # Errors
+    ///
+    /// The words that the model is told.
+    fn check(&self, parameters: &Object) -> Result<(), String> {
+        let _ = parameters;
+        Ok(())
+    }
+
+    /// Runs it. What goes wrong is an observation.
+    async fn call(&self, parameters: Object, context: CallContext) -> Observation;
+}
+
+/// Returns a call on one line, as `name(a=1, b="x")`.
+pub fn call_line(name: &str, parameters: &Object) -> String {
+    let pairs: Vec<String> = parameters
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    format!("{name}({})", pairs.join(", "))
+}
+
+/// Returns a digest of what a tool declares: an approval is bound to it. It is the same as the
+/// Python runtime's for the same tool.
+pub fn definition(tool: &dyn Tool) -> String {
+    let facts = json!([
+        tool.name(),
+        tool.description(),
+        tool.schema(),
+        u8::from(tool.tier()),
+        tool.effect(),
+        tool.role(),
+    ]);
+    hex(&Blake2b::<U8>::digest(canonical(&facts)))
+}
+
+/// The tools of a run, by name.
+#[derive(Clone, Default)]
+pub struct Toolset {
+    tools: BTreeMap<String, Arc<dyn Tool>>,
+}
+
+impl std::fmt::Debug for Toolset {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_set().entries(self.tools.keys()).finish()
+    }
+}
+
+impl Toolset {
+    /// Returns a set without tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool; one of the same name is replaced.
+    pub fn insert(&mut self, tool: Arc<dyn Tool>) {
+        self.tools.insert(tool.name().to_owned(), tool);
+    }
+
+    /// Adds a tool.
+    #[must_use]
+    pub fn with(mut self, tool: impl Tool + 'static) -> Self {
+        self.insert(Arc::new(tool));
+        self
+    }
+
+    /// Returns the tool of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(name)
+    }
+
+    /// Returns all names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
+    }
+
+    /// Returns the tools as a model is offered them, sorted by name.
+    pub fn offers(&self) -> Vec<ToolOffer> {
+        self.tools
+            .values()
+            .map(|tool| offer(tool.as_ref()))
+            .collect()
+    }
+}
+
+fn offer(tool: &dyn Tool) -> ToolOffer {
+    ToolOffer {
+        name: tool.name().to_owned(),
+        description: tool.description().to_owned(),
+        schema: tool.schema().clone(),
+    }
+}
+
+/// A tool made of an async function whose parameters have a type.
+///
+/// ```
+/// use schemars::JsonSchema;
+/// use serde::Deserialize;
+/// use taofold::tools::{FunctionTool, Tool};
+/// use taofold::values::Sideeffect;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Add {
+///     a: i64,
+///     b: i64,
+/// }
+///
+/// let add = FunctionTool::new("add", "Adds two numbers.", |add: Add, _| async move {
+///     Ok((add.a + add.b).into())
+/// })
+/// .with_effect(Sideeffect::Read);
+/// assert_eq!(add.schema()["required"], serde_json::json!(["a", "b"]));
+/// ```
+pub struct FunctionTool<P, F> {
+    name: String,
+    description: String,
+    schema: Value,
+    effect: Sideeffect,
+    function: F,
+    parameters: PhantomData<fn(P)>,
+}
+
+impl<P: DeserializeOwned + JsonSchema, F> FunctionTool<P, F> {
+    /// Returns a tool that calls `function`; an `Err` is a failed observation.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, function: F) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema: to_value(&schemars::schema_for!(P)),
+            effect: Sideeffect::Once,
+            function,
+            parameters: PhantomData,
+        }
+    }
+
+    /// Says what the tool does to the world.
+    #[must_use]
+    pub fn with_effect(mut self, effect: Sideeffect) -> Self {
+        self.effect = effect;
+        self
+    }
+}
+
+#[async_trait]
+impl<P, F, R> Tool for FunctionTool<P, F>
+where
+    P: DeserializeOwned + JsonSchema + Send + 'static,
+    F: Fn(P, CallContext) -> R + Send + Sync,
+    R: Future<Output = Result<Value, String>> + Send,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn effect(&self) -> Sideeffect {
+        self.effect
+    }
+
+    fn check(&self, parameters: &Object) -> Result<(), String> {
+        read_parameters::<P>(&self.name, parameters.clone()).map(drop)
+    }
+
+    async fn call(&self, parameters: Object, context: CallContext) -> Observation {
+        let typed = match read_parameters::<P>(&self.name, parameters) {
+            Ok(typed) => typed,
+            Err(error) => return Observation::refused(error, "invalid"),
+        };
+        match (self.function)(typed, context).await {
+            Ok(result) => Observation {
+                extraction: key_line(&result),
+                result,
+                auto: true,
+                ..Observation::default()
+            },
+            Err(error) => Observation::failure(error),
+        }
+    }
+}
+
+fn read_parameters<P: DeserializeOwned>(tool: &str, mut parameters: Object) -> Result<P, String> {
+    // Reserved: how long the call may take, not a parameter of the function.
+    parameters.shift_remove("timeout_s");
+    serde_json::from_value(Value::Object(parameters))
+        .map_err(|error| format!("the parameters of {tool} are invalid: {error}"))
+}
+
+/// Returns the first line of a result, bounded.
+pub fn key_line(result: &Value) -> String {
+    const CHARS: usize = 200;
+    let text = crate::json::render(result);
+    let line = text.lines().find(|line| !line.trim().is_empty());
+    line.unwrap_or_default()
+        .trim()
+        .chars()
+        .take(CHARS)
+        .collect()
+}

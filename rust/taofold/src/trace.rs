@@ -1,0 +1,199 @@
+//! The log as a person reads it: turn after turn, call by call, and the `ReAct` trace.
+
+use std::collections::HashMap;
+
+use crate::events::{Event, Record};
+use crate::json::{Value, json};
+use crate::state::live;
+use crate::values::{ASK_USER, Action, FINISH, Observation, Sideeffect, Thought};
+
+/// One action and what became of it. Times are milliseconds since the epoch, 0: never.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TracedCall {
+    /// The action, perhaps edited by a person.
+    pub action: Action,
+    /// What came back.
+    pub observation: Option<Observation>,
+    /// When it was started.
+    pub started_at: i64,
+    /// When it was observed.
+    pub observed_at: i64,
+    /// Whether a tool was started.
+    pub started: bool,
+    /// What it does to the world, where the log says that it changes something.
+    pub effect: Option<Sideeffect>,
+    observed_seq: u64,
+}
+
+impl TracedCall {
+    /// Returns a call that was not started.
+    pub fn new(action: Action) -> Self {
+        Self {
+            action,
+            observation: None,
+            started_at: 0,
+            observed_at: 0,
+            started: false,
+            effect: None,
+            observed_seq: 0,
+        }
+    }
+
+    /// Whether it was a step of the strategy's own, or reserved, rather than a tool.
+    pub fn local(&self) -> bool {
+        let refused = |it: &Observation| !it.refused.is_empty();
+        let own = !self.started && self.observation.as_ref().is_some_and(|it| !refused(it));
+        own || matches!(self.action.tool.as_str(), FINISH | ASK_USER)
+    }
+}
+
+/// A thought and its batch. `number` is the step's where the turn is complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TracedTurn {
+    /// From 1.
+    pub number: u64,
+    /// The effect's place.
+    pub key: String,
+    /// When it was proposed.
+    pub at: i64,
+    /// Why.
+    pub thought: Thought,
+    /// What, and what came of it.
+    pub calls: Vec<TracedCall>,
+    seq: u64,
+}
+
+impl TracedTurn {
+    /// Whether it has an action, and an observation for each.
+    pub fn complete(&self) -> bool {
+        !self.calls.is_empty() && self.calls.iter().all(|call| call.observation.is_some())
+    }
+}
+
+/// Returns the turns that still count, numbered from 1.
+///
+/// Complete turns come in the order in which they closed and so bear the numbers of their steps. A
+/// turn that its branch left open and went on from keeps its place; what is open at the end of the
+/// log comes last.
+pub fn turns(records: &[Record]) -> Vec<TracedTurn> {
+    let branch = |key: &str| key.rsplit_once('.').map_or("", |it| it.0).to_owned();
+    let mut opened: Vec<TracedTurn> = Vec::new();
+    let mut current: HashMap<&str, usize> = HashMap::new();
+    let mut last: HashMap<String, u64> = HashMap::new();
+    for record in live(records) {
+        let event = &record.event;
+        if let Event::Proposed(proposed) = event {
+            last.insert(branch(&proposed.key), record.seq);
+            current.insert(proposed.key.as_str(), opened.len());
+            opened.push(TracedTurn {
+                number: 0,
+                key: proposed.key.clone(),
+                at: record.at,
+                thought: proposed.thought.clone(),
+                calls: proposed
+                    .actions
+                    .iter()
+                    .cloned()
+                    .map(TracedCall::new)
+                    .collect(),
+                seq: record.seq,
+            });
+            continue;
+        }
+        let index = event.index().and_then(|index| usize::try_from(index).ok());
+        let call = current
+            .get(event.key())
+            .and_then(|&place| opened.get_mut(place)?.calls.get_mut(index?));
+        // An imported log may point anywhere; what points to no call is left out.
+        if let Some(call) = call {
+            enter(call, record);
+        }
+    }
+    let place = |turn: &TracedTurn| {
+        if turn.complete() {
+            let closed = turn.calls.iter().map(|call| call.observed_seq).max();
+            return closed.unwrap_or(turn.seq);
+        }
+        let given_up = last
+            .get(&branch(&turn.key))
+            .is_some_and(|&seq| turn.seq < seq);
+        if given_up { turn.seq } else { u64::MAX }
+    };
+    opened.sort_by_key(place);
+    for (number, turn) in (1..).zip(&mut opened) {
+        turn.number = number;
+    }
+    opened
+}
+
+fn enter(call: &mut TracedCall, record: &Record) {
+    let edited = match &record.event {
+        Event::Decided(event) => event.action.clone(),
+        Event::Resolved(event) => event.action.clone(),
+        Event::Started(_) | Event::StartedOnce(_) => {
+            call.started = true;
+            call.started_at = record.at;
+            if let Event::StartedOnce(event) = &record.event {
+                call.effect = Some(event.effect);
+            }
+            None
+        }
+        Event::Observed(event) => {
+            call.observation = Some(event.observation.clone());
+            call.observed_at = record.at;
+            call.observed_seq = record.seq;
+            None
+        }
+        _ => None,
+    };
+    if let Some(action) = edited {
+        call.action = action;
+    }
+}
+
+/// Returns the `ReAct` trace of a run: its complete steps, and its output.
+pub fn react_trace(records: &[Record]) -> Value {
+    let live = live(records);
+    let start = live.iter().find_map(|record| match &record.event {
+        Event::RunStarted(event) => Some(event),
+        _ => None,
+    });
+    let end = live.iter().rev().find_map(|record| match &record.event {
+        Event::RunFinished(event) => Some(event),
+        _ => None,
+    });
+    let turns = turns(records);
+    let complete = turns.iter().filter(|turn| turn.complete());
+    let steps: Vec<Value> = complete
+        .flat_map(|turn| turn.calls.iter().map(move |call| (turn, call)))
+        .filter(|(_, call)| !closes(call))
+        .map(|(turn, call)| {
+            json!({
+                "step": turn.number,
+                "thought": turn.thought.content,
+                "action": call.action.tool,
+                "action_input": call.action.parameters,
+                "observation": call.observation.as_ref().map(|it| &it.result),
+            })
+        })
+        .collect();
+    let mut answer = end.map_or(Value::Null, |end| end.output.clone());
+    if start.is_some_and(|start| start.strategy == "flow")
+        && let Some(own) = answer.get("reasoning_answer")
+    {
+        answer = own.clone();
+    }
+    match start.filter(|start| !start.goal.is_empty()) {
+        Some(start) => json!({"goal": start.goal, "steps": steps, "final_answer": answer}),
+        None => json!({"steps": steps, "final_answer": answer}),
+    }
+}
+
+/// Whether the call only says that the work is done: its answer stands in `final_answer`.
+fn closes(call: &TracedCall) -> bool {
+    match call.action.tool.as_str() {
+        FINISH => true,
+        "reason.react" | "reason.plan" => call.local(),
+        _ => false,
+    }
+}

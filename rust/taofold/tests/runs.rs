@@ -1,0 +1,417 @@
+//! The runs of the conformance kit: with the model's replies a flow comes to the expected log.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
+
+mod kit;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use taofold::events::{Event, Noted, Record, RunStarted, encode};
+use taofold::flow::Flow;
+use taofold::log::{Log, MemoryLog};
+use taofold::model::{Models, ScriptedModel};
+use taofold::runtime::{Comparison, Setup, replay, resume, start};
+use taofold::state::RunState;
+use taofold::strategy::{Offer, Strategy, Task};
+use taofold::tools::{CallContext, Tool, Toolset};
+use taofold::values::{Observation, Sideeffect};
+
+/// What a call brought, and the variable that it set.
+#[derive(Clone, serde::Deserialize)]
+struct Recorded {
+    observation: Observation,
+    #[serde(default)]
+    update: Option<(String, Value)>,
+}
+
+/// A tool that gives back what is on record: what tools bring is not the kit's matter.
+struct RecordedTool {
+    name: String,
+    schema: Value,
+    effect: Sideeffect,
+    observations: Mutex<Vec<Recorded>>,
+}
+
+#[async_trait::async_trait]
+impl Tool for RecordedTool {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        "recorded"
+    }
+
+    fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn effect(&self) -> Sideeffect {
+        self.effect
+    }
+
+    async fn call(&self, _: taofold::json::Object, context: CallContext) -> Observation {
+        let recorded = self.observations.lock().unwrap().remove(0);
+        if let Some((name, value)) = recorded.update {
+            context.set(name, value);
+        }
+        recorded.observation
+    }
+}
+
+struct Case {
+    folder: PathBuf,
+    script: Value,
+    flow: Flow,
+}
+
+fn cases() -> Vec<Case> {
+    let mut folders: Vec<PathBuf> = fs::read_dir(kit::folder().join("runs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("case.json").is_file())
+        .collect();
+    folders.sort();
+    folders
+        .into_iter()
+        .map(|folder| Case {
+            script: kit::read(&folder.join("case.json")),
+            flow: Flow::read(&fs::read_to_string(folder.join("flow.yaml")).unwrap())
+                .unwrap_or_else(|error| panic!("{}: {error}", folder.display())),
+            folder,
+        })
+        .collect()
+}
+
+impl Case {
+    fn name(&self) -> String {
+        self.folder
+            .file_name()
+            .unwrap()
+            .to_string_lossy()
+            .into_owned()
+    }
+
+    fn expected(&self, file: &str) -> Value {
+        kit::read(&self.folder.join(file))
+    }
+
+    /// The tools whose calls are on record, and those that the flow names besides.
+    fn tools(&self) -> Toolset {
+        let mut observations: HashMap<String, Vec<Recorded>> = HashMap::new();
+        let mut effects: HashMap<String, Sideeffect> = HashMap::new();
+        let mut proposed: HashMap<String, Value> = HashMap::new();
+        for event in self.expected("events.json").as_array().unwrap() {
+            let key = event["key"].as_str().unwrap_or_default().to_owned();
+            let index = usize::try_from(event["index"].as_u64().unwrap_or(0)).unwrap();
+            let tool = |proposed: &HashMap<String, Value>| {
+                proposed[&key][index]["tool"].as_str().unwrap().to_owned()
+            };
+            match event["e"].as_str().unwrap() {
+                "proposed" => {
+                    proposed.insert(key, event["actions"].clone());
+                }
+                "started" => {
+                    effects.insert(tool(&proposed), Sideeffect::Read);
+                }
+                "started_once" => {
+                    let effect = event.get("effect").cloned().unwrap_or(json!("once"));
+                    let effect = serde_json::from_value(effect).unwrap();
+                    effects.insert(tool(&proposed), effect);
+                }
+                "observed" if event["observation"]["auto"] != true => {
+                    let observation = serde_json::from_value(event.clone()).unwrap();
+                    observations
+                        .entry(tool(&proposed))
+                        .or_default()
+                        .push(observation);
+                }
+                _ => {}
+            }
+        }
+        let named = ["web.search", "web.scrape", "memory.store"].map(str::to_owned);
+        let mut tools = Toolset::new();
+        for name in named
+            .into_iter()
+            .chain(observations.keys().cloned().collect::<Vec<_>>())
+        {
+            let effect = effects.get(&name).copied().unwrap_or_default();
+            tools.insert(Arc::new(RecordedTool {
+                schema: json!({"type": "object"}),
+                effect,
+                observations: Mutex::new(observations.get(&name).cloned().unwrap_or_default()),
+                name,
+            }));
+        }
+        tools
+    }
+
+    fn setup(&self) -> Setup {
+        let replies = self.script["replies"].as_array().unwrap();
+        let model = ScriptedModel::new(replies.iter().map(|it| it.as_str().unwrap()));
+        let mut setup = Setup::new(Models::new(Arc::new(model)));
+        setup.tools = self.tools();
+        setup
+    }
+
+    fn task(&self, setup: &Setup) -> Task {
+        let mut task = Task::new(self.script["goal"].as_str().unwrap());
+        task.data = self.script["data"].as_object().unwrap().clone();
+        task.offers = setup
+            .tools
+            .offers()
+            .into_iter()
+            .map(|offer| Offer {
+                effect: setup.tools.get(&offer.name).unwrap().effect(),
+                name: offer.name,
+                description: offer.description,
+                schema: offer.schema,
+            })
+            .collect();
+        task
+    }
+
+    async fn run(&self) -> (Vec<Record>, RunState) {
+        let (log, setup) = (MemoryLog::new(), self.setup());
+        let task = self.task(&setup);
+        let started = RunStarted {
+            strategy: self.flow.name().to_owned(),
+            data: task.data.clone(),
+            ..RunStarted::new(task.goal.as_str())
+        };
+        let outcome = start(&log, "r1", started, self.flow.run(task), &setup)
+            .await
+            .unwrap();
+        (log.read("r1", 0).await.unwrap(), outcome.state)
+    }
+}
+
+fn events_json(records: &[Record]) -> Value {
+    records
+        .iter()
+        .map(|record| {
+            let text = encode(&record.event, record.elapsed).unwrap();
+            serde_json::from_str::<Value>(&text).unwrap()
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn every_case_comes_to_the_expected_files() {
+    let cases = cases();
+    assert!(cases.len() >= 30);
+    let mut differences: Vec<String> = Vec::new();
+    for case in cases {
+        let name = case.name();
+        let (records, state) = case.run().await;
+        let events = kit::compared(&events_json(&records));
+        let mut same = |actual: &Value, file: &str| {
+            let difference = kit::difference(actual, &case.expected(file), "");
+            differences.extend(difference.map(|it| format!("{name}/{file}: {it}")));
+        };
+        same(&events, "events.json");
+        let outcome = json!({
+            "status": state.status.name(), "stop_reason": state.stop_reason,
+            "success": state.success, "output": state.output, "state": state.data,
+        });
+        same(&kit::compared(&outcome), "result.json");
+        let trace = taofold::trace::react_trace(&records);
+        same(&trace, "trace.json");
+        let document = taofold::tao::document(&records);
+        let iterations = timeless(&document["ralph_tao_log"]["iterations"]);
+        same(&kit::compared(&iterations), "iterations.json");
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+fn timeless(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => Value::Object(
+            members
+                .iter()
+                .filter(|(key, _)| *key != "timestamp")
+                .map(|(key, member)| (key.clone(), timeless(member)))
+                .collect(),
+        ),
+        Value::Array(entries) => entries.iter().map(timeless).collect(),
+        other => other.clone(),
+    }
+}
+
+#[tokio::test]
+async fn every_case_replays_without_models_and_tools() {
+    for case in cases() {
+        let (records, _) = case.run().await;
+        let setup = case.setup();
+        let derived = replay(
+            &records,
+            case.flow.run(case.task(&setup)),
+            &setup,
+            Comparison::Whole,
+        )
+        .await;
+        assert!(
+            matches!(derived, Ok(Some(_))),
+            "{}: {derived:?}",
+            case.name()
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_replay_of_a_changed_log_stops_at_the_change() {
+    for case in cases() {
+        let (records, _) = case.run().await;
+        for place in 0..records.len() {
+            let mut changed = records.clone();
+            if !tamper(&mut changed[place].event) {
+                continue;
+            }
+            let setup = case.setup();
+            let derived = replay(
+                &changed,
+                case.flow.run(case.task(&setup)),
+                &setup,
+                Comparison::Whole,
+            )
+            .await;
+            let event = changed[place].event.tag();
+            assert!(
+                derived.is_err(),
+                "{}: {event} at {place} was not compared",
+                case.name()
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replay_of_a_log_with_an_event_too_many_is_an_error() {
+    for case in cases() {
+        let (records, _) = case.run().await;
+        let end = records.last().unwrap().clone();
+        let mut longer = records[..records.len() - 1].to_vec();
+        longer.push(Record {
+            event: Noted {
+                key: "2".to_owned(),
+                kind: "extra".to_owned(),
+                data: taofold::json::Object::new(),
+            }
+            .into(),
+            ..end.clone()
+        });
+        longer.push(Record {
+            seq: end.seq + 1,
+            ..end
+        });
+        let setup = case.setup();
+        let derived = replay(
+            &longer,
+            case.flow.run(case.task(&setup)),
+            &setup,
+            Comparison::Whole,
+        )
+        .await;
+        assert!(derived.is_err(), "{}: {derived:?}", case.name());
+    }
+}
+
+/// Changes what is derived; replies and results of tools are the world's.
+fn tamper(event: &mut Event) -> bool {
+    match event {
+        Event::Replied(event) => event.prompt.push('0'),
+        Event::Violated(event) => event.rule.push('x'),
+        Event::Noted(event) => event.kind.push('x'),
+        Event::Proposed(event) => event.thought.content.push('x'),
+        Event::Decided(event) => event.reason.push('x'),
+        Event::Observed(event) if event.observation.auto => {
+            event.observation.result = json!("another");
+        }
+        Event::RunFinished(event) => event.output = json!("another"),
+        _ => return false,
+    }
+    true
+}
+
+#[tokio::test]
+async fn a_run_that_was_cut_anywhere_goes_on_to_the_same_end() {
+    for case in cases() {
+        let (records, whole) = case.run().await;
+        for cut in 1..records.len() {
+            let log = MemoryLog::new();
+            kit::register(&log, "r1", &records[..cut]).await;
+            let mut setup = case.setup();
+            let replied = records[..cut]
+                .iter()
+                .filter(|record| matches!(record.event, Event::Replied(_)))
+                .count();
+            let left = case.script["replies"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .skip(replied);
+            let left = ScriptedModel::new(left.map(|it| it.as_str().unwrap()));
+            setup.models = Models::new(Arc::new(left));
+            setup.tools = left_over(&case, &records[..cut]);
+            let strategy = case.flow.run(case.task(&setup));
+            let outcome = resume(&log, "r1", strategy, &setup).await;
+            let state = outcome
+                .unwrap_or_else(|error| panic!("{} at {cut}: {error}", case.name()))
+                .state;
+            let place = format!("{} cut at {cut}", case.name());
+            assert_eq!(state.status, whole.status, "{place}: {}", state.error);
+            kit::assert_same(&state.output, &whole.output, &place);
+            assert_eq!(state.steps.len(), whole.steps.len(), "{place}");
+        }
+    }
+}
+
+/// The tools, without the results that are on record already.
+fn left_over(case: &Case, records: &[Record]) -> Toolset {
+    let all = case.tools();
+    let mut tools = Toolset::new();
+    let turns = taofold::trace::turns(records);
+    for offer in all.offers() {
+        let done = turns
+            .iter()
+            .flat_map(|turn| &turn.calls)
+            .filter(|call| {
+                call.action.tool == offer.name && call.started && call.observation.is_some()
+            })
+            .count();
+        let recorded = all.get(&offer.name).unwrap();
+        let effect = recorded.effect();
+        let observations = observations_of(case, &offer.name);
+        tools.insert(Arc::new(RecordedTool {
+            name: offer.name,
+            schema: offer.schema,
+            effect,
+            observations: Mutex::new(observations.into_iter().skip(done).collect()),
+        }));
+    }
+    tools
+}
+
+fn observations_of(case: &Case, tool: &str) -> Vec<Recorded> {
+    let events = case.expected("events.json");
+    let mut proposed: HashMap<String, String> = HashMap::new();
+    let mut found = Vec::new();
+    for event in events.as_array().unwrap() {
+        let key = event["key"].as_str().unwrap_or_default().to_owned();
+        if event["e"] == "proposed" {
+            let name = event["actions"][0]["tool"].as_str().unwrap_or_default();
+            proposed.insert(key, name.to_owned());
+        } else if event["e"] == "observed" && proposed.get(&key).is_some_and(|it| it == tool) {
+            found.push(serde_json::from_value(event.clone()).unwrap());
+        }
+    }
+    found
+}
+
+#[test]
+fn the_kit_is_where_the_tests_look_for_it() {
+    assert!(Path::new(&kit::folder()).join("README.md").is_file());
+}

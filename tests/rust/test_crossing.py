@@ -1,0 +1,292 @@
+"""One run, two runtimes: each goes on with what the other began, on one log."""
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any, NamedTuple
+
+import pytest
+
+from taofold.files import Config, build, read_agent
+from taofold.log.open import make_home
+from taofold.log.sqlite.log import SqliteLog
+from taofold.testing.models import ScriptedModel
+from tests import conformance_kit as kit
+from tests.files.flow.kit import with_model
+from tests.prerequisites import TAOFOLD_RS, taofold_rs
+from tests.terminal import enter
+
+pytestmark = [pytest.mark.rust, TAOFOLD_RS.mark]
+
+AGENT = """
+name: counter
+tools:
+  - name: word_count
+    description: Count the words of a file.
+    parameters: {path: str, lines?: bool}
+    command: [wc, -w, "{{ path }}"]
+ask_user: true
+policy: {tiers: {word_count: 3}}
+limits: {steps: 6}
+"""
+FLOW = """
+name: pipeline
+input: question
+nodes:
+  - name: think
+    uses: reason.cot
+    with: {problem: "{{ state.question }}", output_format: int}
+  - name: check
+    uses: reason.react
+    with: {goal: "Is {{ state.think.answer }} right?", max_steps: 3}
+result: "{{ state.check.final_answer }}"
+"""
+
+
+def action(tool: str, **parameters: Any) -> str:
+    call = {"tool": tool, "parameters": parameters, "rationale": "it is needed"}
+    return json.dumps({"thought": f"I use {tool}.", "thought_type": "reasoning", "action": call})
+
+
+COUNT = action("word_count", path="a.txt")
+ANSWER = action("finish", answer="3 words")
+
+
+class Result(NamedTuple):
+    """What a program gave back."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Program = Callable[..., Result]
+Script = Callable[[Sequence[str]], None]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = enter(tmp_path / "project", monkeypatch)
+    (folder / "agent.yaml").write_text(AGENT)
+    (folder / "flow.yaml").write_text(FLOW)
+    (folder / "a.txt").write_text("one two three\n")
+    monkeypatch.setenv("TAOFOLD_MODEL", "openai-compatible:m")
+    return folder
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Generator[Script]:
+    """A server of chat completions that gives the replies of a script, one for each request."""
+    replies: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            message = {"content": replies.pop(0)}
+            usage = {"prompt_tokens": 10, "completion_tokens": 5}
+            answer = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+            body = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", url)
+        yield replies.extend
+        server.shutdown()
+        thread.join()
+
+
+def program(*command: str) -> Program:
+    def run(*arguments: str) -> Result:
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=120, check=False
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture
+def python(project: Path) -> Program:
+    return program(sys.executable, "-m", "taofold.cli")
+
+
+@pytest.fixture
+def rust(project: Path) -> Program:
+    return program(str(taofold_rs()))
+
+
+@pytest.fixture(params=["python first", "rust first"])
+def both(request: pytest.FixtureRequest, python: Program, rust: Program) -> tuple[Program, Program]:
+    """The runtime that begins a run, and the one that goes on with it."""
+    return (python, rust) if request.param == "python first" else (rust, python)
+
+
+def begun(first: Program, goal: str = "count a.txt", agent: str = "agent.yaml") -> str:
+    waiting = first("run", agent, goal, "--approve", "wait", "--json")
+    assert waiting.code == 3, waiting
+    run: str = waiting.json["run_id"]
+    return run
+
+
+def identical(run: str, *programs: Program) -> None:
+    for replaying in programs:
+        replayed = replaying("runs", "replay", run, "--json")
+        assert replayed.code == 0, replayed
+        assert replayed.json["identical"] is True
+
+
+def test_a_run_that_waits_in_one_is_approved_and_finished_by_the_other(
+    both: tuple[Program, Program], script: Script
+) -> None:
+    first, second = both
+    script([COUNT, ANSWER])
+    run = begun(first)
+    [asked] = second("approvals", "list", "--json").json
+    assert asked["parameters"] == {"path": "a.txt"}
+    assert second("approvals", "approve", run).code == 0
+    done = second("runs", "resume", run, "--json")
+    assert (done.code, done.json["output"], done.json["tool_calls"]) == (0, "3 words", 1)
+    # Not asked twice: what one asked about is what the other runs.
+    [row] = first("runs", "list", "--json").json
+    assert (row["run"], row["status"]) == (run, "finished")
+    identical(run, first, second)
+
+
+def test_an_approval_of_one_is_used_by_the_other(
+    both: tuple[Program, Program], script: Script
+) -> None:
+    first, second = both
+    script([COUNT, ANSWER])
+    run = begun(first)
+    assert second("approvals", "approve", run, "--parameters", '{"path": "a.txt"}').code == 0
+    assert first("approvals", "approve", run).code == 1, "it was decided already"
+    done = first("runs", "resume", run, "--json")
+    assert (done.code, done.json["tool_calls"]) == (0, 1)
+    identical(run, first, second)
+
+
+def test_a_denial_with_a_reason_reaches_the_model_of_the_other(
+    both: tuple[Program, Program], script: Script
+) -> None:
+    first, second = both
+    script([COUNT, ANSWER])
+    run = begun(first)
+    assert second("approvals", "deny", run, "--reason", "not today").code == 0
+    done = first("runs", "resume", run, "--json")
+    assert (done.code, done.json["tool_calls"]) == (0, 0)
+    assert "denied by local: not today" in second("runs", "show", run, "--json").out
+    identical(run, first, second)
+
+
+def test_a_question_of_the_model_is_answered_through_the_other(
+    both: tuple[Program, Program], script: Script
+) -> None:
+    first, second = both
+    script([action("ask_user", question="Which file?"), ANSWER])
+    run = begun(first, "count the words")
+    [asked] = second("approvals", "list", "--json").json
+    assert asked["question"] == "Which file?"
+    assert second("approvals", "approve", run, "--answer", "a.txt").code == 0
+    done = second("runs", "resume", run, "--json")
+    assert (done.code, done.json["success"]) == (0, True)
+    identical(run, first, second)
+
+
+def test_a_flow_of_one_replays_in_the_other(both: tuple[Program, Program], script: Script) -> None:
+    first, second = both
+    script(['{"thinking": "1 + 2", "answer": 3}', action("finish", answer="yes")])
+    done = first("run", "flow.yaml", "1 + 2?", "--json")
+    assert (done.code, done.json["output"]) == (0, "yes"), done
+    run = done.json["run_id"]
+    identical(run, first, second)
+    state = second("runs", "show", run, "--json").json
+    assert (state["status"], state["output"]) == ("finished", "yes")
+
+
+def without_tools(case: Path) -> bool:
+    return "tools:" not in (case / "flow.yaml").read_text()
+
+
+@pytest.mark.parametrize("case", [*filter(without_tools, kit.cases())], ids=lambda case: case.name)
+def test_a_kit_run_of_python_replays_in_rust(case: Path, rust: Program, project: Path) -> None:
+    make_home(project / ".taofold")
+    script = json.loads((case / "case.json").read_text())
+    file, faults = read_agent(case / "flow.yaml")
+    assert file is not None, faults
+    agent = with_model(build(file, Config(), project), ScriptedModel(script["replies"]))
+    log = SqliteLog(project / ".taofold" / "runs.db")
+    agent.but(log=log).run_sync(script["goal"], data=script["data"], run_id="r1")
+    replayed = rust("runs", "replay", "r1", "--agent", str(case / "flow.yaml"), "--json")
+    assert replayed.code == 0, replayed
+
+
+def test_a_changed_log_replays_in_neither(
+    both: tuple[Program, Program], script: Script, project: Path
+) -> None:
+    first, second = both
+    script([ANSWER])
+    run = first("run", "agent.yaml", "count", "--json").json["run_id"]
+    with closing(sqlite3.connect(project / ".taofold" / "runs.db")) as log:
+        changed = log.execute(
+            "update events set body = replace(body, 'I use finish.', 'I made it up.') "
+            "where json_extract(body, '$.e') = 'proposed'"
+        )
+        assert changed.rowcount == 1
+        log.commit()
+    assert [each("runs", "replay", run).code for each in (first, second)] == [1, 1]
+
+
+def test_both_make_the_same_file_of_an_empty_one(rust: Program, project: Path) -> None:
+    assert rust("run", "agent.yaml", "x", "--model", "test:answer").code == 0
+    SqliteLog(project / "python.db").open()
+    layouts = [layout(path) for path in (project / ".taofold/runs.db", project / "python.db")]
+    assert layouts[0] == layouts[1]
+
+
+def layout(path: Path) -> tuple[Any, ...]:
+    with closing(sqlite3.connect(path)) as log:
+        pragmas = [
+            log.execute(f"pragma {name}").fetchone()[0]
+            for name in ("user_version", "application_id", "page_size", "journal_mode")
+        ]
+        schema = log.execute("select type, name, sql from sqlite_master order by name").fetchall()
+        notes = {name for (name,) in log.execute("select key from meta")}
+        return pragmas, schema, notes
+
+
+def test_a_log_that_is_a_copy_is_refused(rust: Program, project: Path) -> None:
+    assert rust("run", "agent.yaml", "x", "--model", "test:answer").code == 0
+    log = project / ".taofold" / "runs.db"
+    copy = project / "copy.db"
+    copy.write_bytes(log.read_bytes())
+    with closing(sqlite3.connect(copy)) as connection:
+        connection.execute("update meta set value = 'another machine' where key = 'owner'")
+        connection.commit()
+    os.environ["TAOFOLD_LOG"] = str(copy)
+    try:
+        refused = rust("runs", "list")
+    finally:
+        del os.environ["TAOFOLD_LOG"]
+    assert refused.code == 2
+    assert "not created by this user on this machine" in refused.err
