@@ -329,7 +329,8 @@ def test_the_very_values_of_an_assertion_tell_a_cause_in_their_own_project(
         mind = CrossLoopLearner(memory_registry(), ALWAYS)
         views = FileChange("app.py", "VIEWS = ['home']\n", "VIEWS = ['home', 'rooms']\n")
         first = attempt(views, before=(wrong(there, "tests/test_rooms.py::test_get"),))
-        await mind.take_in(replace(history(first), loop="loop-1", repository="shop"))
+        home = mind.home(state(tmp_path / "shop"))
+        await mind.take_in(replace(history(first), loop="loop-1", repository=home))
         later = state(tmp_path / folder)
         lessons = await mind.lessons(
             "loop-2", later, [wrong(here, "tests/test_bills.py::test_all")]

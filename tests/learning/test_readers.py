@@ -412,7 +412,7 @@ def test_a_silencing_fix_of_a_file_or_an_older_release_is_not_told_either() -> N
         ("a.py", "    for row in skip(rows, 1):\n        total += any(row)\n"),
         ("a.rs", "    for row in rows.iter().skip(1) {\n        let n = row.len() as u32;\n"),
         ("a.ts", "  const modes = ['on', 'off'] as const;\n  if (a != b) report('no!');\n"),
-        ("a.ts", "  import { Rate as Price } from './rate';\n"),
+        ("a.ts", "  import { Rate as Price } from 'util';\n"),
         ("a.rs", "    let left = space.saturating_sub(used);\n"),
         ("a.rs", '    rows.lock().expect("poisoned").push(worker.join().unwrap());\n'),
     ],
@@ -444,12 +444,12 @@ def test_of_an_edit_that_settled_two_errors_each_lesson_shows_its_own_part() -> 
 
 def test_a_part_that_brings_a_name_which_the_fix_uses_belongs_to_it() -> None:
     text = "import os\nimport sys\n\n\ndef now():\n    x = 1\n    return today()\n\n\nprint(1)\n"
-    new = text.replace("import sys\n", "import sys\nfrom times import utc\n")
+    new = text.replace("import sys\n", "import sys\nfrom datetime import utc\n")
     new = new.replace("today()", "today(utc)").replace("print(1)", "print(2)")
     check = Check("t", "failed", "TypeError", MIXED, (Location("a.py", 7, "now"),))
     change = FileChange("a.py", text, new)
     shown = told([loop("first", change, check, finding("no-var", VAR, "b.py"))], python(MIXED))
-    assert "+from times import utc\n" in shown
+    assert "+from datetime import utc\n" in shown
     assert "+    return today(utc)" in shown
     assert "print" not in shown
     assert "this change to a.py, made together with others:" in shown, "it may not be all"
@@ -492,14 +492,14 @@ def test_a_line_that_was_moved_is_shown_in_both_places() -> None:
 def test_what_only_takes_back_a_vain_try_is_no_part_of_the_cure() -> None:
     check = python(MIXED)
     attempts = (
-        RepairAttempt(1, (check,), (FileChange("pkg.py", "", "import bill\n"),), (check,)),
-        RepairAttempt(2, (check,), (FileChange("pkg.py", "import bill\n", ""), EXACT), ()),
+        RepairAttempt(1, (check,), (FileChange("pkg.py", "", "import math\n"),), (check,)),
+        RepairAttempt(2, (check,), (FileChange("pkg.py", "import math\n", ""), EXACT), ()),
     )
     history = LoopHistory("h", "Mend", "", "completed", attempts, 2, agent="t")
     (lesson,) = extract(history, ("error",))
     assert isinstance(lesson.body, ErrorFix)
     assert lesson.body.fix.files == ("bill.py",)
-    assert lesson.body.fix.vain == ("`import bill`",)
+    assert lesson.body.fix.vain == ("`import math`",)
 
 
 def test_a_call_that_was_changed_is_shown_with_what_it_calls() -> None:

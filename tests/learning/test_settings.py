@@ -46,7 +46,7 @@ def test_all_keys_of_the_seed_are_read_from_its_file(tmp_path: Path) -> None:
         assert {*keys.model_fields} == {*values.__struct_fields__}
         for name, field in keys.model_fields.items():
             assert field.default == getattr(values, name), "the defaults agree"
-    assert len(ExtractionKeys.model_fields) + len(InjectionKeys.model_fields) == 15 + 1
+    assert len(ExtractionKeys.model_fields) + len(InjectionKeys.model_fields) == 15 + 3
 
 
 @pytest.mark.scenario("XTL-29")

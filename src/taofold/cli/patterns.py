@@ -99,7 +99,7 @@ async def _extracted(
     work = LoopWork(dependencies.log, dependencies.environment(name, state))
     learner = cast("CrossLoopLearner", dependencies.learner)
     history = await history_of(name, state, work, repository=learner.home(state), by=learner.by)
-    return name, await learner.take_in(history, kinds), ""
+    return name, await learner.take_in(history, kinds, learner.extraction(state)), ""
 
 
 def _silent(state: "LoopState") -> str:
@@ -129,7 +129,7 @@ def _inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> 
             raise Refused(f"loop {name!r} is {state.status}: it has no next iteration")
         learner = cast("CrossLoopLearner", dependencies.learner)
         case = case_of(state.wish.task, _failing(state), learner.home(state))
-        injection = _wanted(learner.learning.injection, rate, top_k)
+        injection = _wanted(learner.injection(state), rate, top_k)
         lessons = await learner.inject(name, case, injection, manual=True)
         # Iterations count from 1, so 0 says that nothing was injected.
         number = await into(dependencies.journal, name, lessons) if lessons.text else 0

@@ -41,6 +41,7 @@ class ExtractionKeys(Strict):
     extract_code_templates: bool = True
     merge_similar_patterns: bool = True
     similarity_threshold: Share = 0.80
+    within_project: bool = False
 
 
 class InjectionKeys(Strict):
@@ -55,6 +56,7 @@ class InjectionKeys(Strict):
     include_anti_patterns: bool = True
     include_code_templates: bool = True
     control_share: Share = CONTROL_SHARE
+    within_project: bool = False
 
 
 class LearningKeys(Strict):

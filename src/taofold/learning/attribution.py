@@ -11,7 +11,7 @@ to what happens without; a loop that goes on after its end is taken back and cou
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from math import sqrt
@@ -38,7 +38,7 @@ from taofold.learning.extraction.diffs import (
 )
 from taofold.learning.extraction.generalisation import error_type_of
 from taofold.learning.extraction.history import FileChange, LoopHistory
-from taofold.learning.loops import LoopNote, LoopStats
+from taofold.learning.loops import LoopArms, LoopNote, LoopStats
 from taofold.learning.patterns.kinds import CodeTemplate, ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Arm, Pattern, PatternSource
 from taofold.learning.retrieval.same_error import recurs
@@ -56,12 +56,28 @@ def settled(pattern: Pattern, note: LoopNote, stats: LoopStats) -> Pattern:
     """The pattern after the loop `note`, which saw it or was kept from seeing it."""
     if note.control:
         # A control loop did not see the pattern: it only says what happens without it.
-        held = pattern.held.plus(note.iterations, note.solved)
-        return msgspec.structs.replace(pattern, held=held)
-    exposure = pattern.shown.plus(note.iterations, note.solved)
-    pattern = _recorded(msgspec.structs.replace(pattern, shown=exposure), note)
-    reason = "" if pattern.retired else hurts(pattern, stats)
+        arm = pattern.held_in.get(note.project, Arm()).plus(note.iterations, note.solved)
+        return msgspec.structs.replace(pattern, held_in={**pattern.held_in, note.project: arm})
+    arm = pattern.shown_in.get(note.project, Arm()).plus(note.iterations, note.solved)
+    pattern = msgspec.structs.replace(pattern, shown_in={**pattern.shown_in, note.project: arm})
+    pattern = _recorded(pattern, note)
+    if pattern.retired:
+        return pattern
+    # A project decides alone about its own lessons; about those of others all do, one vote each.
+    own = pattern.finders <= {note.project}
+    judge = note.project if own else None
+    reason = hurts(pattern.seen_from(judge), stats.seen_from(judge))
     return msgspec.structs.replace(pattern, retired=reason) if reason else pattern
+
+
+def counted_in(project: str, pattern: Pattern, stats: LoopStats) -> Pattern:
+    """Returns the pattern as the loops of `project` see it: retired if it does harm there."""
+    seen = pattern.seen_from(project)
+    reason = pattern.retired or pattern.refuted.get(project, "")
+    # Whether a project's own lesson does harm was decided when its loops ended.
+    if not reason and not pattern.finders <= {project}:
+        reason = hurts(seen, stats.seen_from(project))
+    return msgspec.structs.replace(seen, retired=reason)
 
 
 def _recorded(pattern: Pattern, note: LoopNote) -> Pattern:
@@ -70,11 +86,19 @@ def _recorded(pattern: Pattern, note: LoopNote) -> Pattern:
         return pattern
     if note.loop in pattern.loops:  # it found the pattern as well: one loop counts once
         return msgspec.structs.replace(pattern, last_used=note.ended)
-    source = PatternSource(note.loop, note.ended, "applied", use.by, use.won, note.iterations)
+    source = PatternSource(
+        note.loop,
+        note.ended,
+        "applied",
+        use.by,
+        use.won,
+        note.iterations,
+        project=note.project,
+    )
     return msgspec.structs.replace(pattern, sources=(*pattern.sources, source), last_used=source.at)
 
 
-def hurts(pattern: Pattern, stats: LoopStats) -> str:
+def hurts(pattern: Pattern, stats: LoopArms) -> str:
     """Why the pattern is to be shown no more; "" if it may be.
 
     Looks at uses and at loops that only saw it, so that poison which nobody takes goes too.
@@ -108,9 +132,7 @@ def _slower(arm: Arm, other: Arm) -> bool:
 
 def summed(stats: LoopStats, note: LoopNote) -> LoopStats:
     """The sums with one loop more."""
-    arm = _arm(note)
-    with_loop = getattr(stats, arm).plus(note.iterations, note.solved)
-    return msgspec.structs.replace(stats, **{arm: with_loop}, updated=note.ended)
+    return _recounted(stats, note, Arm.plus, note.ended)
 
 
 def _arm(note: LoopNote) -> str:
@@ -126,22 +148,35 @@ def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
     One that was retired meanwhile stays so: that may have been a person's word.
     """
     if note.control:
-        held = pattern.held.minus(note.iterations, note.solved)
-        return msgspec.structs.replace(pattern, held=held)
+        arm = pattern.held_in.get(note.project, Arm()).minus(note.iterations, note.solved)
+        return msgspec.structs.replace(pattern, held_in={**pattern.held_in, note.project: arm})
     # That the loop found the pattern stays: its end is taken back, not its discovery.
     counted = [use for use in pattern.uses if use.loop == note.loop]
+    arm = pattern.shown_in.get(note.project, Arm()).minus(note.iterations, note.solved)
     return msgspec.structs.replace(
         pattern,
-        shown=pattern.shown.minus(note.iterations, note.solved),
+        shown_in={**pattern.shown_in, note.project: arm},
         sources=tuple([source for source in pattern.sources if source not in counted]),
     )
 
 
 def unsummed(stats: LoopStats, note: LoopNote, at: int) -> LoopStats:
     """The sums with one loop less."""
-    arm = _arm(note)
-    without = getattr(stats, arm).minus(note.iterations, note.solved)
-    return msgspec.structs.replace(stats, **{arm: without}, updated=at)
+    return _recounted(stats, note, Arm.minus, at)
+
+
+def _recounted(
+    stats: LoopStats, note: LoopNote, count: Callable[[Arm, int, bool], Arm], at: int
+) -> LoopStats:
+    name, project = _arm(note), stats.projects.get(note.project, LoopArms())
+
+    def counted(loops: LoopArms) -> dict[str, Arm]:
+        return {name: count(getattr(loops, name), note.iterations, note.solved)}
+
+    own = msgspec.structs.replace(project, **counted(project))
+    return msgspec.structs.replace(
+        stats, **counted(stats), projects={**stats.projects, note.project: own}, updated=at
+    )
 
 
 class Application(Value, frozen=True):
@@ -258,7 +293,8 @@ class Refutation:
         One that helped another loop, or was found by several, is refuted by none alone.
         """
         body, loop = pattern.body, self._history.loop
-        if not isinstance(body, ErrorFix) or pattern.helped or len(pattern.found) > 1:
+        seen = pattern.seen_from(self._history.repository)
+        if not isinstance(body, ErrorFix) or seen.helped or len(seen.found) > 1:
             return ""
         gone, new = map(_code_lines, sides(body.fix.diff))
         stood = {line for path in body.fix.files for line in self._stood.get(path, {""})}

@@ -75,11 +75,12 @@ class PatternApplied(Value, frozen=True, tag_field="e", tag="applied"):
 
 
 class LoopSettled(Value, frozen=True, tag_field="e", tag="ended"):
-    """A loop is over."""
+    """A loop is over. `project` is the one that it worked on."""
 
     loop: str
     iterations: int
     solved: bool
+    project: str = ""
 
 
 class SearchSettled(Value, frozen=True, tag_field="e", tag="searched"):
@@ -105,6 +106,14 @@ class PatternRetired(Value, frozen=True, tag_field="e", tag="retired"):
     """A pattern stays, but is no longer injected: it did not help."""
 
     id: str
+    reason: str
+
+
+class PatternRefuted(Value, frozen=True, tag_field="e", tag="refuted"):
+    """A loop of `project` showed that a pattern of other projects is no cure."""
+
+    id: str
+    project: str
     reason: str
 
 
@@ -149,6 +158,7 @@ LearningEvent: TypeAlias = (
     | SearchSettled
     | LoopReopened
     | PatternRetired
+    | PatternRefuted
     | PatternArchived
     | PatternRestored
     | PatternEdited

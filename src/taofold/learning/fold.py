@@ -5,7 +5,7 @@ keeps what comes out. An event about a pattern that is not there changes nothing
 counts for each pattern is `attribution`.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from taofold.learning.events import (
     PatternEdited,
     PatternImported,
     PatternMerged,
+    PatternRefuted,
     PatternRestored,
     PatternRetired,
     PatternsInjected,
@@ -29,7 +30,6 @@ from taofold.learning.events import (
 )
 from taofold.learning.loops import ExtractedPattern, LoopNote, LoopStats
 from taofold.learning.patterns.pattern import (
-    Arm,
     Pattern,
     PatternScope,
     PatternSource,
@@ -72,13 +72,15 @@ def step(known: View, event: LearningEvent, at: int) -> Changes:
             return Changes((new,)) if known.pattern(new.id) is None else Changes()
         case PatternRetired():
             return _with(known.pattern(event.id), retired=event.reason)
+        case PatternRefuted():
+            return _refuted(known.pattern(event.id), event)
         case PatternArchived():
             pattern = known.pattern(event.id)
             return Changes(archived=(pattern, event.month)) if pattern else Changes()
         case PatternRestored():
             # With a new trial: who saw it is forgotten, its counts are not.
             back = known.pattern(event.id) or known.archived(event.id)
-            return _with(back, retired="", last_used=at, shown=Arm(), held=Arm())
+            return _with(back, retired="", last_used=at, **_NEW_TRIAL)
         case PatternEdited():
             return _edited(known.pattern(event.id), event)
 
@@ -91,8 +93,21 @@ def _edited(pattern: Pattern | None, event: PatternEdited) -> Changes:
     if pattern is None or type(event.body) is not type(pattern.body):
         return Changes()
     # New words get a new trial: what the old ones did says nothing.
-    trial = {} if event.body == pattern.body else {"shown": Arm(), "held": Arm()}
+    trial = {} if event.body == pattern.body else _NEW_TRIAL
     return _with(pattern, name=event.name, tags=event.tags, body=event.body, **trial)
+
+
+_NEW_TRIAL: Final[dict[str, Any]] = {"shown_in": {}, "held_in": {}, "refuted": {}}
+_PROJECTS: Final = 2
+"""Projects that must refute the lesson of another before it is retired."""
+
+
+def _refuted(pattern: Pattern | None, event: PatternRefuted) -> Changes:
+    if pattern is None or event.project in pattern.refuted:
+        return Changes()
+    refuted = {**pattern.refuted, event.project: event.reason}
+    retired = event.reason if len(refuted) >= _PROJECTS else ""
+    return _with(pattern, refuted=refuted, retired=pattern.retired or retired)
 
 
 def _note(known: View, loop: str, at: int) -> LoopNote:
@@ -126,7 +141,13 @@ def _seen(
 ) -> Changes:
     """One sight of the pattern more."""
     new = isinstance(event, PatternDiscovered)
-    source = PatternSource(event.loop, at, "discovered" if new else "merged", event.by)
+    source = PatternSource(
+        event.loop,
+        at,
+        "discovered" if new else "merged",
+        event.by,
+        project=event.pattern.scope.repository,
+    )
     seen = replace(pattern, sources=(*pattern.sources, source), last_used=at)
     return _extracted(known, seen, event.loop, at, new=new)
 
@@ -178,7 +199,13 @@ def _ended(known: View, event: LoopSettled, at: int) -> Changes:
     note = _note(known, event.loop, at)
     if note.ended:
         return Changes()
-    note = replace(note, ended=at, iterations=event.iterations, solved=event.solved)
+    note = replace(
+        note,
+        ended=at,
+        iterations=event.iterations,
+        solved=event.solved,
+        project=event.project or note.context.repository,
+    )
     # The sums first: `settled` compares each pattern with them, this loop included.
     stats = attribution.summed(known.stats(), note)
     settled = [attribution.settled(pattern, note, stats) for pattern in _chosen(known, note)]

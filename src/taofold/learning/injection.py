@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from taofold.learning.attribution import counted_in
 from taofold.learning.book import View, Writing
 from taofold.learning.events import LoopReopened, PatternsInjected, ShownPattern
 from taofold.learning.loops import LoopNote
 from taofold.learning.patterns.case import LoopCase
+from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.choice import PatternChoice, choose, rank
 from taofold.learning.retrieval.question import ask, context_of
 from taofold.learning.retrieval.render import render
@@ -36,12 +38,20 @@ def candidates(view: View, case: LoopCase, settings: Injection, min_uses: int) -
     question = ask(case)
     # Two stages: the search by words is cheap and rough, the comparison field by field is not.
     hits = {hit.id: hit for terms in question.searches for hit in view.search(terms)}
+    project, stats = case.repository, view.stats()
     found = [
-        (pattern, hit.stems)
+        (counted_in(project, pattern, stats), hit.stems)
         for hit in hits.values()
-        if (pattern := view.pattern(hit.id)) is not None
+        if (pattern := view.pattern(hit.id)) is not None and told_in(project, pattern, settings)
     ]
     return choose(rank(found, question, settings, min_uses=min_uses), settings)
+
+
+def told_in(project: str, pattern: Pattern, settings: Injection) -> bool:
+    """False for what another project keeps to itself, or what is not of `project` if it does."""
+    return pattern.only_in in ("", project) and (
+        not settings.within_project or project in pattern.finders
+    )
 
 
 def inject(

@@ -7,7 +7,7 @@ Knows nothing about how patterns are chosen.
 from taofold.core.values import Value
 from taofold.learning.events import PatternApplied, ShownPattern
 from taofold.learning.patterns.case import CaseContext
-from taofold.learning.patterns.pattern import Arm
+from taofold.learning.patterns.pattern import Arm, seen_from
 
 
 class ExtractedPattern(Value, frozen=True):
@@ -38,6 +38,8 @@ class LoopNote(Value, frozen=True):
     ended: int = 0
     iterations: int = 0
     solved: bool = False
+    project: str = ""
+    """The project of the loop."""
     searched: bool = False
     """Was what its search came to counted?"""
 
@@ -56,8 +58,8 @@ class LoopNote(Value, frozen=True):
         return frozenset() if self.control else frozenset([choice.id for choice in self.shown])
 
 
-class LoopStats(Value, frozen=True):
-    """All loops together.
+class LoopArms(Value, frozen=True):
+    """Loops added up.
 
     `shown` and `held` were drawn by lot, of loops for which there was something to show; in
     `plain` there was nothing; `manual` were told by hand.
@@ -67,4 +69,19 @@ class LoopStats(Value, frozen=True):
     held: Arm = Arm()
     plain: Arm = Arm()
     manual: Arm = Arm()
+
+
+class LoopStats(LoopArms, frozen=True):
+    """All loops together, and those of each project."""
+
     updated: int = 0
+    projects: dict[str, LoopArms] = {}
+
+    def seen_from(self, project: str | None) -> LoopArms:
+        """Returns the sums in which each project but `project` counts as one loop."""
+
+        def arm(name: str) -> Arm:
+            arms = {each: getattr(loops, name) for each, loops in self.projects.items()}
+            return seen_from(project, arms)
+
+        return LoopArms(arm("shown"), arm("held"), arm("plain"), arm("manual"))

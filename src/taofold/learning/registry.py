@@ -27,6 +27,7 @@ from taofold.learning.events import (
     PatternDiscovered,
     PatternEdited,
     PatternMerged,
+    PatternRefuted,
     PatternRestored,
     PatternRetired,
     SearchSettled,
@@ -121,9 +122,9 @@ class Registry:
         """
         return await self._emit(PatternApplied(loop, pattern, won, iteration, by))
 
-    async def ended(self, loop: str, *, iterations: int, solved: bool) -> bool:
+    async def ended(self, loop: str, *, iterations: int, solved: bool, project: str = "") -> bool:
         """The loop is over: its patterns get their due. False: that was known."""
-        return await self._emit(LoopSettled(loop, iterations, solved))
+        return await self._emit(LoopSettled(loop, iterations, solved, project))
 
     async def rates(self) -> EditRates:
         """What earlier searches came to, for the ranking of the next one."""
@@ -161,6 +162,8 @@ class Registry:
             for draft in map(tx.clean, drafts):
                 if draft.kind == "template" and not settings.extract_code_templates:
                     continue
+                if settings.within_project:
+                    draft = msgspec.structs.replace(draft, only_in=draft.scope.repository)
                 identity, new = _taken_in(tx, loop, draft, settings, by)
                 stored, first = tx.pattern(identity), results.get(identity)
                 new = new or (first is not None and first.new)
@@ -171,15 +174,27 @@ class Registry:
         return await self._book.write(work, self._now())
 
     async def review(
-        self, searches: Collection[Sequence[str]], fault: Callable[[Pattern], str]
+        self,
+        searches: Collection[Sequence[str]],
+        fault: Callable[[Pattern], str],
+        project: str = "",
     ) -> None:
-        """Retire those of the patterns with these terms of which `fault` says why."""
+        """Refute those of the patterns with these terms of which `fault` says why.
+
+        A pattern that only `project` found is retired. One of another project is told in `project`
+        no more; it is retired when a second project refutes it.
+        """
 
         def work(tx: Writing) -> None:
             ids = dict.fromkeys([hit.id for terms in searches for hit in tx.search(terms)])
             for pattern in map(tx.pattern, ids):
                 if pattern is not None and not pattern.retired and (reason := fault(pattern)):
-                    tx.emit(PatternRetired(pattern.id, reason))
+                    own = pattern.finders <= {project}
+                    tx.emit(
+                        PatternRetired(pattern.id, reason)
+                        if own
+                        else PatternRefuted(pattern.id, project, reason)
+                    )
 
         if searches:
             await self._book.write(work, self._now())
@@ -311,7 +326,7 @@ def _taken_in(
 ) -> tuple[str, bool]:
     """The id under which the draft is known now, and whether that is new."""
     stored = tx.pattern(tx.same(draft))
-    if stored is None or stored.claim is not None:
+    if stored is None or stored.claim is not None or stored.only_in != draft.only_in:
         stored = _alike(tx, draft, settings.similarity_threshold)
     if stored is None or not (settings.merge_similar_patterns or loop in stored.loops):
         # The id is given here, within the transaction: two loops that end at once get two.
@@ -330,7 +345,12 @@ def _alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
     best, most = None, threshold
     hits = (view.pattern(hit.id) for hit in view.search(entry(draft).split()))
     # Likeness compares tokens and costs; only the nearest by rare words are loaded and compared.
-    for other in islice((stored for stored in hits if stored and stored.claim is None), _COMPARED):
+    own = (
+        stored
+        for stored in hits
+        if stored and stored.claim is None and stored.only_in == draft.only_in
+    )
+    for other in islice(own, _COMPARED):
         if (value := likeness(draft, other)) > most:
             best, most = other, value
     return best

@@ -23,6 +23,8 @@ class Extraction(Value, frozen=True):
     extract_code_templates: bool = True
     merge_similar_patterns: bool = True
     similarity_threshold: float = 0.80
+    within_project: bool = False
+    """No other project is told what is learnt here."""
 
 
 class Injection(Value, frozen=True):
@@ -41,6 +43,8 @@ class Injection(Value, frozen=True):
     include_anti_patterns: bool = True
     include_code_templates: bool = True
     control_share: float = CONTROL_SHARE
+    within_project: bool = False
+    """Only what loops of this project found is told."""
 
     @property
     def most(self) -> int:

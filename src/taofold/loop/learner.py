@@ -14,7 +14,9 @@ A model that ranks edits itself is a `SearchPolicy`: its prompt gets the rates a
 searches found such edits to be right, and what its runs say of them is kept.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -25,6 +27,7 @@ from taofold.core.failing_checks import Check, is_assertion, is_foreign, is_test
 from taofold.diagnostics import passing_names
 from taofold.foreign_code import contained, in_own_task
 from taofold.learning.attribution import Application, Refutation, applications
+from taofold.learning.extraction.comments import without_comments
 from taofold.learning.extraction.diffs import IMPORT, changed_lines
 from taofold.learning.extraction.generalisation import language_of, pattern_of, seen_at
 from taofold.learning.extraction.history import (
@@ -46,7 +49,7 @@ from taofold.learning.registry import Registry, UnknownPattern
 from taofold.learning.retrieval.contrast import EXPECTS
 from taofold.learning.retrieval.index import words
 from taofold.learning.retrieval.question import ask
-from taofold.learning.settings import Injection, Learning
+from taofold.learning.settings import Extraction, Injection, Learning
 from taofold.loop.events import IterationEnded
 from taofold.loop.state import LoopState
 from taofold.loop.values import Extracted, Learnt, Lessons, Used
@@ -213,7 +216,8 @@ async def _callers(
             # The lines of a file that was edited since are not those that the report names.
             if check.signature not in callers and own[0].path not in edited:
                 text = await work.text(snapshot, own[0].path)
-                callers[check.signature] = _statement(text or "", own[0].line)
+                code = without_comments(text or "", own[0].path)
+                callers[check.signature] = _statement(code, own[0].line)
         edited |= {change.path for change in attempt.changes}
     return callers
 
@@ -413,7 +417,7 @@ class CrossLoopLearner:
 
     async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
         """What earlier loops have to say to this one, at its start or after an iteration."""
-        injection = self.learning.injection
+        injection = self.injection(state)
         if state.wish.min_success_rate is not None:
             injection = replace(injection, min_success_rate=state.wish.min_success_rate)
         case = replace(
@@ -429,8 +433,13 @@ class CrossLoopLearner:
         return replace(lessons, rates=await self.rates())
 
     def home(self, state: LoopState) -> str:
-        """The project that the loop works on."""
-        return self.repository or Path(state.wish.root).name
+        """Returns the name of the project that the loop works on, with a digest of its path.
+
+        A clone may be called as it likes: its name alone must not make it another project.
+        """
+        path = os.path.realpath(state.wish.root)
+        digest = blake2b(os.fsencode(path), digest_size=4).hexdigest()
+        return self.repository or f"{Path(path).name}-{digest}"
 
     def _searches(self, state: LoopState) -> bool:
         return self.search is not None and state.wish.model == self.search.name
@@ -470,16 +479,36 @@ class CrossLoopLearner:
         """Take in a loop that has ended; what the settings switch off is left out."""
         if state.status in SILENT or state.green_before:
             return Learnt(notes=(f"a loop that ended as {state.status} teaches nothing",))
-        extraction = self.learning.extraction
+        extraction = self.extraction(state)
         history = await history_of(loop, state, work, repository=self.home(state), by=self.by)
         automatic = extraction.enabled and extraction.auto_extract_on_completion
         if automatic and history.succeeded and state.done and self._searches(state):
             # Only the last run: its edits are what the gates passed.
             await self.searched(loop, await work.records(state.done[-1].run))
-        return await self.take_in(history, KINDS if automatic else ())
+        return await self.take_in(history, KINDS if automatic else (), extraction)
 
-    async def take_in(self, history: LoopHistory, kinds: Collection[Kind] = KINDS) -> Learnt:
+    def injection(self, state: LoopState) -> Injection:
+        """Returns what the loop is told: by the settings, and by what it was started with."""
+        injection = self.learning.injection
+        return replace(
+            injection, within_project=injection.within_project or state.wish.within_project
+        )
+
+    def extraction(self, state: LoopState) -> Extraction:
+        """Returns how the loop teaches: by the settings, and by what it was started with."""
+        extraction = self.learning.extraction
+        return replace(
+            extraction, within_project=extraction.within_project or state.wish.within_project
+        )
+
+    async def take_in(
+        self,
+        history: LoopHistory,
+        kinds: Collection[Kind] = KINDS,
+        extraction: Extraction | None = None,
+    ) -> Learnt:
         """Attribute, refute, settle, extract: in this order, so that no loop judges its own."""
+        history = history.without_comments()
         # A resumed loop is counted once: what it taught before is settled anew.
         await self.registry.reopened(
             history.loop, iterations=history.iterations, solved=history.succeeded
@@ -493,8 +522,9 @@ class CrossLoopLearner:
                 history.loop,
                 iterations=history.iterations,
                 solved=history.succeeded,
+                project=history.repository,
             )
-        discovered = await self._extracted(history, kinds)
+        discovered = await self._extracted(history, kinds, extraction or self.learning.extraction)
         estimate = await self.registry.improvement(history.loop)
         return Learnt(
             uses,
@@ -532,18 +562,16 @@ class CrossLoopLearner:
         for change in edits:
             lines = [line for both in changed_lines(change) for _, line in both]
             searches.append(tuple(words("\n".join(lines)[:_MOST_SEARCHED])))
-        await self.registry.review(searches, Refutation(history).reason)
+        await self.registry.review(searches, Refutation(history).reason, history.repository)
 
     async def _extracted(
-        self, history: LoopHistory, kinds: Collection[Kind]
+        self, history: LoopHistory, kinds: Collection[Kind], extraction: Extraction
     ) -> list[ExtractedPattern]:
-        least = self.learning.extraction.min_success_rate_threshold
+        least = extraction.min_success_rate_threshold
         drafts = [await self._named(draft) for draft in extract(history, kinds, least)]
         if not drafts:
             return []
-        return await self.registry.discover(
-            history.loop, drafts, self.learning.extraction, by=self.by
-        )
+        return await self.registry.discover(history.loop, drafts, extraction, by=self.by)
 
     async def _named(self, draft: Pattern) -> Pattern:
         """The draft under the name that a model gives it, if there is one to ask."""

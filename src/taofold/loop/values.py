@@ -81,6 +81,8 @@ class LoopRequest(Value, frozen=True):
     memory: int = 3
     keep_improving: bool = False
     cross_task: bool = True
+    within_project: bool = False
+    """Lessons come from this project alone, and stay in it."""
     min_success_rate: float | None = None
     unexecuted: str = ""
     """Why changed code may be returned although nothing ran it; "" = it may not (RLP-16)."""

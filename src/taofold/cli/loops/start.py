@@ -106,6 +106,13 @@ def loop(
         bool,
         typer.Option("--cross-task/--no-cross-task", help="Learn from and for others."),
     ] = True,
+    within_project: Annotated[
+        bool,
+        typer.Option(
+            "--within-project",
+            help="Learn from this project alone, and keep what is learnt in it.",
+        ),
+    ] = False,
     min_rate: Annotated[
         float | None,
         typer.Option("--min-pattern-success-rate", min=0, max=1, metavar="X", help="0 to 1."),
@@ -180,6 +187,7 @@ def loop(
         memory=_memory(memory),
         keep_improving=keep_improving,
         cross_task=cross_task,
+        within_project=within_project,
         min_success_rate=min_rate,
         unexecuted=unexecuted,
         agent=choice.told(),

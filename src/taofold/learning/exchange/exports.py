@@ -23,7 +23,10 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 def exported(view: View) -> Json:
     """Everything: names of files, with `/` between folders, and what each holds."""
-    patterns, archive, stats = [*view.patterns()], [*view.archive()], view.stats()
+    # What a project keeps to itself is in no file for others.
+    patterns = [pattern for pattern in view.patterns() if not pattern.only_in]
+    archive = [(pattern, month) for pattern, month in view.archive() if not pattern.only_in]
+    stats = view.stats()
     contents: Json = {
         f"patterns/{form.file}": {
             "version": VERSION,

@@ -16,6 +16,7 @@ from typing import Final
 
 from taofold.core.failing_checks import Check, is_foreign, is_test
 from taofold.diagnostics import PrintedFrame, printed_frames
+from taofold.learning.extraction.comments import without_comments
 from taofold.learning.extraction.diffs import KNOWN, TOKEN
 from taofold.learning.patterns.kinds import ErrorType
 
@@ -180,7 +181,7 @@ def raised_at(check: Check) -> str:
     """The project's own line that raised it, as its runner printed it."""
     place = check.place
     lines = [frame.statement for frame in frames_of(check) if frame.line == place.line]
-    return lines[-1] if lines else ""
+    return without_comments(lines[-1], place.path) if lines else ""
 
 
 def template_code(added: Iterable[str]) -> tuple[str, dict[str, str]]:

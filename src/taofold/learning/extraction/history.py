@@ -11,10 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
+from msgspec.structs import replace
+
 from taofold.core.events import Observed, Proposed, Record
 from taofold.core.failing_checks import Check, is_assertion, is_exception
 from taofold.core.values import Action, Value
 from taofold.diagnostics import failing_checks, parse_pytest
+from taofold.learning.extraction.comments import without_comments
 
 _OPENING: Final = 3
 """Words by which a finding is known again that a compiler words differently."""
@@ -137,6 +140,14 @@ class LoopHistory(Value, frozen=True):
     callers: dict[str, str] = {}
     """By the signature of a failing check the lines of a test or a program by which it came up."""
 
+    def without_comments(self) -> "LoopHistory":
+        """Returns the history whose files have no comments: they are for the project's own eyes."""
+        attempts = [
+            replace(attempt, changes=tuple(map(_uncommented, attempt.changes)))
+            for attempt in self.attempts
+        ]
+        return replace(self, attempts=tuple(attempts))
+
     @property
     def kept_changes(self) -> list[FileChange]:
         """The changes that were not taken back, in order."""
@@ -146,6 +157,11 @@ class LoopHistory(Value, frozen=True):
     def succeeded(self) -> bool:
         """Did the gates pass in the end?"""
         return self.outcome in SUCCESS
+
+
+def _uncommented(change: FileChange) -> FileChange:
+    texts = [without_comments(text, change.path) for text in (change.before, change.after)]
+    return replace(change, before=texts[0], after=texts[1])
 
 
 _TEXTS: Final = ("output", "stdout", "content", "text", "result", "stderr")

@@ -13,6 +13,7 @@ from typing import Final, get_args
 from taofold.core.failing_checks import Check
 from taofold.core.text import times
 from taofold.diagnostics import causes_of
+from taofold.learning.extraction.acts import acts, inert
 from taofold.learning.extraction.blame import blame
 from taofold.learning.extraction.categories import category_of, gist, task_category
 from taofold.learning.extraction.diffs import (
@@ -77,6 +78,7 @@ def extract(
         least: The share of the loop's tries that must have settled a check for its way of working
             to be an approach (`min_success_rate_threshold`).
     """
+    history = history.without_comments()
     settled = list(settled_errors(history))
     rules: dict[Kind, Iterator[Pattern]] = {
         "error": _errors(history, settled),
@@ -125,18 +127,24 @@ def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
         check.error_type,
         check.message[:_MOST_EXAMPLE],
         seen_at(check),
-        history.callers.get(check.signature, ""),
-        raised_at(check),
+        "\n".join(inert(history.callers.get(check.signature, "").split("\n"))),
+        "".join(inert([raised_at(check)])),
         tuple([f"{error}: {said}"[:_MOST_EXAMPLE] for error, said in causes_of(check)]),
     )
 
 
 def difference(changes: tuple[FileChange, ...]) -> str:
     """Lines with `-` and `+`, under their own names; of several files each under its path."""
-    texts = [(change.path, text) for change in changes if (text := excerpt(change))]
+    texts = [(change.path, text) for change in changes if (text := _shown(change))]
     if len(texts) == 1:
         return texts[0][1]
     return "\n".join([f"{SEPARATOR} {path}\n{text}" for path, text in texts])
+
+
+def _shown(change: FileChange) -> str:
+    """The excerpt without lines beside the change that do something themselves."""
+    lines = excerpt(change).split("\n")
+    return "\n".join([line for line in lines if line[:1] != " " or inert([line])])
 
 
 def _shortly(removed: Iterable[str], added: Iterable[str]) -> str:
@@ -228,7 +236,8 @@ def _tried(attempt: RepairAttempt, sign: Sign) -> list[FileChange]:
 
 def _edits(changes: Iterable[FileChange]) -> str:
     """The different edits that were made, each in one line."""
-    edits = dict.fromkeys([_shortly(*lines_of([change])) for change in changes])
+    kept = [c for c in changes if not acts(*lines_of([c]), path=c.path)]
+    edits = dict.fromkeys([_shortly(*lines_of([change])) for change in kept])
     return "; ".join(list(filter(None, edits))[:MOST_EDITS])
 
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, is_test
+from taofold.learning.extraction.acts import acts, inert
 from taofold.learning.extraction.blame import Blame, blame
 from taofold.learning.extraction.diffs import (
     MOST_SHOWN,
@@ -79,7 +80,7 @@ def settled_errors(history: LoopHistory) -> Iterator[SettledError]:
             if not fix.changes or (way.sign, end) in ended:
                 continue
             ended.add((way.sign, end))
-            if _readable(fix.changes) and not silences(*lines_of(fix.changes)):
+            if _readable(fix.changes) and not _unfit(fix.changes, way.first):
                 vain = way.vain(end, fix.changes)
                 yield SettledError(end, alike, way.first, fix.changes, vain, fix.partial)
 
@@ -252,8 +253,16 @@ def _harm(check: Check, changes: Sequence[FileChange]) -> set[Line]:
     )
 
 
+def _unfit(changes: Collection[FileChange], error: Check) -> bool:
+    """Does the change silence a check, or act beyond the code? Both are no example."""
+    said = f"{error.error_type} {error.message}"
+    return bool(silences(*lines_of(changes))) or any(
+        acts(*lines_of([change]), said, change.path) for change in changes
+    )
+
+
 def _quoted(lines: Iterable[Line], end: str = "") -> str:
-    texts = dict.fromkeys([f"`{text[:MOST_EDIT]}`" for _, text in lines])
+    texts = dict.fromkeys([f"`{text[:MOST_EDIT]}`" for text in inert([line[1] for line in lines])])
     return " and ".join(list(texts)[:MOST_EDITS]) + end * bool(texts)
 
 

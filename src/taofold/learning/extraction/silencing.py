@@ -9,15 +9,18 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from taofold.parsing.silencers import added
-
 _SWITCHES: Final = (
-    r"warnings\.(?:simple|)filter|\bignore_(?:errors|missing_imports)\b"
+    r"type: ?ignore|pyright: ?(?:ignore|basic)|\bnoqa\b|\bnosec\b|\bno-?lint\b|pylint: ?disable"
+    r"|(?:es|ts|style)lint-disable|@ts-(?:ignore|expect-error|nocheck)|pragma: ?no ?cover"
+    r"|(?:istanbul|biome|deno-lint|c8)[- ]ignore|rubocop:disable|#!?\[(?:allow|expect)\("
+    r"|@SuppressWarnings|warnings\.(?:simple|)filter|\bignore_(?:errors|missing_imports)\b"
     r"|\b(?:per-file-|extend-)?ignores?\b['\"]?\s*[:=]|['\"][\w@/-]+['\"]\s*:\s*\[?['\"]off['\"]"
     r"|\bskipLibCheck['\"]?\s*:\s*true|\|\| ?true\b|2> ?/dev/null|\bset \+e\b"
     r"|\b(?:strict\w*|noImplicit\w+|verify\w*|check_\w+|checkJs|rejectUnauthorized)\b['\"]?\s*[:=]"
     r"\s*[Ff]alse\b|--(?:no-verify|force|exit-zero|passWithNoTests)\b"
 )
+SWITCHES: Final = re.compile(_SWITCHES)
+"""Marks that switch a check off."""
 _SKIPS: Final = (
     r"\b(?:pytest|unittest|it|test|describe|suite|this|t)\.[Ss]kip\w*|@skip\w*|\bskipTest\(|\bxfail\b"
     r"|expectedFailure|\b(?:it|test|describe)\.(?:todo|fails|only)\b|\bx(?:it|describe)\("
@@ -41,7 +44,7 @@ _SWALLOWS: Final = (
     r"|(?:\bexcept\b[^:\n]*:|\bcatch\s*\([^)\n]*\)\s*\{)\s*(?:pass\b|\.\.\.|continue\b)"
 )
 _SILENCERS: Final = (
-    ("it switches a check off", re.compile(_SWITCHES)),
+    ("it switches a check off", SWITCHES),
     ("it skips a test", re.compile(_SKIPS)),
     ("it casts what does not fit", re.compile(_CASTS, re.MULTILINE)),
     ("it hides the failure in a call", re.compile(_HIDES)),
@@ -59,8 +62,6 @@ def silences(gone: Sequence[str], new: Sequence[str]) -> str:
     `"it casts what does not fit"`.
     """
     before, after = "\n".join(gone), "\n".join(new)
-    if added([before], [after]):
-        return "it switches a check off"
     for does, pattern in _SILENCERS:
         # More of them than before: a line that had one and keeps it silences nothing.
         if len(pattern.findall(after)) > len(pattern.findall(before)):

@@ -7,7 +7,7 @@ what is shown to a model. All text comes from outside and is data.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from typing import Final, Literal, cast
 
@@ -35,6 +35,8 @@ class PatternSource(Value, frozen=True):
     iterations: int = 0
     outcome: str = ""
     claimed: bool = False
+    project: str = ""
+    """The project of the loop."""
 
 
 class RatePoint(Value, frozen=True):
@@ -124,6 +126,20 @@ class Arm(Value, frozen=True):
         """With one loop less."""
         return self._with(-1, iterations, solved)
 
+    def once(self) -> "Arm":
+        """One loop with the rounded mean of all of them; empty if there are none."""
+        if not self.loops:
+            return self
+        return Arm().plus(round(self.iterations / self.loops), 2 * self.solved > self.loops)
+
+    def __add__(self, other: "Arm") -> "Arm":
+        return Arm(
+            self.loops + other.loops,
+            self.iterations + other.iterations,
+            self.squares + other.squares,
+            self.solved + other.solved,
+        )
+
     def _with(self, sign: int, iterations: int, solved: bool) -> "Arm":
         # Never below nothing: a pattern that was restored begins at none again.
         return Arm(
@@ -143,6 +159,15 @@ class Arm(Value, frozen=True):
         return max(self.squares - self.loops * mean * mean, 0.0) / (self.loops - 1)
 
 
+def seen_from(project: str | None, arms: Mapping[str, Arm]) -> Arm:
+    """Returns the sum of `arms`, in which each project but `project` counts as one loop.
+
+    A project that runs a thousand loops has no more to say to another than one that runs one.
+    """
+    counted = [arm if name == project else arm.once() for name, arm in arms.items()]
+    return sum(counted, start=Arm())
+
+
 class PatternScope(Value, frozen=True):
     """Where a pattern is at home; "" = anywhere."""
 
@@ -155,8 +180,9 @@ class Pattern(Value, frozen=True):
 
     `id` is "" in a pattern just extracted; the registry gives it one. `claim` and `claimed_trend`
     are what the file said that the text came from: it is added to nothing, and no discovery here is
-    merged into such a text. `shown` are the loops that saw it, `held` the control loops that would
-    have.
+    merged into such a text. `shown_in` are the loops that saw it, by project, `held_in` the control
+    loops that would have. `refuted` are the projects in which it was no cure, each with the reason.
+    `only_in` is the project that does not share it, "" if it is shared.
     """
 
     id: str
@@ -168,8 +194,10 @@ class Pattern(Value, frozen=True):
     first_discovered: int = 0
     last_used: int = 0
     claim: ImportClaim | None = None
-    shown: Arm = Arm()
-    held: Arm = Arm()
+    shown_in: dict[str, Arm] = {}
+    held_in: dict[str, Arm] = {}
+    refuted: dict[str, str] = {}
+    only_in: str = ""
     claimed_trend: tuple[RatePoint, ...] = msgspec.field(default=(), name="trend")
     related: tuple[str, ...] = ()
     retired: str = ""
@@ -184,6 +212,46 @@ class Pattern(Value, frozen=True):
     def loops(self) -> frozenset[str]:
         """The loops that have counted for it; each counts once."""
         return frozenset([source.loop for source in self.sources if not source.claimed])
+
+    @property
+    def shown(self) -> Arm:
+        """The loops that saw it."""
+        return sum(self.shown_in.values(), start=Arm())
+
+    @property
+    def held(self) -> Arm:
+        """The control loops that would have seen it."""
+        return sum(self.held_in.values(), start=Arm())
+
+    @property
+    def finders(self) -> frozenset[str]:
+        """The projects whose loops found it."""
+        return frozenset([source.project for source in self.found])
+
+    def seen_from(self, project: str | None) -> "Pattern":
+        """Returns the pattern with the evidence that counts in `project`; None = in no project.
+
+        The project's own loops count in full. Each other project counts once: as a finder, or by
+        its best use. So no number of loops in one project decides what another is told.
+        """
+        votes: dict[str, PatternSource] = {}
+        for source in [source for source in self.sources if not source.claimed]:
+            vote = votes.setdefault(source.project, source)
+            if vote.role == "applied" and (
+                source.role != "applied" or bool(source.won) > bool(vote.won)
+            ):
+                votes[source.project] = source
+        sources = [
+            source
+            for source in self.sources
+            if source.claimed or source.project == project or source is votes[source.project]
+        ]
+        return msgspec.structs.replace(
+            self,
+            sources=tuple(sources),
+            shown_in={"": seen_from(project, self.shown_in)},
+            held_in={"": seen_from(project, self.held_in)},
+        )
 
     @property
     def counts(self) -> UseCounts:

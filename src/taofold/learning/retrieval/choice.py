@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taofold.core.failing_checks import Check
+from taofold.learning.extraction.acts import acts
 from taofold.learning.extraction.diffs import new_words, sides
 from taofold.learning.extraction.generalisation import pattern_of
 from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
+    Body,
     CodeTemplate,
     ErrorFix,
     ErrorSignature,
@@ -127,6 +129,8 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
         return f"retired: {pattern.retired}"
     if isinstance(pattern.body, ErrorFix) and (how := silences(*sides(pattern.body.fix.diff))):
         return f"its change only silences the check: {how}"
+    if how := _acts(pattern.body):
+        return f"it may do more than mend: {how}"
     if close.refused:
         return close.refused
     if close.value < LEAST:
@@ -140,6 +144,24 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
             f"{settings.min_success_rate:g}"
         )
     return ""
+
+
+def _acts(body: Body) -> str:
+    """How the code of a pattern acts: of a file, or from a release that did not look."""
+    match body:
+        case ErrorFix(signature, fix):
+            error = " ".join([signature.name, signature.example, *signature.causes])
+            how = acts(*sides(fix.diff), error, fix.files[0] if fix.files else "")
+            texts = (
+                [fix.code, *fix.vain, *fix.description.split("\n")] if not fix.diff else fix.vain
+            )
+            return how or acts((), texts, error)
+        case Approach(steps=steps):
+            return acts((), steps)
+        case Avoidance(approach=approach):
+            return acts((), [approach])
+        case CodeTemplate(code=code, use=use):
+            return acts((), code.split("\n"), use)
 
 
 def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from taofold.core.failing_checks import Check, is_assertion, is_foreign
 from taofold.core.text import times
+from taofold.learning.extraction.comments import without_comments
 from taofold.learning.extraction.diffs import MOST_SHOWN
 from taofold.learning.extraction.generalisation import raised_at
 from taofold.learning.patterns.kinds import (
@@ -247,7 +248,11 @@ def _fix(fix: Fix) -> list[str]:
         among = ", made together with others" * fix.partial
         return [
             *([f"   - Tried first there, in vain: {tried}"] * bool(tried)),
-            *_fenced(f"The error was gone after this change{where}{among}", "diff", fix.diff),
+            *_fenced(
+                f"The error was gone after this change{where}{among}",
+                "diff",
+                without_comments(fix.diff, fix.files[0] if fix.files else ""),
+            ),
         ]
     lines = [f"   - Cause: {line(fix.cause, _LINE)}"] if fix.cause else []
     if fix.description:

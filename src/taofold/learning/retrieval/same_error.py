@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, is_assertion, is_exception
+from taofold.learning.extraction.comments import without_comments
 from taofold.learning.extraction.diffs import sides
 from taofold.learning.extraction.generalisation import (
     error_type_of,
@@ -155,7 +156,11 @@ def recurs(lesson: ErrorFix, failing: Check) -> bool:
 def stands(lesson: ErrorFix, failing: Check) -> bool:
     """Does all that the lesson puts in stand in the function that fails, which it changed?"""
     new = [line.strip() for line in sides(lesson.fix.diff)[1] if line.strip()]
-    code = {line.strip() for frame in frames_of(failing) for line in frame.code.split("\n")}
+    code = {
+        line.strip()
+        for frame in frames_of(failing)
+        for line in without_comments(frame.code, frame.path).split("\n")
+    }
     return bool(new) and code.issuperset(new) and recurs(lesson, failing)
 
 

@@ -9,6 +9,7 @@ events and the fold mean is in `taofold.learning`.
 
 import asyncio
 import os
+import platform
 import re
 import sqlite3
 import weakref
@@ -34,6 +35,7 @@ from taofold.learning.events import (
     decode,
     encode,
 )
+from taofold.learning.extraction.hosts import hosts_removed
 from taofold.learning.fold import Changes, step
 from taofold.learning.loops import LoopNote, LoopStats
 from taofold.learning.patterns.pattern import Pattern, Rate
@@ -52,7 +54,7 @@ T = TypeVar("T")
 
 _CHUNK: Final = 2000
 _TRIES: Final = 100
-_HANDLES: Final = frozenset({"e", "loop", "id", "shown", "month"})
+_HANDLES: Final = frozenset({"e", "loop", "id", "shown", "month", "project"})
 """Fields of an event by which things are found again; all others are prose, or hold some."""
 
 
@@ -98,7 +100,7 @@ TERMS: Final = 32
 """Of a question, the rarest words that are searched for."""
 MOST_POSTINGS: Final = 2_500
 """The search looks at the rarest words until they stand in so many patterns together."""
-FORM: Final = 14
+FORM: Final = 15
 """Of these tables. Raise it when they, the words in them, or a fold's result change."""
 
 TABLES: Final = (
@@ -432,8 +434,15 @@ class _Change(Tables):
     def clean(self, pattern: Pattern) -> Pattern:
         """The pattern without the secrets in what it says."""
         # Raises if nothing is left that is a pattern: then nothing is kept.
-        cleaned = msgspec.convert(self._redactor.json(msgspec.to_builtins(pattern)), Pattern)
-        return msgspec.structs.replace(cleaned, id=pattern.id)
+        said = msgspec.to_builtins(pattern)
+        # Only what it says: the sources are names of loops.
+        for prose in ("name", "body"):
+            said[prose] = hosts_removed(said[prose], platform.node())
+        cleaned = msgspec.convert(self._redactor.json(said), Pattern)
+        # A project's name and its digest are no prose: lessons are kept apart by them.
+        return msgspec.structs.replace(
+            cleaned, id=pattern.id, scope=pattern.scope, only_in=pattern.only_in
+        )
 
     def emit(self, event: LearningEvent) -> bool:
         """Note the event, without the secrets in its texts, and what it changes, if it does."""

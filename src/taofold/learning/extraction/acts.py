@@ -1,0 +1,155 @@
+"""Whether a change starts a process, uses the network or imports what the error does not name.
+
+Such a change may be what mended the error where it was made. Shown to another project's agent it
+would be an instruction to run something there, so it is no lesson. Judged by what the change puts
+in, in any language. The lists name what is known to act; nobody can list all that does.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from posixpath import basename
+from typing import Final
+from unicodedata import normalize
+
+_PROCESS: Final = re.compile(
+    r"\bos\s*\.\s*(?:system|popen|exec\w*|spawn\w*|posix_spawn\w*|startfile|fork\w*|kill\w*|putenv)\b"
+    r"|\bsubprocess\b|\bPopen\b|\bpty\s*\.\s*spawn|\bcreate_subprocess\w*|\b__import__\b"
+    r"|(?<![\w.])(?:eval|exec|compile)\s*\(|\bimportlib\b|\brunpy\b|\bctypes\b|\bcffi\b"
+    r"|\b(?:pickle|marshal|dill|shelve)\s*\.\s*\w*load\w*|\byaml\s*\.\s*(?:unsafe_)?load\s*\("
+    r"|\b(?:getattr|vars|setattr)\s*\(\s*(?:os|sys|builtins|__builtins__)\b|\b__(?:builtins|globals"
+    r"|subclasses|loader|reduce)__|\bsys\s*\.\s*modules\b|\b(?:os|sys)\s*\.\s*__dict__"
+    r"|\bchild_process\b|\b(?:exec|spawn)(?:File)?Sync\b|(?<!\.)\b(?:spawn|fork|execFile)\s*\("
+    r"|\bnew\s+Function\s*\(|\bprocess\s*(?:\.\s*(?:binding|mainModule|dlopen)|\[)|\bvm\s*\.\s*run"
+    r"|\bconstructor\s*\.\s*constructor\b|\b(?:Deno|Bun)\s*\.\s*(?:run|Command|spawn)|\bglobalThis\s*\["
+    r"|\bCommand\s*::\s*new|\bstd\s*::\s*process\b|\blibc\s*::|\bexec\s*\.\s*Command|\bsyscall\s*\."
+    r"|\bos\s*\.\s*StartProcess|\bplugin\s*\.\s*Open|\bgetRuntime\b|\bProcessBuilder\b"
+    r"|\bProcess\s*\.\s*Start|\b(?:shell_exec|passthru|proc_open|popen|system|execl|execv\w*|dlopen)\s*\("
+    r"|\b(?:sudo|eval|source)\s+\S|\|\s*(?:\S*/)?(?:ba|z|da|k|fi)?sh\b|\bpowershell\b|\bcmd\.exe\b"
+    r"|\b(?:pip3?|npm|pnpm|yarn|cargo|gem|go|apt(?:-get)?|brew)\s+(?:i|install|add|get)\b|\bnpx\s+\S"
+    r"|\brm\s+-\w*[rf]|\bchmod\s+[+0-7u]|\bshutil\s*\.\s*rmtree|\brmSync\s*\(|\bremove_dir_all\b",
+)
+_NETWORK: Final = re.compile(
+    r"\b(?:requests|httpx|aiohttp|urllib\d?|smtplib|ftplib|telnetlib|paramiko|websockets?|pycurl)\s*\."
+    r"|\bsocket\s*\.\s*\w|\bhttp\s*\.\s*client\b|\burlopen\b|\burlretrieve\b|\bxmlrpc\b"
+    r"|\bopen_connection\s*\(|(?<![\w.])fetch\s*\(|\bXMLHttpRequest\b|\baxios\b|\bsuperagent\b"
+    r"|\bhttps?\s*\.\s*(?:get|request|Get|Post|Head|Do|NewRequest\w*|Client|DefaultClient)\b"
+    r"|\bnet\s*\.\s*(?:connect|createConnection|Socket|Dial\w*|Listen\w*)|\bnew\s+WebSocket\b"
+    r"|\bsendBeacon\b|\bEventSource\s*\(|\bTcpStream\b|\bUdpSocket\b|\breqwest\b|\bhyper\s*::"
+    r"|\bureq\b|\bHttpClient\b|\bURLConnection\b|\bnew\s+URL\s*\(|\bcurl(?:_\w+)?\b|\bwget\b"
+    r"|\b(?:https?|ftps?|wss?|ssh|git|file|data|javascript):(?://|\w+/)",
+    re.IGNORECASE,
+)
+_IMPORTS: Final = re.compile(
+    r"(?m)(?:^|;)[ \t]*(?:"
+    r"from[ \t]+(?P<python>\.*[\w.]*)[ \t]+import[ \t]+(?P<names>[^;\n#]+)"
+    r"|import[ \t]+(?:static[ \t]+)?(?P<plain>[\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)"
+    r"|(?:import|export)\b[^;'\"\n]*['\"](?P<script>[^'\"\n]+)['\"]"
+    r"|(?:pub[ \t]+)?(?:use|extern[ \t]+crate|using|mod)[ \t]+(?P<path>[\w:\\.]+)[^;\n]*;"
+    r"|\#[ \t]*include[ \t]*[<\"](?P<header>[^>\"\n]+)[>\"]"
+    r"|(?:require|include|require_relative|load)(?:_once)?[ \t]+['\"](?P<ruby>[^'\"\n]+)['\"]"
+    r"|(?:[\w.]+[ \t]+)?\"(?P<go>[\w./-]+)\"[ \t]*$"
+    r")|\b(?:require|import)[ \t]*\(\s*(?P<call>[^)\n]*)\)|\brequire\b(?P<bare>[ \t]*[^(\s'\"])"
+)
+_HARMLESS: Final = frozenset(
+    """
+    __future__ abc array bisect calendar collections contextlib copy dataclasses datetime decimal
+    enum fractions functools heapq io itertools json logging math numbers operator pathlib queue
+    random re secrets statistics string textwrap threading time types typing typing_extensions
+    unicodedata uuid warnings weakref zoneinfo
+
+    borrow cell clone cmp convert default fmt hash iter marker mem num ops option result str sync
+    vec bufio bytes context errors maps slices sort strconv strings unicode utf8 regexp assert
+    path util
+
+    assert.h ctype.h errno.h float.h limits.h math.h stdbool.h stddef.h stdint.h stdio.h string.h
+    algorithm map memory numeric optional set unordered_map unordered_set utility vector
+    """.split()  # noqa: SIM905 - a list of words is read more easily
+)
+"""Modules that start no process, open no connection and load no code by themselves: of Python,
+of Rust (the second part of `std::…`) with Go and Node, of C and C++."""
+_COMMANDS: Final = re.compile(
+    r"\.(?:sh|bash|zsh|fish|ksh|ps1|bat|cmd|mk)$|^(?:gnu)?makefile$|^dockerfile$|^justfile$"
+    r"|^package\.json$|^\.npmrc$"
+)
+_TEXTS: Final = re.compile(r"\.(?:md|rst|txt|adoc|mdx)$")
+_WORD: Final = re.compile(r"[^\W\d]\w*")
+
+
+def acts(gone: Iterable[str], new: Iterable[str], error: str = "", path: str = "") -> str:
+    """How a change of the lines `gone` to `new` acts beyond the code; "" if it does not.
+
+    Args:
+        gone: The lines that it takes out.
+        new: The lines that it puts in.
+        error: Class and message of the error. What it names may be imported.
+        path: The file. Each line of a script is a command.
+
+    Example: `acts([], ["import requests"], "KeyError: 'total'")` is
+    `"it imports what the error does not name"`.
+    """
+    before, after = _plain(gone), _plain(new)
+    name, known = basename(path).lower(), _words(error)
+    if after.strip() and _TEXTS.search(name):
+        return "it changes a text"
+    # Each line of a script is a command: only what was there, or what the error names, is put in.
+    if _COMMANDS.search(name) and not _words(after) <= _words(before) | known:
+        return "it changes commands"
+    for does, pattern in (("it starts a process", _PROCESS), ("it uses the network", _NETWORK)):
+        # A call that stood there before, with all that follows it on its line, is none that is new.
+        if Counter(_statements(pattern, after)) - Counter(_statements(pattern, before)):
+            return does
+    there = [*_imports(before)]
+    if any(not _named(each, known, there) for each in _imports(after)):
+        return "it imports what the error does not name"
+    return ""
+
+
+def inert(lines: Iterable[str]) -> list[str]:
+    """Returns those of `lines` that neither start a process nor use the network."""
+    return [line for line in lines if not acts((), [line])]
+
+
+def _plain(lines: Iterable[str]) -> str:
+    """The lines as a program reads them: Python takes `ｏｓ` for `os`, a shell joins lines."""
+    return re.sub(r"\\\n\s*", "", normalize("NFKC", "\n".join(lines)))
+
+
+def _statements(pattern: re.Pattern[str], text: str) -> Iterator[str]:
+    for found in pattern.finditer(text):
+        end = text.find("\n", found.end())
+        yield "".join(text[found.start() : end if end >= 0 else len(text)].split())
+
+
+def _imports(text: str) -> Iterator[tuple[str, str]]:
+    """Module, or what is asked for, and the names that are taken from it."""
+    for found in _IMPORTS.finditer(text):
+        kind = str(found.lastgroup)
+        if kind == "names":
+            yield found["python"], found["names"]
+        elif kind == "plain":
+            yield from [(each.strip(), "") for each in found["plain"].split(",")]
+        else:
+            yield found[kind].strip().strip("'\"`"), ""
+
+
+def _named(imported: tuple[str, str], known: set[str], there: list[tuple[str, str]]) -> bool:
+    """Is an import harmless, named by the error, or a part of one that was there before?"""
+    module, names = imported
+    parts = _WORD.findall(re.sub(r"\.(?:c|m)?[jt]sx?$|\.h(?:pp)?$", "", module))
+    root = "." if module.startswith(".") else "".join(parts[:1])
+    head = parts[1] if parts[:1] in (["std"], ["core"], ["alloc"], ["node"]) and parts[1:] else root
+    if module in _HARMLESS or head in _HARMLESS:
+        return True
+    taken = _words(names) - {"as"}
+    for other, others in there:
+        # The same names from another part of the same module, or the module itself again.
+        same = other == module or other.split(".")[0] == root
+        if same and taken <= _words(others) and (taken or other == module):
+            return True
+    # The last part of a path is what it is called: `import yaml`, `use crate::money::Money`.
+    return not (_words(" ".join(parts[-1:])) | taken).isdisjoint(known)
+
+
+def _words(text: str) -> set[str]:
+    return {word.casefold() for word in _WORD.findall(text)}
