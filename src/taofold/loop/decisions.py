@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from taofold.core.text import times
 from taofold.core.values import Value
 from taofold.loop.events import IterationEnded
+from taofold.loop.gates.verdict_texts import allowing
 from taofold.loop.state import LoopState
 from taofold.loop.values import ENDED, Ending
 from taofold.parsing.untrusted_text import join_names, one_line
@@ -136,7 +137,8 @@ def _ending(state: LoopState) -> Close | None:
     # Comes before everything else: no later verdict can heal the proof.
     if last.verdict.tampered:
         paths = [change.path for change in last.verdict.changes if change.tampering]
-        return Close("tampered", f"protected files were changed: {join_names(paths, 10)}")
+        named = f"protected files were changed: {join_names(paths, 10)}"
+        return Close("tampered", f"{named}; {allowing(paths)} lets the agent edit them")
     if state.verified and not state.wish.keep_improving:
         return Close("completed", f"the gates passed after iteration {state.verified[0].number}")
     # A model that cannot answer twice in a row will not answer the third time either.

@@ -15,7 +15,7 @@ from typing import Any, Final
 from taofold.core.failing_checks import Check
 from taofold.core.text import iso, times
 from taofold.loop import events as loop_events
-from taofold.loop.gates.verdict_texts import limits
+from taofold.loop.gates.verdict_texts import limits, proof
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import OLD, Learnt, Used
 from taofold.loop.verdict import Verdict
@@ -39,6 +39,8 @@ _CATEGORY: Final = {
 }
 _SHOWN: Final = 10
 _DIFF: Final = 600
+_WHOLE: Final = 100_000
+"""Characters of a line that names every file."""
 
 
 def debug_memory(loop: str, state: LoopState, at: dict[int, int]) -> dict[str, Any]:
@@ -344,6 +346,13 @@ def report_json(
             }
             for result in (last.results if last else ())
         ],
+        "joined": list(last.joined) if last else [],
+        "left_out": {
+            change.path: change.why
+            for change in (last.changes if last else ())
+            if change.done == "left out"
+        },
+        "notes": list(last.notes) if last else [],
         "limits": list(limits(last)) if last else [],
         "diff": diff,
     }
@@ -488,6 +497,10 @@ def _gates(state: LoopState) -> str:
         outcome = "passed" if result.passed else f"failed: {'; '.join(result.reasons)}"
         rows += ["", f"{_code(result.gate.command, 200)} {_cell(outcome, 300)}", ""]
         rows.append(fenced(result.output or "(no output)"))
+    named = [*proof(last), *[f"note: {note}" for note in last.notes]]
+    if named:
+        rows += ["", "What the gates ran with:", ""]
+        rows += [f"* {_cell(text, _WHOLE)}" for text in named]
     rows += ["", "What this does not prove:", ""]
     rows += [f"* {_cell(limit, 300)}" for limit in limits(last)]
     return "\n".join(rows)

@@ -117,6 +117,8 @@ class Verdict(Value, frozen=True):
     """Share of baseline and new checks that pass, 0 to 1."""
     tampered: bool = False
     changes: tuple[TreeChange, ...] = ()
+    joined: tuple[str, ...] = ()
+    """Files of the work that the gates ran with in the proof."""
     missing: tuple[str, ...] = ()
     contained: bool = False
     reasons: tuple[str, ...] = ()

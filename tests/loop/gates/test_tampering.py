@@ -344,7 +344,8 @@ def test_what_is_delivered_must_pass_too(shop: Path) -> None:
     written(shop, {"tests/conftest.py": fixture, "tests/test_more.py": more})
     verdict = again(judge)
     assert verdict.passed, verdict.reasons
-    assert "tests/conftest.py was added and is left out" in verdict.notes[0]
+    left = [change.path for change in verdict.changes if change.done == "left out"]
+    assert left == ["tests/conftest.py", "tests/test_more.py"]
     assert "tests/test_more.py::test_more" in [one.id for one in verdict.results[0].checks]
     written(shop, {"tests/test_more.py": more.replace("== 3", "== 4")})
     assert not again(judge).passed

@@ -17,6 +17,7 @@ from taofold.core import events as run
 from taofold.core.text import dollars, duration, line, parameters, times, tokens
 from taofold.core.values import FINISH, Action, Observation
 from taofold.loop import events as e
+from taofold.loop.gates.verdict_texts import JOINED, proof
 from taofold.loop.report import root_cause
 from taofold.loop.state import START, LoopState, fold, reduce
 from taofold.parsing.untrusted_text import join_names, readable
@@ -202,9 +203,10 @@ class LoopDisplay:
                 self._say((f"   ! {change.path} was {change.did}, {change.done}", "bold red"))
         if not (verdict.passed or verdict.errors) and verdict.reasons:
             self._say((f"         {line(verdict.reasons[0], self._room(9))}", "red"))
-        left = [change.path for change in verdict.changes if change.done == "left out"]
-        if left:
-            self._say((line(f"   not in the proof: {', '.join(left)}", self.width), "dim"))
+        # What joined is what "changed" names.
+        left = [text for text in proof(verdict, 5) if not text.startswith(JOINED)]
+        for text in (*left, *verdict.notes):
+            self._say((f"   {line(text, 400)}", "dim"))
 
     def _failures(self, verdict: "Verdict") -> None:
         errors = verdict.errors

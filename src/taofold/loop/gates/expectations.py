@@ -32,7 +32,8 @@ from taofold.loop.gates.runner_ids import (
     python_source,
     tests_in,
 )
-from taofold.loop.gates.verdict_texts import change_line
+from taofold.loop.gates.scope import FINAL
+from taofold.loop.gates.verdict_texts import allowing, change_line
 from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Verdict
 from taofold.parsing.untrusted_text import first_names, join_names, one_line
 from taofold.policy.redaction import Redactor
@@ -197,10 +198,7 @@ def _of_status(checks: Mapping[str, str | None], status: Status) -> set[str]:
 
 OUTPUT: Final = 12_000
 """Characters of a gate's output that a result keeps."""
-LEFT_OUT: Final = (
-    "no source files of this task, so the proof ran without these changes "
-    "(a person can allow them with --allow-edit)"
-)
+LEFT_OUT: Final = "no source files of this task, so the proof ran without these changes"
 
 
 class Expectations:
@@ -255,7 +253,7 @@ class Expectations:
 
     def _notes(self, changes: Sequence[TreeChange]) -> list[str]:
         """What is worth knowing and speaks against nothing."""
-        notes = [change_line(change) for change in changes if not change.tampering]
+        notes = [change_line(change) for change in changes if change.done == "kept"]
         if self._not_contained:
             notes.append(f"the gates are not contained: {self._not_contained}")
         elif self._shared:
@@ -324,9 +322,13 @@ def _reasons(
     """What speaks against the work: tampering, each gate's own reasons, what was left out."""
     reasons = [change_line(change) for change in changes if change.tampering]
     reasons += [f"`{result.gate.command}`: {why}" for result in results for why in result.reasons]
-    left = [change.path for change in changes if change.done == "left out"]
+    left = [
+        change.path
+        for change in changes
+        if change.done == "left out" and not change.why.startswith(FINAL)
+    ]
     if left and not passed:
-        reasons.append(f"{LEFT_OUT}: {first_names(left)}")
+        reasons.append(f"{LEFT_OUT}: {first_names(left)} ({allowing(left)} includes them)")
     return reasons
 
 

@@ -198,7 +198,7 @@ class Judge:
             prefix = "with all that was changed, "
             ran, results, files = await self._run(bench, baseline, work, texts, delivery, prefix)
         verdict = self._bar(baseline).verdict(ran, results, changes, tree)
-        verdict = structs.replace(verdict, notes=(*notes, *verdict.notes))
+        verdict = structs.replace(verdict, notes=(*notes, *verdict.notes), joined=work.joined)
         if verdict.passed:
             await WORKERS.run(self._brought_back, baseline, files)
         return verdict

@@ -111,6 +111,14 @@ _NEW: Final[dict[Role, str]] = {
 }
 
 
+LINK: Final = "links are not followed"
+IGNORED: Final = "the project ignores it; a gate that needs it must build it"
+_MAKE: Final = "make would take it for its target"
+_MODULE: Final = "it would be imported in place of another module"
+FINAL: Final = (IGNORED, _MAKE, _MODULE)
+"""Beginnings of reasons for which no option includes a file in the proof."""
+
+
 class ScopeRules(Value, frozen=True):
     """What must be known of a baseline to say whether a change joins the proof."""
 
@@ -196,7 +204,7 @@ def _taken(path: str, rules: ScopeRules) -> str:
     parts = path.split("/")
     # `make` does nothing for a target whose file is there and has no prerequisites.
     if parts[0] in rules.targets and parts[0] not in rules.folders:
-        return f"make would take it for its target {parts[0]!r}"
+        return f"{_MAKE} {parts[0]!r}"
     name, _, suffix = parts[-1].rpartition(".")
     for at, part in enumerate(parts):
         folder = "/".join(parts[:at])
@@ -208,7 +216,7 @@ def _taken(path: str, rules: ScopeRules) -> str:
         if last and suffix not in _MODULES:
             return ""
         if module in rules.taken and (last or "/".join(parts[: at + 1]) not in rules.folders):
-            return f"it would be imported in place of another module {module!r}"
+            return f"{_MODULE} {module!r}"
     return ""
 
 

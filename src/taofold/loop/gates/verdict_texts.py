@@ -4,12 +4,15 @@ the verdict cannot tell (`limits`); a change of protected files in a line. Pure.
 What tests and gates printed is data: quoted, shortened, the most telling first.
 """
 
+import shlex
+from collections.abc import Sequence
 from typing import Final
 
 from taofold.core.failing_checks import Check
 from taofold.core.text import excerpt
+from taofold.loop.gates.scope import FINAL
 from taofold.loop.verdict import TESTS, GateResult, Runner, TreeChange, Verdict
-from taofold.parsing.untrusted_text import join_names, one_line
+from taofold.parsing.untrusted_text import first_names, join_names, one_line
 
 _IN_PROCESS: Final = (
     "the product runs in the process of its tests: code written to deceive them (it detects them, "
@@ -40,29 +43,59 @@ def _limit(runner: Runner) -> str:
 
 
 def change_line(change: TreeChange) -> str:
-    """A change in one line."""
-    return f"{one_line(change.path)} was {change.did} and is {change.done}: {change.why}"
+    """Renders a change in one line."""
+    text = f"{one_line(change.path)} was {change.did} and is {change.done}: {change.why}"
+    # A file above the tree is not the agent's to edit, whoever allows it.
+    inside = change.tampering and not change.path.startswith("/")
+    return f"{text} ({allowing([change.path])} lets the agent edit it)" if inside else text
+
+
+JOINED: Final = "in the proof:"
+
+
+def proof(verdict: Verdict, most: int = 1_000) -> tuple[str, ...]:
+    """Returns which files of the work joined the proof and which did not, in lines.
+
+    Args:
+        verdict: The verdict on the work.
+        most: Names in a line.
+    """
+    left: dict[str, list[str]] = {}
+    for change in verdict.changes:
+        if change.done == "left out":
+            left.setdefault(change.why, []).append(change.path)
+    lines = [f"{JOINED} {first_names(verdict.joined, most)}"] if verdict.joined else []
+    lines += [
+        f"not in the proof: {first_names(paths, most)} ({why})" for why, paths in left.items()
+    ]
+    named = [path for why, paths in left.items() for path in paths if not why.startswith(FINAL)]
+    if named:
+        lines.append(f"a person can include it with {allowing(named)}")
+    return tuple(lines)
+
+
+def allowing(paths: Sequence[str]) -> str:
+    """Returns the options with which a person includes `paths` in the proof."""
+    options = [f"--allow-edit {shlex.quote(one_line(path, 200))}" for path in paths[:_SHOWN]]
+    return " ".join([*options, "…"] if len(paths) > _SHOWN else options)
 
 
 LIMIT = 6_000
 """Characters."""
 _SHOWN = 8
+_NAMED: Final = 40
 
 
 def observation(verdict: Verdict, limit: int = LIMIT) -> str:
     """What is still wrong, the most telling first, in at most about `limit` characters."""
     lines = ["The gates pass." if verdict.passed else "The gates do not pass yet."]
     lines += [
-        f"{change_line(change)}. It belongs to the check; solve the task without touching it."
+        f"{change_line(change)}. It belongs to the check: solve the task without touching it."
         for change in verdict.changes
         if change.done not in ("kept", "left out")
     ]
-    left = [change for change in verdict.changes if change.done == "left out"]
-    if left and not verdict.passed:
-        lines += [
-            f"The gates ran without your change of {one_line(change.path)}: {change.why}."
-            for change in left[:_SHOWN]
-        ]
+    lines += [f"{line[0].upper()}{line[1:]}." for line in proof(verdict, _NAMED)]
+    lines += [f"Note: {note}." for note in verdict.notes]
     # At least half is for the failures, however much there is to say about protected files.
     room = max(limit - sum(map(len, lines)), limit // 2)
     failed = [result for result in verdict.results if not result.passed]

@@ -26,6 +26,8 @@ from taofold.loop.gates.baseline import Baseline
 from taofold.loop.gates.inline_tests import replaces_assertions, splice
 from taofold.loop.gates.scope import (
     DECIDES,
+    IGNORED,
+    LINK,
     TEST_FOLDERS,
     TEST_ROOTS,
     ScopeRules,
@@ -46,8 +48,6 @@ from taofold.loop.verdict import ChangeKind, Runner, TreeChange
 from taofold.parsing.untrusted_text import first_names
 from taofold.tools.jail import Jail
 
-LINK: Final = "links are not followed"
-
 
 class WorkDiff(Value, frozen=True):
     """The difference between a work root and its baseline."""
@@ -58,6 +58,13 @@ class WorkDiff(Value, frozen=True):
     """Paths of `now` that do not join the proof, each with the reason."""
     tampering: tuple[str, ...] = ()
     """Files of the baseline that decide about success and were changed or deleted."""
+    ignored: tuple[str, ...] = ()
+    """New files and folders that no snapshot keeps."""
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """Paths that join the proof."""
+        return tuple(sorted(self.now.keys() - self.left_out.keys()))
 
     def proof(self, baseline: Baseline) -> dict[str, KeptFile]:
         """The baseline with the changes that join the proof."""
@@ -75,7 +82,7 @@ class WorkDiff(Value, frozen=True):
         return tuple([path for path in self.now if path not in self.tampering])
 
     def changes(self, baseline: Baseline) -> tuple[TreeChange, ...]:
-        """What was left out or allowed, for the record. Tampering has a list of its own."""
+        """Returns what was left out or allowed. Tampering has a list of its own."""
         changes = [
             TreeChange(
                 path, _did(path, file, baseline), "kept", "a person allowed it", tampering=False
@@ -84,10 +91,12 @@ class WorkDiff(Value, frozen=True):
             if path not in self.left_out and role(path, baseline.named) in DECIDES
         ]
         for path, why in self.left_out.items():
-            new = path not in baseline.files
-            if path not in self.tampering and not (new and role(path, baseline.named) == "test"):
+            if path not in self.tampering:
                 did = _did(path, self.now[path], baseline)
                 changes.append(TreeChange(path, did, "left out", why, tampering=False))
+        changes += [
+            TreeChange(path, "added", "left out", IGNORED, tampering=False) for path in self.ignored
+        ]
         return tuple(changes)
 
 
@@ -115,14 +124,21 @@ def observe_work(
         raise ConfigError(
             f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST_FILES:,}"
         )
+    kept = (*baseline.files, *(snapshot or ()))
+    known = {parent for path in kept for parent in parents_of(path)}
+    ignored: dict[str, None] = {}
     for path in walk.files:
+        if path in baseline.files:
+            continue
         # What no snapshot keeps is not delivered, and so must not help a gate to pass.
-        if path not in baseline.files and (snapshot is None or path in snapshot):
-            current = files.kept(path)
-            if current is not None:
-                now[path] = current
+        if snapshot is not None and path not in snapshot:
+            ignored[next((at for at in parents_of(path) if at not in known), path)] = None
+            continue
+        current = files.kept(path)
+        if current is not None:
+            now[path] = current
     left_out, tampering = _sorted(now, baseline)
-    return WorkDiff(now, left_out, tampering)
+    return WorkDiff(now, left_out, tampering, tuple(ignored))
 
 
 def with_link_targets(
