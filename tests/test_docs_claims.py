@@ -38,7 +38,7 @@ PROGRAM = typer.main.get_command(app)
 PROSE = [page for page in PAGES if page.name not in ("cli.md", "conformance.md")]
 FOREIGN = {
     "--no-cache", "--cache-dir", "--pretty",  # of linters and test runners, docs/gates.md
-    "--share-net", "--mmproj",  # of bubblewrap and llama.cpp
+    "--seccomp", "--share-net", "--mmproj",  # of bubblewrap and llama.cpp
     "--seeds", "--first", "--cache", "--only", "--full", "--scale",  # of bench/
 }  # fmt: skip
 """Flags of other programs and of scripts in bench/."""

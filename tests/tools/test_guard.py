@@ -129,7 +129,7 @@ async def test_the_stubs_stay_until_the_containers_first_process_has_ended(root:
     left = asyncio.Event()
 
     async def command() -> None:
-        async with Containment(root, protected=(".git",)).around(["true"], root) as (_, (fd,)):
+        async with Containment(root, protected=(".git",)).around(["true"], root) as (_, (fd, *_)):
             os.write(fd, json.dumps({"child-pid": process.pid}).encode())
             left.set()
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from taofold import reserved_places, trusted_code
-from taofold.tools import container_network, process
+from taofold.tools import container_network, process, syscall_filter
 from taofold.tools.threads import WORKERS
 
 MOST: Final = 1000
@@ -192,6 +192,7 @@ _ETC: Final = (
     "ca-certificates",
     "pki",
 )
+_LOCALHOST: Final = b"127.0.0.1 localhost\n::1 localhost\n"
 _NETWORK_ETC: Final = ("resolv.conf", "hosts", "nsswitch.conf", "services", "protocols")
 HOME: Final = "/tmp/home"
 """The home directory inside the container, where /tmp is its own."""
@@ -235,7 +236,9 @@ class Containment:
             more = await WORKERS.run(covers, self.root, self.protected, self.hidden)
             around = self._connected if self.network and not self.shares else _alone
             async with around(held_stubs) as (options, prefix, inherited):
-                yield self.wrap([*prefix, *command], folder, [*more, *also, *options]), inherited
+                with _data(self.network) as (data, given):
+                    options = [*more, *also, *options, *data]
+                    yield self.wrap([*prefix, *command], folder, options), (*inherited, *given)
 
     @property
     def shares(self) -> bool:
@@ -278,10 +281,34 @@ class Containment:
         options += ["--bind", root, root]
         for path in self.readable:
             # After the root: what lies inside it, such as .venv, must not become writable.
-            options += [] if path in around else _visible_path(str(path))
+            options += [] if path in around else [*_visible_path(str(path)), *unneeded(path)]
         for folder in (self.root, *self.readable):
             options += _reserved(folder, self.hidden if folder == self.root else ())
         return options
+
+
+@contextmanager
+def _data(network: bool) -> Generator[tuple[list[str], tuple[int, ...]]]:
+    """Options with what bubblewrap reads from descriptors, and these, while the context lasts.
+
+    The filter for system calls, and without a network the address of `localhost`.
+    """
+    with ExitStack() as opened:
+        options: list[str] = []
+        descriptors: list[int] = []
+        hosts = b"" if network else _LOCALHOST
+        for option, content, place in (
+            ("--seccomp", syscall_filter.program(), []),
+            ("--ro-bind-data", hosts, ["/etc/hosts"]),
+        ):
+            if content:
+                fd = os.memfd_create("taofold", os.MFD_CLOEXEC)
+                opened.callback(os.close, fd)
+                os.write(fd, content)
+                os.lseek(fd, 0, os.SEEK_SET)
+                options += [option, str(fd), *place]
+                descriptors.append(fd)
+        yield options, tuple(descriptors)
 
 
 @asynccontextmanager
@@ -389,6 +416,18 @@ def _is_environment(folder: Path) -> bool:
     )
 
 
+def unneeded(environment: Path, shown_at: Path | None = None) -> list[str]:
+    """Options that empty what no interpreter needs of an environment: its settings (`etc`).
+
+    Args:
+        environment: A folder that is shown; nothing is emptied where it is no environment.
+        shown_at: Where it is shown, if not at its own path.
+    """
+    if not ((environment / "pyvenv.cfg").is_file() and (environment / "etc").is_dir()):
+        return []
+    return _emptied(str((shown_at or environment) / "etc"))
+
+
 def installed_outside(root: Path) -> tuple[Path, ...]:
     """Where programs in `root` find packages outside of it, for `readable`.
 
@@ -434,11 +473,17 @@ def why_not() -> str:
         return "bubblewrap (bwrap) is not installed"
     try:
         # /usr exists everywhere and nothing is written to it.
-        wrapped = Containment(Path("/usr")).wrap(["true"], Path("/usr"))
-        wrapped[0] = trusted_code.program("bwrap")
-        done = subprocess.run(
-            wrapped, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
-        )
+        with _data(network=False) as (data, given):
+            wrapped = Containment(Path("/usr")).wrap(["true"], Path("/usr"), data)
+            wrapped[0] = trusted_code.program("bwrap")
+            done = subprocess.run(
+                wrapped,
+                capture_output=True,
+                text=True,
+                timeout=_PROBE_SECONDS,
+                check=False,
+                pass_fds=given,
+            )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"bubblewrap does not work here: {error}"
     if done.returncode:

@@ -40,6 +40,7 @@ from taofold.tools.containment import (
     node_modules_above,
     program_homes,
     python_homes,
+    unneeded,
     why_not,
 )
 from taofold.tools.process import OutputExcerpt
@@ -297,6 +298,8 @@ class Bench:
         covers = ["--bind", str(self.tree.folder), str(root)]
         for name, source in self.tree.shown.items():
             covers += ["--ro-bind", str(source), str(root / name)]
+            if not source.is_relative_to(root):
+                covers += unneeded(source, root / name)
         if self.keeps and self.bytecode is not None:
             covers += ["--bind", str(self.bytecode), str(self.bytecode)]
         async with box.around(argv, where, covers) as (wrapped, inherited):
