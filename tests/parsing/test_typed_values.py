@@ -232,3 +232,36 @@ def test_partial_values_are_marked_and_never_clean():
 def test_only_a_label_on_its_own_line_says_which_of_two_values_counts(label, wanted):
     """Mutant: a word anywhere before the last value decides."""
     assert value(f'{{"x": 1}}\n\n{label} {{"x": 2}}\n```', dict[str, int]) == wanted
+
+
+class Removal(BaseModel):
+    name: Literal["delete_rows"]
+    arguments: dict[str, Any]
+
+
+class Note(BaseModel):
+    file: str
+    done: bool = False
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        (Removal, '{"name": "delete_rows", "arguments": {"table": "log"}, "limit": 3}}'),
+        (Removal, '{"name": "delete_rows", "arguments": {"table": "log"} "limit": 3}'),
+        (Removal, '{"name": "delete_rows", "arguments": {"table": "log"}, "limit": 3}\nDone.'),
+        (Note, "{file: 'a'},\n  done: true\n}"),
+        (Note, '{"file": "a", }: true"done"'),
+        (Note, '{"file": "a,\n  ""done": true}'),
+    ],
+)
+def test_a_member_that_may_have_left_its_object_marks_what_is_read(type_, text):
+    result = parse(text, type_)
+    assert isinstance(result, Parsed)
+    assert any(repair.content for repair in result.repairs), result
+
+
+def test_an_undeclared_key_of_a_whole_object_is_dropped_without_a_mark():
+    result = parse('Here: {"file": "a", "confidence": 0.9}', Note)
+    assert isinstance(result, Parsed)
+    assert not any(repair.content for repair in result.repairs)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
-from taofold.core.json_values import is_array
+from taofold.core.json_values import is_array, is_object
 from taofold.core.reply import is_cut
 from taofold.parsing.jsonlike.quoting import unescaped
 from taofold.parsing.labels import has_action, has_lead, labelled
@@ -165,7 +165,10 @@ def _scalar(text: str, target: Target, cut: bool) -> Fit | Unparsed:
 
 
 _QUOTED = r"\"[^\"\n]{1,64}\"|'[^'\n]{1,64}'|“[^”\n]{1,64}”|\w{1,64}[\"'”]"
-_MEMBER = re.compile(rf"[ \t\r\n,;\]}}]{{0,40}}(?:{_QUOTED})\s{{0,3}}[:：]")
+_MEMBER = re.compile(
+    rf"[ \t\r\n,;\]}}]{{0,40}}(?:{_QUOTED})\s{{0,3}}[:：]"
+    r"|\s{0,20}[:：]|\s{0,20}[,;]\s{0,20}\w{1,64}\s{0,3}[:：]"
+)
 """What looks like a member of an object, behind its end: one closing brace may be too many."""
 
 
@@ -237,9 +240,27 @@ class _Search:
             lost = (Repair("early_end", "none", content=True, at=span.end),) if early else ()
             notes = (*located, *lost, *span.reading.repairs)
             fits = self._add(span.reading.value, notes, span.start, span.reading.open)
+            if fits and self._is_misplaced(span):
+                last = self._fits[-1]
+                note = Repair("early_end", "none", content=True, at=span.end)
+                self._fits[-1] = replace(last, repairs=(*last.repairs, note))
             if fits and self._is_beside(span, spans):
                 self._fits.pop()
                 self._hedged = True
+
+    def _is_misplaced(self, span: Span) -> bool:
+        """Whether a key that was dropped may belong to an object that was closed too early.
+
+        `{"arguments": {"where": "id < 10"}, "limit": 3}}` has one closing brace too many. An
+        undeclared key of a whole object is dropped without a mark, except beside a call, where it
+        may be an argument.
+        """
+        doubtful = (
+            bool(self._target.slots)
+            or self._text[span.end :].lstrip()[:1] in ("}", "]")
+            or any(each.kind == "missing_comma" for each in span.reading.repairs)
+        )
+        return doubtful and _keys(self._fits[-1].plain) < _keys(span.reading.value)
 
     def _is_beside(self, span: Span, spans: list[Span]) -> bool:
         """Whether a call stands in the midst of prose, or before a question: no decision."""
@@ -343,6 +364,13 @@ class _Search:
         if len(distinct) == 1 or label:
             return last
         return refusal("ambiguous", self._text)
+
+
+def _keys(value: Any) -> int:
+    """Counts the keys of a value at every depth."""
+    if is_array(value):
+        return sum(map(_keys, value))
+    return len(value) + sum(map(_keys, value.values())) if is_object(value) else 0
 
 
 def starts_line(text: str, at: int) -> bool:

@@ -193,7 +193,8 @@ class JsonReader:
     def _missing_comma(self, at: int) -> None:
         """Notes a missing comma; one that slipped into the string before it changed that."""
         end = self._ended
-        slipped = self._text[end - 1] in "\"'" and self._text[end - 2] in ",:;"
+        inside = self._text[max(0, end - 40) : end - 1].rstrip()
+        slipped = self._text[end - 1] in "\"'" and inside[-1:] in (",", ":", ";")
         self._tokens.note("missing_comma", at, content=slipped, cost=3 if slipped else 1)
 
     def _bare_key(self, frame: _Frame, at: int) -> tuple[str, int]:
