@@ -9,11 +9,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from taofold.parsing.silencers import added
+
 _SWITCHES: Final = (
-    r"type: ?ignore|pyright: ?(?:ignore|basic)|\bnoqa\b|\bnosec\b|\bno-?lint\b|pylint: ?disable"
-    r"|(?:es|ts|style)lint-disable|@ts-(?:ignore|expect-error|nocheck)|pragma: ?no ?cover"
-    r"|(?:istanbul|biome|deno-lint|c8)[- ]ignore|rubocop:disable|#!?\[(?:allow|expect)\("
-    r"|@SuppressWarnings|warnings\.(?:simple|)filter|\bignore_(?:errors|missing_imports)\b"
+    r"warnings\.(?:simple|)filter|\bignore_(?:errors|missing_imports)\b"
     r"|\b(?:per-file-|extend-)?ignores?\b['\"]?\s*[:=]|['\"][\w@/-]+['\"]\s*:\s*\[?['\"]off['\"]"
     r"|\bskipLibCheck['\"]?\s*:\s*true|\|\| ?true\b|2> ?/dev/null|\bset \+e\b"
     r"|\b(?:strict\w*|noImplicit\w+|verify\w*|check_\w+|checkJs|rejectUnauthorized)\b['\"]?\s*[:=]"
@@ -62,6 +61,8 @@ def silences(gone: Sequence[str], new: Sequence[str]) -> str:
     `"it casts what does not fit"`.
     """
     before, after = "\n".join(gone), "\n".join(new)
+    if added([before], [after]):
+        return "it switches a check off"
     for does, pattern in _SILENCERS:
         # More of them than before: a line that had one and keeps it silences nothing.
         if len(pattern.findall(after)) > len(pattern.findall(before)):

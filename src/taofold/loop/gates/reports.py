@@ -383,7 +383,8 @@ def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
             names = _LISTED.findall(text)
         case _:
             return ()
-    paths = {relative(name, root) for name in names}
+    # mypy names files as they were asked for: `mypy .` looks at `./a.py`.
+    paths = {relative(name, root).removeprefix("./") for name in names}
     inside = [n for n in paths if not n.startswith("/") and not {*n.split("/")} & {*_INSTALLED}]
     return tuple(sorted(inside))
 

@@ -10,11 +10,11 @@ elsewhere.
 
 import hashlib
 import os
-import re
 import shutil
 import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,7 @@ from taofold.loop.gates.tree import (
     store,
 )
 from taofold.loop.verdict import ChangeKind, Runner, TreeChange
+from taofold.parsing.silencers import Silencer, added, silencers, unannotated, unsilenced
 from taofold.parsing.untrusted_text import first_names
 from taofold.tools.jail import Jail
 
@@ -300,18 +301,10 @@ def _mode(jail: Jail, path: str, mode: int) -> None:
         os.close(fd)
 
 
-SILENCERS: Final[Mapping[Runner, re.Pattern[str]]] = {
-    "ruff": re.compile(r"#\s*(?:(?:ruff|flake8)\s*:\s*)?noqa\b", re.IGNORECASE),
-    "mypy": re.compile(r"#\s*(?:type:\s*ignore|mypy:)|@(?:typing\.)?no_type_check\b"),
-    "tsc": re.compile(r"@ts-(?:ignore|nocheck|expect-error)\b"),
-}
-"""Comments that hide a finding from the tool that would report it."""
+UNANNOTATED: Final = (
+    "a type checker does not look into functions without annotations, and these lost theirs: {}"
+)
 _LANGUAGES: Final = (".py", ".rs")
-
-
-def _comment(silencer: re.Match[str]) -> str:
-    # A decorator becomes a comment, too. As long as it was: no line gets too long or short by it.
-    return "#" + "-" * (len(silencer[0]) - 1)
 
 
 class Texts:
@@ -319,7 +312,7 @@ class Texts:
 
     def __init__(self, baseline: Baseline, work: WorkDiff, objects: Path) -> None:
         self._baseline, self._work, self._objects = baseline, work, objects
-        # What a person allowed to edit is taken as it is, comments that silence included.
+        # What a person allowed to edit is taken as it is, marks that silence included.
         self._changed = {
             path: (self._text(baseline.files.get(path)), self._text(file))
             for path, file in work.now.items()
@@ -341,39 +334,33 @@ class Texts:
 
     def doubts(self, runner: Runner) -> tuple[str, ...]:
         """What the changed texts say against a verdict of `runner`."""
-        silencing = self.silencing(runner)
-        doubts: list[str] = []
-        if silencing:
-            where = first_names(silencing)
-            doubts.append(f"findings were silenced in place, not mended: {where}")
         if runner == "cargo":
             paths = replaces_assertions(self._changed)
-            doubts += [f"{path} replaces what tests assert with" for path in paths]
-        return tuple(doubts)
+            return tuple([f"{path} replaces what tests assert with" for path in paths])
+        if runner == "mypy":
+            names = unannotated(self._changed)
+            return (UNANNOTATED.format(first_names(names)),) if names else ()
+        return ()
 
-    def silencing(self, runner: Runner) -> list[str]:
-        """Files in which findings of `runner` are silenced that were not before the work."""
-        pattern = SILENCERS.get(runner)
-        if pattern is None:
-            return []
-        counts = {
-            path: len(pattern.findall(new)) - len(pattern.findall(old))
-            for path, (old, new) in self._changed.items()
+    @cached_property
+    def silenced(self) -> dict[str, list[Silencer]]:
+        """Files in which the work silences a check, with the marks that do."""
+        texts = self._changed.values()
+        new = set(added([old for old, _ in texts], [now for _, now in texts]))
+        marks = {
+            path: [m for m in silencers(now) if m in new]
+            for path, (_, now) in self._changed.items()
         }
-        # The sum, not each file: moving a comment from one file to another silences nothing new.
-        return [path for path, n in counts.items() if n > 0] if sum(counts.values()) > 0 else []
+        return {path: found for path, found in marks.items() if found}
 
-    def unsilenced(self, runner: Runner, files: Mapping[str, KeptFile]) -> dict[str, KeptFile]:
-        """`files` without the silencing of the lines that the work wrote, at their length."""
-        pattern, laid = SILENCERS[runner], dict(files)
+    def unsilenced(self, files: Mapping[str, KeptFile]) -> dict[str, KeptFile]:
+        """`files` without the marks that silence, on the lines that the work wrote."""
+        laid = dict(files)
         before = {line for old, _ in self._changed.values() for line in old.splitlines()}
-        for path in self.silencing(runner):
+        for path, marks in self.silenced.items():
             if path in laid:
-                lines = [
-                    line if line.rstrip("\r\n") in before else pattern.sub(_comment, line)
-                    for line in self._text(laid[path]).splitlines(keepends=True)
-                ]
-                laid[path] = self._stored(laid[path], "".join(lines))
+                text = unsilenced(self._text(laid[path]), marks, before.__contains__)
+                laid[path] = self._stored(laid[path], text)
         return laid
 
     def _stored(self, file: KeptFile, text: str) -> KeptFile:
