@@ -211,6 +211,8 @@ class _InThread(Generic[T]):
         self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._values: list[T] = []
         self._errors: list[BaseException] = []
+        self._cancelled = False
+        self._ended = threading.Event()
         # A thread begins with an empty context: the caller's trace and settings go along.
         context = copy_context()
         self._thread = threading.Thread(
@@ -221,12 +223,11 @@ class _InThread(Generic[T]):
         """Returns or raises what `work` does. It is cancelled if the caller is."""
         caller = asyncio.current_task()
         before = 0 if caller is None else caller.cancelling()
-        self._thread.start()
         try:
+            self._thread.start()  # Ctrl-C may come while it starts
             # Blocks the caller's loop: that is what a call that is not async does. Ctrl-C under
             # `asyncio.run` only cancels the task, which does not notice while it is blocked here.
-            while self._thread.is_alive():
-                self._thread.join(_LOOK_S)
+            while not self._ended.wait(_LOOK_S):
                 if caller is not None and caller.cancelling() > before:
                     self._cancel()
         except BaseException:  # Ctrl-C in a notebook: nothing may go on behind the caller's back
@@ -241,19 +242,23 @@ class _InThread(Generic[T]):
             self._values.append(asyncio.run(self._main()))
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             self._errors.append(error)
+        finally:
+            self._ended.set()
 
     async def _main(self) -> T:
         task = asyncio.current_task()
         assert task is not None
         self._running = asyncio.get_running_loop(), task
+        if self._cancelled:  # looked at after `_running` is set: `_cancel` goes the other way round
+            self._work.close()
+            raise asyncio.CancelledError
         return await self._work
 
     def _cancel(self) -> None:
-        """Cancels the work and waits for its end."""
-        while self._running is None and self._thread.is_alive():
-            self._thread.join(_LOOK_S)
+        """Cancels the work and waits for its end. What has not begun never begins."""
+        self._cancelled = True
         if self._running is not None:
             loop, task = self._running
             with suppress(RuntimeError):  # the loop is closed: the work has ended
                 loop.call_soon_threadsafe(task.cancel)
-        self._thread.join()
+            self._ended.wait()
