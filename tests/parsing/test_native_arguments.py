@@ -55,3 +55,9 @@ def test_null_is_no_arguments_and_lost_ones_are_not_guessed() -> None:
     assert read_call("now", "null", schema={"type": "object"}).parameters == {}
     assert not read_call("now", "null", schema={"type": "object"}).error
     assert read_call("add", "null", schema=SCHEMA, finish_reason="stop").error
+
+
+@pytest.mark.parametrize("text", [PLAIN, '{"a":1,"b":2}', "{}"])
+def test_a_plain_call_has_no_receipt_because_its_arguments_are_always_encoded(text: str) -> None:
+    assert read_call("add", text, schema=SCHEMA, finish_reason="tool_calls").repairs == ()
+    assert read_call("finish", '{"answer": "x"}').repairs == ()

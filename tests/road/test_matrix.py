@@ -5,6 +5,7 @@ It holds for what the entry point gives, and after reload from the log, replay a
 
 import asyncio
 import inspect
+import json
 from collections.abc import Awaitable
 from itertools import combinations, product
 from pathlib import Path
@@ -12,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from taofold.parsing import Unparsed
 from taofold.reasoning import Output
 from tests.road.conftest import MODELS, PROTOCOLS
 from tests.road.entries import ENTRIES, NOTHING, Ended, Road, same
-from tests.road.mind import fitted
+from tests.road.mind import Asked, Said, fitted, reply
 from tests.road.pairwise import rows
-from tests.road.providers import Providers
+from tests.road.providers import Model, Providers
 from tests.road.types import KINDS
 
 STRATEGIES = ("direct", "react", "cot", "self_correct", "decompose", "plan")
@@ -90,3 +92,52 @@ async def reread(ended: Ended, expected: Any) -> None:
     forked = await ended.agent.fork(ended.run)
     assert forked.success
     assert same(forked.output, expected), ("fork", forked.output)
+
+
+WRONG = [["no", {"such": "answer"}]]
+"""An answer that no kind but the loosest allows."""
+
+
+def first_wrong(made: list[str]) -> Model:
+    """The road's model, whose first `finish` holds an answer of the wrong type."""
+
+    def model(asked: Asked) -> Said:
+        said = reply(asked)
+        if made:
+            return said
+        if said.call is not None and said.call[0] == "finish":
+            made.append("native")
+            return Said(said.text, ("finish", {"answer": WRONG}))
+        if '"tool": "finish"' in said.text:
+            made.append("text")
+            step = json.loads(said.text)
+            step["action"]["parameters"] = {"answer": WRONG}
+            return Said(json.dumps(step))
+        return said
+
+    return model
+
+
+MISTAKEN = {
+    (road.protocol, road.provider): road
+    for road in ROADS
+    if road.strategy == "react" and isinstance(Output(road.kind.type).accept(WRONG), Unparsed)
+}
+"""For each protocol and provider one row whose type refuses `WRONG`."""
+
+
+@pytest.mark.parametrize("mistaken", [marked(road) for road in MISTAKEN.values()])
+def test_a_first_answer_of_the_wrong_type_is_refused_and_asked_again(
+    mistaken: Road, providers: Providers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Red with the mutant "`Output.read_finish` returns the answer without validation"."""
+    made: list[str] = []
+    monkeypatch.setattr(providers, "model", first_wrong(made))
+    entered = ENTRIES[mistaken.entry](mistaken, tmp_path / "runs.db")
+    ended = asyncio.run(coroutine(entered)) if inspect.isawaitable(entered) else entered
+    assert made
+    assert not providers.refused
+    expected = mistaken.kind.expected
+    assert ended.value is NOTHING or same(ended.value, expected), ended.value
+    stored = asyncio.run(ended.agent.result(ended.run))
+    assert same(stored.output, expected), stored.output

@@ -152,3 +152,8 @@ def test_the_plugin_records_what_passed_and_plays_it(
     )
     assert [path.name for path in (pytester.path / "cassettes").iterdir()] == ["oslo.json"]
     pytester.runpytest_subprocess("-k", "passes", "-p", "no:xdist").assert_outcomes(passed=1)
+
+
+def test_an_absent_cassette_names_the_flag_that_records_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--record-cassettes"):
+        Cassette.load(tmp_path / "oslo.json")

@@ -97,6 +97,8 @@ def read_call(
             lost = f"no arguments of {name!r} arrived: send them, or {{}} to call it without any"
             return Call(name, {}, "", id, (), lost)
     parameters, repairs, error = arguments_of(name, arguments, ())
+    if isinstance(arguments, str):
+        repairs = _beyond_the_wire(repairs)
     parameters, fitted = as_declared(parameters, schema)
     call = Call(name, parameters, "", id, (*repairs, *fitted), error)
     doubt = _doubt_of(Turn(None, (call,)), () if schema is None else {name: schema})
@@ -104,6 +106,12 @@ def read_call(
         return replace(call, parameters={}, error=f"{_UNSURE}{doubt}. Send it as valid JSON")
     # The numbers in a text are finite.
     return call if isinstance(arguments, str) and _is_plain(arguments) else _checked(call)
+
+
+def _beyond_the_wire(repairs: tuple[Repair, ...]) -> tuple[Repair, ...]:
+    """The repairs without one encoding: most providers send native arguments as a JSON string."""
+    encodings = [at for at, each in enumerate(repairs) if each.kind == "string_encoded"]
+    return repairs if not encodings else (*repairs[: encodings[0]], *repairs[encodings[0] + 1 :])
 
 
 def _is_plain(text: str) -> bool:

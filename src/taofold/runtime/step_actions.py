@@ -91,8 +91,7 @@ class ActionBatch:
             else:
                 # As it was done then: older releases converted in the call itself, unrecorded.
                 past = recorded.actions[index : index + 1]
-                same = (action.parameters, action.repairs)
-                is_converted = any((each.parameters, each.repairs) != same for each in past)
+                is_converted = any(_reading(each) != _reading(action) for each in past)
             if is_converted:
                 fitted[index] = tool.fitted(action)
 
@@ -543,6 +542,11 @@ def _masked(action: Action) -> str:
         "Send the call without it: edit the text around it, read it from the environment, or ask "
         "a person to put it there"
     )
+
+
+def _reading(action: Action) -> tuple[object, list[str]]:
+    """Parameters and receipts, without one that older releases gave every native call."""
+    return action.parameters, [each for each in action.repairs if each != "string_encoded"]
 
 
 def _bind(tool: Tool | None, action: Action) -> Bound | Observation:

@@ -65,6 +65,10 @@ class Cassette:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             return cls(document["exchanges"], path.name)
+        except FileNotFoundError as error:
+            raise ConfigError(
+                "there is no cassette: record it with `pytest --record-cassettes`", path=str(path)
+            ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"not a cassette: {error!r}", path=str(path)) from error
 
