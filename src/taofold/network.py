@@ -22,6 +22,7 @@ import urllib.request
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from unicodedata import normalize
 from urllib.parse import SplitResult, urlsplit
 
 if TYPE_CHECKING:
@@ -257,6 +258,16 @@ def bare_url(url: str) -> str:
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+def ascii_host(host: str) -> str:
+    """Returns the host as it is looked up, with its punycode; "" if it is none."""
+    if host.isascii():
+        return f"[{host}]" if ":" in host else host
+    try:
+        return normalize("NFKC", host).encode("idna").decode()
+    except UnicodeError:
+        return ""
 
 
 def origin(url: str) -> tuple[str, str, int]:

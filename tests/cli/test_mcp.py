@@ -4,6 +4,7 @@ import json
 
 from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.client.definitions import Definition, Pins
+from taofold.bridges.mcp.client.oauth import KeptTokens
 from taofold.reserved_places import operator_folder
 from tests.terminal import Taofold
 
@@ -30,3 +31,18 @@ def test_what_was_accepted_is_listed_and_forgotten_at_the_terminal(taofold: Taof
     code, _, err = taofold("mcp", "forget", name)
     assert code == 2
     assert "taofold mcp pins" in err
+
+
+def test_what_a_server_says_of_a_token_writes_nothing_on_the_terminal(taofold: Taofold) -> None:
+    kept = KeptTokens("https://a.example/mcp")
+    kept._keep(url=kept.url, tokens={"access_token": "x", "scope": "read\x1b[2J\nsigned in"})
+    code, listed, _ = taofold("mcp", "list")
+    assert code == 0
+    assert "\x1b" not in listed
+    assert len(listed.splitlines()) == 1
+
+
+def test_the_local_token_is_printed_as_a_header_for_a_pipe(taofold: Taofold) -> None:
+    token = taofold("serve", "tokens", "local").out.strip()
+    header = taofold("serve", "tokens", "local", "--header").out.strip()
+    assert header == f"Authorization: Bearer {token}"

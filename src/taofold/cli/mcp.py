@@ -14,7 +14,7 @@ import typer
 
 from taofold.cli import options
 from taofold.cli.output import UNREACHED, fail, give, give_json, say
-from taofold.core.text import times, visible
+from taofold.core.text import times, visible, visible_line
 
 if TYPE_CHECKING:
     from taofold.bridges.mcp.client.address import ServerAddress
@@ -101,7 +101,11 @@ def login(
     def show(url: str) -> None:
         from urllib.parse import urlsplit
 
-        say(f"sign in at {urlsplit(url).hostname}, in a browser:\n\n  {url}\n")
+        from taofold.network import ascii_host
+
+        # As the browser asks for it: letters of other alphabets look like those of a known name.
+        host = ascii_host(urlsplit(url).hostname or "")
+        say(f"sign in at {host}, in a browser:\n\n  {visible(url)}\n")
         if browser and not paste:
             webbrowser.open(url)
 
@@ -158,7 +162,7 @@ def list_(json: options.Json = False) -> None:
         more = ", renewed" if row["renewed"] else ""
         scope = f" for {row['scope']}" if row["scope"] else ""
         whose = f" as {row['principal']}" if row["principal"] else ""
-        give(f"{row['server']}{whose}{scope}, {until}{more}")
+        give(visible_line(f"{row['server']}{whose}{scope}, {until}{more}"))
     if not rows:
         say("nobody is signed in anywhere: taofold mcp login SERVER")
 

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
-from taofold.core.text import clip, near
+from taofold.core.text import clip, near, visible_line
 from taofold.log.formats import yaml_document as yaml
 from taofold.log.formats.yaml_document import path_text
 from taofold.reserved_places import in_project, open_file
@@ -36,7 +36,8 @@ class Fault:
     @property
     def location(self) -> str:
         """File, line and key, as far as they are known."""
-        where = f"{self.source}:{self.line}" if self.line else self.source
+        source = visible_line(self.source)
+        where = f"{source}:{self.line}" if self.line else source
         return f"{where}: {self.path}" if self.path else where
 
     @property

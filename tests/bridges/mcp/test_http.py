@@ -1,7 +1,8 @@
 """MCP over HTTP: each request is somebody's, or is refused; decisions are theirs alone.
 
 Mutants it catches: a default for who asks; elicitations answered without a right; a session that
-another principal may use; a principal that is looked up once and kept.
+another principal may use; a principal that is looked up once and kept; sessions without a bound,
+and one that counts only those that are open.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import uvicorn
 from taofold import MemoryLog, Principal
 from taofold.bridges.mcp import McpServer
 from taofold.bridges.mcp.server import Offers, http_app, make_server
+from taofold.bridges.mcp.server.sessions import MOST_SESSIONS
 from taofold.core import events as e
 from taofold.server.auth import LocalToken, TokenStore
 from taofold.server.middleware import McpProtection, ProtectionMiddleware
@@ -160,6 +162,39 @@ async def test_a_session_belongs_to_who_opened_it(served: Served) -> None:
     answer = await post(served.url, call(), Authorization=f"Bearer {bob}", **headers)
     assert answer.status_code in (403, 404)
     assert await served.log.rows() == []
+
+
+async def test_a_principal_opens_a_bounded_number_of_sessions(served: Served) -> None:
+    ada, bob = (f"Bearer {served.token(name, 'USER')}" for name in ("ada", "bob"))
+    opened = await asyncio.gather(
+        *[post(served.url, initialize(), Authorization=ada) for _ in range(MOST_SESSIONS + 8)]
+    )
+    assert [answer.status_code for answer in opened].count(200) == MOST_SESSIONS
+    assert {answer.status_code for answer in opened} == {200, 429}
+    assert (await post(served.url, initialize(), Authorization=bob)).status_code == 200
+    first = next(a.headers["mcp-session-id"] for a in opened if a.status_code == 200)
+    # Another's request, and an id that nobody has, make no room.
+    for who, name in ((bob, first), (ada, "unknown")):
+        answer = await post(served.url, call(), Authorization=who, **{"Mcp-Session-Id": name})
+        assert answer.status_code == 404
+    assert (await post(served.url, initialize(), Authorization=ada)).status_code == 429
+    async with httpx2.AsyncClient(timeout=60) as client:
+        headers = {"Accept": ACCEPT, "Authorization": ada, "Mcp-Session-Id": first}
+        assert (await client.delete(served.url, headers=headers)).status_code == 200
+    assert (await post(served.url, initialize(), Authorization=ada)).status_code == 200
+    assert (await post(served.url, initialize(), Authorization=ada)).status_code == 429
+
+
+async def test_a_stream_that_asks_for_lost_events_begins_anew(served: Served) -> None:
+    ada = f"Bearer {served.token('ada', 'USER')}"
+    session = (await post(served.url, initialize(), Authorization=ada)).headers["mcp-session-id"]
+    headers = {"Accept": ACCEPT, "Authorization": ada, "Mcp-Session-Id": session}
+    async with (
+        httpx2.AsyncClient(timeout=20) as client,
+        client.stream("GET", served.url, headers={**headers, "Last-Event-ID": "1"}) as answer,
+    ):
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
 
 
 async def test_a_run_of_somebody_else_is_neither_resumed_nor_decided_on(served: Served) -> None:

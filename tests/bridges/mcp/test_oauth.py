@@ -25,8 +25,16 @@ import pytest
 from taofold import Agent, Principal, RunContext
 from taofold.bridges.mcp import McpServer, OAuth
 from taofold.bridges.mcp.client.address import ServerAddress
-from taofold.bridges.mcp.client.oauth import KeptTokens, SignInFailed, _admit, all_kept
+from taofold.bridges.mcp.client.oauth import (
+    KeptTokens,
+    SignInFailed,
+    _code_of,
+    admit,
+    all_kept,
+    provider,
+)
 from taofold.bridges.mcp.client.signin import sign_in
+from taofold.bridges.mcp.sdk import load
 from taofold.core.errors import ConfigError
 from taofold.server.auth import TokenStore
 from tests.runtime.kit import Memo
@@ -297,13 +305,17 @@ async def test_whoever_points_elsewhere_is_not_followed_into_a_private_network()
     public = "https://93.184.216.34/mcp"
     for url in ("https://10.0.0.5/token", "https://169.254.169.254/", "https://127.0.0.1/x"):
         with pytest.raises(SignInFailed, match="private network"):
-            await _admit(public, url)
+            await admit(public, url)
     for server in (public, "http://127.0.0.1:8000/mcp"):
         with pytest.raises(SignInFailed, match="over https"):
-            await _admit(server, "http://93.184.216.35/token")
-    await _admit(public, "https://93.184.216.35/token")
-    await _admit("http://127.0.0.1:8000/mcp", "http://localhost:9000/token")
-    await _admit("https://10.0.0.4/mcp", "https://10.0.0.5/token")
+            await admit(server, "http://93.184.216.35/token")
+        with pytest.raises(SignInFailed, match="private network"):
+            await admit(server, "https://169.254.169.254/token")
+        with pytest.raises(SignInFailed, match="behind the name"):
+            await admit(server, "https://known.example@93.184.216.35/token")
+    await admit(public, "https://93.184.216.35/token")
+    await admit("http://127.0.0.1:8000/mcp", "http://localhost:9000/token")
+    await admit("https://10.0.0.4/mcp", "https://10.0.0.5/token")
 
 
 class Elsewhere(BaseHTTPRequestHandler):
@@ -328,6 +340,8 @@ class Redirecting(Elsewhere):
 
     away: str
     target: str
+    changes: dict[str, dict[str, Any]] = {}
+    """Of the documents, by their path."""
 
     def do_GET(self) -> None:
         path = urlsplit(self.path)
@@ -344,6 +358,8 @@ class Redirecting(Elsewhere):
             },
             "/register": {"client_id": "me", "redirect_uris": ["http://127.0.0.1/callback"]},
         }  # fmt: skip
+        for document, changes in self.changes.items():
+            documents[document] = {**documents[document], **changes}  # type: ignore[dict-item]
         if path.path == self.away:
             self._answer(307, {}, Location=f"{self.target}{path.path}")
         elif path.path == "/authorize":
@@ -402,9 +418,77 @@ async def test_a_redirect_takes_no_code_and_no_request_to_another_host(away: str
     assert seen == []
 
 
+@contextmanager
+def hostile(**changes: dict[str, Any]) -> Iterator[str]:
+    """An MCP server whose documents have these `changes`; its token endpoint fails."""
+    there = {
+        "resource": "/.well-known/oauth-protected-resource",
+        "issuer": "/.well-known/oauth-authorization-server",
+    }
+    by_path = {there[name]: change for name, change in changes.items()}
+    fields = {"seen": [], "away": "", "target": "", "changes": by_path}
+    with listening(type("Handler", (Redirecting,), fields)) as home:
+        yield f"{home}/mcp"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "http://192.168.1.1/reboot",
+        "http://169.254.169.254/latest",
+        "https://169.254.169.254/latest",
+        "https://[fe80::1]/x",
+        "http://router.local/reboot",
+        "http://127.0.0.1.nip.example/x",
+        "https://known.example@127.0.0.1/x",
+    ],
+)
+async def test_a_page_to_open_is_checked_as_a_request_is(page: str) -> None:
+    with hostile(issuer={"authorization_endpoint": page}) as url:
+        opened: list[str] = []
+        with pytest.raises(SignInFailed):
+            await sign_in(ServerAddress("http", url=url, oauth=OAuth()), opened.append, seconds=20)
+    assert opened == []
+
+
+async def test_a_token_endpoint_that_fails_opens_no_second_page() -> None:
+    with hostile() as url:
+        browser = Browser()
+        with pytest.raises(SignInFailed, match="Token exchange failed") as failed:
+            await sign_in(ServerAddress("http", url=url, oauth=OAuth()), browser, seconds=20)
+    assert len(browser.opened) == 1
+    assert "mismatch" not in str(failed.value)
+
+
+async def test_a_resource_with_a_fragment_is_refused() -> None:
+    with pytest.raises(SignInFailed, match="fragment"):
+        await _matched("https://a.example/mcp#admin")
+    await _matched("https://a.example/mcp")
+
+
+async def _matched(resource: str) -> None:
+    client = provider(ServerAddress("http", url=resource.partition("#")[0]), OAuth())
+    models = load("mcp.shared.auth")
+    fields = {"resource": resource, "authorization_servers": ["https://a.example"]}
+    await client._validate_resource_match(models.ProtectedResourceMetadata(**fields))
+
+
+@pytest.mark.parametrize(
+    "query", ["code=a&code=b&state=s", "code=a&state=s&state=s", "iss=a&iss=b"]
+)
+async def test_an_answer_that_says_something_twice_is_refused(query: str) -> None:
+    async def redirected() -> str:
+        return f"/callback?{query}"
+
+    with pytest.raises(SignInFailed, match="more than once"):
+        await _code_of(redirected)()
+
+
 def test_a_secret_without_the_place_that_it_is_for_is_refused() -> None:
     with pytest.raises(ConfigError, match="issuer"):
         OAuth(grant="client_credentials", client_id="me", client_secret="${SECRET}")
+    with pytest.raises(ConfigError, match="issuer"):
+        OAuth(client_id="me", client_secret="${SECRET}")
     with pytest.raises(ConfigError, match="needs client_id"):
         OAuth(grant="client_credentials")
 

@@ -308,7 +308,15 @@ def list_tokens(token_file: TokenFile = None, json: options.Json = False) -> Non
 
 
 @tokens_app.command("local")
-def local() -> None:
+def local(
+    header: Annotated[
+        bool,
+        typer.Option(
+            "--header",
+            help="As the header of a request, for `curl -H @-`: other users see command lines.",
+        ),
+    ] = False,
+) -> None:
     """Print the token of this machine's user, the principal `local`: a program sends it as bearer.
 
     Any server of this user takes it from this machine. It is kept where no agent's tool reaches,
@@ -317,7 +325,7 @@ def local() -> None:
     from taofold.server.auth import LocalToken
 
     token = LocalToken.of_user()
-    give(token.value())
+    give(f"Authorization: Bearer {token.value()}" if header else token.value())
     say(f"kept in {token.path}")
 
 

@@ -173,7 +173,8 @@ def _announce(server: Server, plan: ServeOptions, port: int) -> None:
     say(f"serving {', '.join(server.catalog.names)} at {base}")
     announce_accepted(server.tokens, server.signin)
     say(f"sign in (once, within 10 minutes): {link}")
-    token = f"$({invocation()} serve tokens local)"
-    say(f'programs on this machine: curl -H "Authorization: Bearer {token}" {base}/me')
+    # On curl's command line every user of the machine could read the token.
+    header = f"{invocation()} serve tokens local --header"
+    say(f"programs on this machine: {header} | curl -H @- {base}/me")
     if plan.browser:
         webbrowser.open(link)

@@ -100,7 +100,7 @@ def _serve_http(app: Any, host: str, port: int, log: "Log") -> None:
     import uvicorn
 
     say(f"serving MCP on http://{host}:{port}/mcp (Ctrl-C ends it)")
-    say(f"clients send the header Authorization: Bearer $({invocation()} serve tokens local)")
+    say(f"clients send the header that `{invocation()} serve tokens local --header` prints")
     config = uvicorn.Config(
         app,
         host=host,

@@ -57,15 +57,15 @@ class OAuth:
     """Does each principal sign in for itself? Else all runs call as the user of this process."""
 
     def __post_init__(self) -> None:
+        if self.client_secret and not self.issuer:
+            # Else any MCP server could name an authorization server of its own and get the secret.
+            raise ConfigError("a client_secret needs the issuer at which it is registered")
         if self.grant != "client_credentials":
             if self.client_secret and not self.client_id:
                 raise ConfigError("a client_secret belongs to a client_id")
             return
         if not (self.client_id and self.client_secret):
             raise ConfigError("the grant client_credentials needs client_id and client_secret")
-        if not self.issuer:
-            # Else any MCP server could name an authorization server of its own and get the secret.
-            raise ConfigError("the grant client_credentials needs the issuer it is registered with")
         if self.per_principal:
             raise ConfigError("the grant client_credentials has no principals: nobody signs in")
 

@@ -247,9 +247,12 @@ def provider(address: ServerAddress, oauth: OAuth, person: Person | None = None)
 
 def _code_of(redirected: Redirected) -> Callable[[], Awaitable[Any]]:
     async def result() -> Any:
-        parameters = {
-            name: values[0] for name, values in parse_qs(urlsplit(await redirected()).query).items()
-        }
+        query = parse_qs(urlsplit(await redirected()).query)
+        # Which of two counts would be a guess, and two readers guess differently.
+        twice = [name for name, values in query.items() if len(values) > 1]
+        if twice:
+            raise SignInFailed(f"the answer has {twice[0][:40]!r} more than once")
+        parameters = {name: values[0] for name, values in query.items()}
         if "error" in parameters:
             detail = parameters.get("error_description", "")
             raise SignInFailed(f"it was refused: {parameters['error']} {detail}".strip()[:300])
@@ -291,6 +294,8 @@ class _Keeping:
         self.kept, self._person = kept, person
         self._seen: StoredTokens | None = None
         self._renewal: asyncio.Task[None] | None = None
+        self.failed: Exception | None = None
+        """Why the sign-in of a person failed."""
         kept.context = self.context
 
     async def _initialize(self) -> None:
@@ -308,6 +313,15 @@ class _Keeping:
         self.context.token_expiry_time = stored.expires_at
         if self.registered is not None:
             self.context.client_info = self.registered
+
+    async def _validate_resource_match(self, prm: Any) -> None:
+        above: Any = super()
+        # RFC 8707, section 2: the identifier of a resource has no fragment.
+        if "#" in str(prm.resource or ""):
+            raise SignInFailed(
+                f"the server names a resource with a fragment: {str(prm.resource)!r}"
+            )
+        await above._validate_resource_match(prm)
 
     async def _perform_authorization(self) -> Any:
         above: Any = super()
@@ -347,19 +361,25 @@ class _Keeping:
                 raise SignInRequired(f"it wants {missing}: {self.kept.how(missing)}")
             if response.status_code != 401:
                 return
+        if self.failed is not None:
+            # The client tries another generation of the protocol: nobody is asked a second time.
+            raise self.failed
         above: Any = super()
         flow = above.async_auth_flow(request)
         try:
             outgoing = await anext(flow)
             while True:
                 if outgoing is not request:
-                    await _admit(self.kept.url, str(outgoing.url))
+                    await admit(self.kept.url, str(outgoing.url))
                     admitted = origin(str(outgoing.url))
                     outgoing.extensions = {**outgoing.extensions, AUTHORIZING: admitted}
                 response = yield outgoing
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
+        except Exception as error:
+            self.failed = error if self._person is not None else None
+            raise
         finally:
             await flow.aclose()
 
@@ -400,7 +420,7 @@ class _Keeping:
                 raise SignInRequired(self.kept.how())
             above: Any = super()
             request = await above._refresh_token()
-            await _admit(self.kept.url, str(request.url))
+            await admit(self.kept.url, str(request.url))
             create = load("mcp.shared._httpx_utils").create_mcp_http_client
             async with create() as client:
                 response = await client.send(request, follow_redirects=False)
@@ -431,21 +451,31 @@ def sign_in_hint(url: str, scope: str = "", principal: str = "") -> str:
     return f"{visible(principal)} must sign in: on the page Servers of the console, or {command}"
 
 
-async def _admit(server: str, url: str) -> None:
-    """Let a request go to where a server has pointed.
+async def admit(server: str, url: str) -> None:
+    """Lets a request, or a person's browser, go to where a server has pointed.
 
     Raises:
-        SignInFailed: it would leave without encryption, or for a network that is not the server's.
+        SignInFailed: it would leave without encryption, or for a network that is not the server's;
+            or the address names somebody before its host.
     """
     parts, home = urlsplit(url), urlsplit(server)
     host = parts.hostname or ""
+    if parts.username is not None:
+        # `https://known.example@other/` leads to `other`.
+        raise SignInFailed(f"the server points to {host!r} behind the name of somebody")
     local = _is_loopback(home.hostname or "")
     on_this_machine = parts.scheme == "http" and local and _is_loopback(host)
     if parts.scheme != "https" and not on_this_machine:
         raise SignInFailed(f"the authorization server at {host!r} is not reached over https")
-    if host == home.hostname or local or not await _is_private(host):
+    if host == home.hostname:
         return
-    if not await _is_private(home.hostname or ""):
+    addresses = await _addresses(host)
+    # The metadata of clouds lies at link-local addresses, where no authorization server does.
+    if any(address.is_link_local for address in map(parse_address, addresses) if address):
+        raise SignInFailed(f"the server points to {host!r} in a private network")
+    if local or all(map(is_public, addresses)):
+        return
+    if all(map(is_public, await _addresses(home.hostname or ""))):
         raise SignInFailed(f"the server points to {host!r} in a private network")
 
 
@@ -454,11 +484,12 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
-async def _is_private(host: str) -> bool:
+async def _addresses(host: str) -> list[str]:
+    """Where a name leads to; none if it is not known: then the request fails by itself."""
     if parse_address(host) is not None:
-        return not is_public(host)
+        return [host]
     try:
-        addresses = await asyncio.get_running_loop().getaddrinfo(host, None)
-    except OSError:
-        return False  # then the request fails by itself
-    return any(not is_public(str(entry[4][0])) for entry in addresses)
+        entries = await asyncio.get_running_loop().getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        return []
+    return [str(entry[4][0]) for entry in entries]

@@ -16,12 +16,12 @@ who reads the server's prompt first.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from unicodedata import normalize
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -30,6 +30,7 @@ from taofold.bridges.mcp.client.secret_requests import secret_asked
 from taofold.bridges.mcp.sdk import load, plain
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import quoted, visible, visible_line
+from taofold.network import ascii_host, parse_address
 from taofold.tools import InputRequired, ModelAnswer, ModelQuestion, PersonAnswer
 from taofold.tools.forms import filled_form
 
@@ -344,6 +345,11 @@ def _linked(server: str, message: str, url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or visible_line(url) != url:
         raise Unaskable(f"the server wants a person to open {visible(url)[:200]!r}: not a web page")
     host = ascii_host(parts.hostname)
+    near = parse_address(parts.hostname)
+    # Browsers take `2130706433` for an address, too; metadata of clouds lie at link-local ones.
+    odd = near is None and re.search(r"(?:^|\.)(?:0x[0-9a-f]*|\d+)\.?$", host, re.IGNORECASE)
+    if odd or (near is not None and near.is_link_local):
+        raise Unaskable(f"the server wants a person to open {url[:200]!r}: that is no page of its")
     if not host:
         raise Unaskable(f"the server wants a person to open {url[:200]!r}: that host is no name")
     # As the browser asks for it: letters of other alphabets look like those of a known name.
@@ -355,16 +361,6 @@ def _linked(server: str, message: str, url: str) -> str:
         f"the server {server!r} wants you to open a page on {host!r}{written}: {address}\n"
         f"It says:\n{message}\nApprove when you have done it there; deny to refuse."
     )
-
-
-def ascii_host(host: str) -> str:
-    """The host as it is looked up, with its punycode; "" if it is none."""
-    if host.isascii():
-        return f"[{host}]" if ":" in host else host
-    try:
-        return normalize("NFKC", host).encode("idna").decode()
-    except UnicodeError:
-        return ""
 
 
 def _cut(text: str) -> str:

@@ -13,7 +13,14 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from taofold.bridges.mcp.client.address import OAuth, ServerAddress
-from taofold.bridges.mcp.client.oauth import CALLBACK, Person, Redirected, SignInFailed, provider
+from taofold.bridges.mcp.client.oauth import (
+    CALLBACK,
+    Person,
+    Redirected,
+    SignInFailed,
+    admit,
+    provider,
+)
 from taofold.bridges.mcp.client.session import REFUSED, SessionHandlers, open_session
 from taofold.bridges.mcp.sdk import code, innermost, load
 from taofold.core.errors import ConfigError
@@ -70,6 +77,8 @@ async def sign_in(
     async with nullcontext() if redirect else callback:
 
         async def shown(url: str) -> None:
+            # A page can do as much at a near address as a request of ours.
+            await admit(address.url, url)
             lines.append(url)
             callback.expect(parse_qs(urlsplit(url).query).get("state", [""])[0])
             show(url)
@@ -84,7 +93,8 @@ async def sign_in(
         except TimeoutError:
             raise SignInFailed(f"nobody signed in within {seconds:g} s") from None
         except Exception as error:
-            cause = innermost(error)
+            # What came of it first: the package tries again, and tells of that.
+            cause = authorizer.failed or innermost(error)
             if isinstance(cause, ConfigError | SignInFailed):
                 raise cause from error
             said = clip(Redactor(guesses=True).text(str(cause)), 500)

@@ -31,6 +31,7 @@ from taofold import __version__
 from taofold.agent import RunResult
 from taofold.bridges.mcp.sdk import EXTENSION
 from taofold.bridges.mcp.server.offers import RESUME, Offers
+from taofold.bridges.mcp.server.sessions import BoundedSessions, refused
 from taofold.bridges.mcp.server.tasks import RunTasks, TaskParams, takes_tasks
 from taofold.bridges.mcp.server.translation import (
     ProgressReporter,
@@ -308,8 +309,8 @@ def http_app(
     """An ASGI application that serves streamable HTTP at `/mcp`, lifespan included.
 
     Every request is somebody's: there is no default for `authenticate`. A session belongs to the
-    principal that opened it. Requests for another Host than this machine or one of `hosts` (the
-    names of a proxy in front of it), or from a foreign Origin, are refused.
+    principal that opened it, who may have 32 at once. Requests for another Host than this machine
+    or one of `hosts` (the names of a proxy in front of it), or from a foreign Origin, are refused.
     """
     names = [*_HERE, host, *hosts]
     security = TransportSecuritySettings(
@@ -326,29 +327,21 @@ def http_app(
         streamable_http_path=PATH, host=host, transport_security=security
     )
 
+    sessions = BoundedSessions(inner)
+
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await inner(scope, receive, send)
             return
         principal = authenticate(scope)
         if principal is None:
-            await _refused(send)
+            bearer = (b"www-authenticate", b"Bearer")
+            await refused(send, 401, "unauthorized", "send a bearer token", bearer)
             return
         token = AccessToken(
             token="", client_id=principal.id, scopes=list(principal.roles), subject=principal.id
         )
         scope_of_user = {**scope, PRINCIPAL: principal, "user": AuthenticatedUser(token)}
-        await inner(scope_of_user, receive, send)
+        await sessions(principal.id, scope_of_user, receive, send)
 
     return app
-
-
-async def _refused(send: Any) -> None:
-    body = b'{"error": "unauthorized", "detail": "send a bearer token"}'
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"www-authenticate", b"Bearer"),
-    ]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
