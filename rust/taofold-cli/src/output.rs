@@ -147,7 +147,7 @@ fn joined(mut first: Value, second: Value) -> Value {
 pub(crate) fn result_json(run: &str, state: &RunState, pending: &[Approval]) -> Value {
     let usage = &state.usage;
     let result = json!({
-        "run_id": run,
+        "id": run,
         "status": state.status.name(),
         "stop_reason": state.stop_reason,
         "success": state.success,
