@@ -7,9 +7,10 @@ import pytest
 from taofold import Agent, Image, MemoryLog, RunContext, tool
 from taofold.core import events as e
 from taofold.core.content import MediaPart, TextPart, blob_digest
+from taofold.core.text import shorten
 from taofold.core.values import Observation
 from taofold.policy.redaction import MARK
-from taofold.runtime.tool_calls import BLOB, MANY, QUESTION, STATE, shorten
+from taofold.runtime.tool_calls import BLOB, MANY, QUESTION, STATE
 from taofold.tools import InputRequired, Outcome
 from taofold.tools.threads import WORKERS
 from tests.pictures import PICTURE
@@ -202,9 +203,9 @@ async def test_a_question_is_shown_to_its_bound_and_without_secrets() -> None:
     result = await Agent(Memo([act("ask"), finish()]), tools=[ask], log=MemoryLog()).run("x")
     [asked] = result.pending
     assert asked.question.startswith(f"{MARK} qqq")
-    assert asked.question.endswith("q…")
+    assert asked.question.endswith("q… (41 more characters)")
     assert len(shorten("q" * 10, 10)) == 10
-    assert shorten("q" * 11, 10) == "q" * 10 + "…"
+    assert shorten("q" * 11, 10) == "q" * 10 + "… (1 more character)"
 
 
 async def test_who_asks_without_end_has_failed() -> None:

@@ -27,6 +27,12 @@ def clip(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
+def shorten(text: str, longest: int) -> str:
+    """The first `longest` characters, and how many more there are."""
+    more = len(text) - longest
+    return f"{text[:longest]}… ({times(more, 'more character')})" if more > 0 else text
+
+
 def excerpt(text: str, limit: int) -> str:
     """At most about `limit` characters of `text`: its head, its error lines, its tail.
 

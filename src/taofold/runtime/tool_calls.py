@@ -21,7 +21,7 @@ from taofold.core.content import MediaPart, TextPart
 from taofold.core.errors import LogError
 from taofold.core.json_values import render
 from taofold.core.state import RunState
-from taofold.core.text import error_text, excerpt, key_line, utf8
+from taofold.core.text import error_text, excerpt, key_line, shorten, utf8
 from taofold.core.values import Action, Observation, Usage
 from taofold.foreign_code import contained
 from taofold.policy import Facts, Limits
@@ -678,9 +678,3 @@ def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
         "achieved": False,
     }
     return {**seeds, **state.data}
-
-
-def shorten(text: str, longest: int) -> str:
-    """`text`, at most `longest` characters of it."""
-    more = len(text) - longest
-    return f"{text[:longest]}… ({more} characters more)" if more > 0 else text

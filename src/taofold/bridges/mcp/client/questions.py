@@ -29,7 +29,7 @@ import msgspec
 from taofold.bridges.mcp.client.secret_requests import secret_asked
 from taofold.bridges.mcp.sdk import load, plain
 from taofold.core.json_values import is_array, is_object
-from taofold.core.text import quoted, visible, visible_line
+from taofold.core.text import quoted, shorten, visible, visible_line
 from taofold.network import ascii_host, parse_address
 from taofold.tools import InputRequired, ModelAnswer, ModelQuestion, PersonAnswer
 from taofold.tools.forms import filled_form
@@ -317,7 +317,7 @@ def elicitation_text(server: str, request: Mapping[str, Any]) -> tuple[str, dict
     Raises:
         Unaskable: it asks for a secret, or leads to something that is no web page.
     """
-    message = quoted(_cut(str(request.get("message", ""))))
+    message = quoted(shorten(str(request.get("message", "")), MESSAGE))
     if request.get("mode") == "url":
         return _linked(server, message, str(request.get("url", ""))), {}
     schema: Any = request.get("requestedSchema")
@@ -333,7 +333,7 @@ def elicitation_text(server: str, request: Mapping[str, Any]) -> tuple[str, dict
     fields = "\n".join(_field(str(name), rules) for name, rules in properties.items())
     question = f"the server {server!r} asks:\n{message}"
     if fields:
-        question += f"\nIt wants:\n{quoted(_cut(fields))}"
+        question += f"\nIt wants:\n{quoted(shorten(fields, MESSAGE))}"
     if not properties:
         return question, {}
     return question, {"type": "object", **schema}
@@ -361,11 +361,6 @@ def _linked(server: str, message: str, url: str) -> str:
         f"the server {server!r} wants you to open a page on {host!r}{written}: {address}\n"
         f"It says:\n{message}\nApprove when you have done it there; deny to refuse."
     )
-
-
-def _cut(text: str) -> str:
-    more = len(text) - MESSAGE
-    return f"{text[:MESSAGE]}… ({more} characters more)" if more > 0 else text
 
 
 def _field(name: str, rules: Any) -> str:
