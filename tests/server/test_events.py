@@ -1,8 +1,6 @@
 """What clients are told of a run: the projection alone, without a server."""
 
 import asyncio
-import re
-from importlib.resources import files
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -277,16 +275,6 @@ def _next(replies: list[Any], request: Any) -> Any:
     if isinstance(replies[turn], Exception):
         raise replies[turn]
     return replies[turn]
-
-
-def test_the_console_listens_to_every_event_by_its_name() -> None:
-    """`EventSource` drops events that nobody named: a forgotten one would just be missing."""
-    script = (files("taofold.server") / "static/js/live.js").read_text(encoding="utf-8")
-    listed = re.search(r"const NAMES = \[(.*?)\]", script, re.DOTALL)
-    assert listed is not None
-    # A browser takes an event "error" for a fault of the connection: see `WireEvent.name`.
-    names = {"run_error" if name == "error" else name for name in get_args(Name)}
-    assert set(re.findall(r'"(\w+)"', listed[1])) == names
 
 
 async def test_a_bound_of_one_tool_is_no_limit_of_the_run() -> None:

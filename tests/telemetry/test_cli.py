@@ -90,7 +90,9 @@ def test_a_configured_project_is_traced_by_every_command(
     taofold: Taofold, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run waits, and another command carries it on: one trace, without what was said."""
-    (project / ".taofold" / "config.yml").write_text("traces: otlp\n")
+    operator = project.parent / "config" / "taofold"
+    operator.mkdir(parents=True)
+    (operator / "config.yml").write_text("traces: otlp\n")
     with capturing() as server:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
         waiting = taofold("run", "agents:writer", "write", "--approve", "wait", "--quiet")

@@ -331,7 +331,7 @@ def test_a_message_that_is_cut_says_how_much_is_hidden() -> None:
     question, _ = elicitation_text(
         "s", {"message": "a" * 2500, "requestedSchema": {"type": "object", "properties": {}}}
     )
-    assert "(500 characters more)" in question
+    assert "(500 more characters)" in question
 
 
 def test_all_of_a_prompt_is_shown_before_a_model_reads_it() -> None:
@@ -411,6 +411,14 @@ ORDINARY = [
     "host", "port", "username", "user_id", "session_name", "code_review", "source_code",
     "status", "tag_name", "Straße", "ville", "ciudad", "город", "城市", "住所", "도시",
 ]  # fmt: skip
+
+
+def test_a_number_of_a_few_is_no_secret_whatever_is_said_of_it() -> None:
+    said = {"type": "integer", "description": "Your favorite number (never give us your pin)"}
+    assert "number" in asked("?", number={**said, "minimum": 1, "maximum": 100})
+    for bounds in ({"minimum": 0, "maximum": 9999}, {"minimum": 1}, {"maximum": 100}, {}):
+        with pytest.raises(Unaskable):
+            asked("?", number={**said, **bounds})
 
 
 @pytest.mark.parametrize("name", [one for one in ORDINARY if "tokens" not in one])

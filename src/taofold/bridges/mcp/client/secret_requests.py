@@ -69,6 +69,7 @@ _LISTS: Final[Mapping[str, Mapping[str, list[str]]]] = json.loads(
 _KINDS: Final = {kind: _pattern(lists["stems"]) for kind, lists in _LISTS.items()}
 _NAMED: Final = {kind: frozenset(lists["words"]) for kind, lists in _LISTS.items()}
 _LIKE_A_SECRET: Final = "x" * 12
+_SMALL: Final = 100
 _CHOSEN: Final = ("enum", "const", "oneOf", "anyOf")
 
 
@@ -102,7 +103,15 @@ def _is_open(rules: Any) -> bool:
     items = rules.get("items")
     if rules.get("type") == "array" and is_object(items):
         return _is_open(items)
-    return rules.get("type") != "boolean" and not any(key in rules for key in _CHOSEN)
+    chosen = rules.get("type") == "boolean" or any(key in rules for key in _CHOSEN)
+    return not chosen and not _is_small(rules)
+
+
+def _is_small(rules: Mapping[str, Any]) -> bool:
+    """Is it a number of so few that no PIN and no check digits of a card are among them?"""
+    least, most = rules.get("minimum"), rules.get("maximum")
+    bounded = isinstance(least, int) and isinstance(most, int)
+    return rules.get("type") == "integer" and bounded and 0 <= least <= most <= _SMALL
 
 
 def _first(kinds: Iterable[str]) -> str:
