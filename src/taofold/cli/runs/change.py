@@ -253,12 +253,14 @@ def adopt() -> None:
 
     from taofold.cli.project import FILE, LOG, home, log_address, open_store
     from taofold.core.errors import ConfigError
+    from taofold.log.sqlite.open import lacks_records
 
     address = log_address()
     if address:
         raise ConfigError(
             "a log that the environment names is trusted by whoever names it", path=LOG
         )
+    lacking = lacks_records(home() / FILE)
     log = open_store(adopt=True)
 
     async def count() -> dict[str, int]:
@@ -271,3 +273,8 @@ def adopt() -> None:
         f"{str(home() / FILE)!r} is trusted from now on: "
         f"{times(sum(counted.values()), 'run')}, {counted.get('waiting', 0)} of them waiting"
     )
+    if lacking:
+        say(
+            f"its last records are missing: it was copied while it was in use, without {FILE}-wal; "
+            "actions that were done could be done again: look at the runs that have not ended"
+        )

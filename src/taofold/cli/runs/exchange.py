@@ -1,4 +1,4 @@
-"""`taofold runs export|import` and `taofold log migrate`: runs and logs into and out of the log.
+"""`taofold runs export|import`, `taofold log backup|migrate`: runs and logs, into and out of it.
 
 Runs as text that another log can import, and as traces (otlp, opik) with their child runs, in a
 file or sent to a back end; with `--content` also what was said, for which the run's agent is made
@@ -334,6 +334,42 @@ def migrate(
     for table, rows in done.rows.items():
         give(f"{table:8} {rows}")
     say(f"everything arrived: digest {done.digest}")
+
+
+@log_app.command("backup")
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
+) -> None:
+    """Copy this project's log to a file, complete, while servers and workers use it.
+
+    A copy of runs.db alone would lack what lies in runs.db-wal. To restore: stop what uses the log,
+    put the file in place of .taofold/runs.db and delete runs.db-wal and runs.db-shm beside it. On
+    another machine it is then trusted by `taofold runs adopt`.
+    """
+    from sqlite3 import Error
+
+    from taofold.cli.project import FILE, LOG, home, log_address
+    from taofold.log.sqlite.open import copy_to, explain, faults_in
+
+    if log_address():
+        raise ConfigError("back it up as its database is: pg_dump, or a base backup", path=LOG)
+    source = home() / FILE
+    if not source.exists():
+        fail(f"there is no log: {str(source)!r} does not exist")
+    if target.exists():
+        fail(f"{str(target)!r} exists: name a new file")
+    try:
+        copy_to(source, target)
+    except Error as error:
+        raise explain(error, source) from error
+    except OSError as error:
+        fail(f"{str(target)!r} cannot be written: {error.strerror}")
+    faults = faults_in(target)
+    for fault in faults:
+        say(fault)
+    if faults:
+        fail(f"{str(target)!r} was written, but the log is damaged")
+    give(str(target))
 
 
 @log_app.callback()

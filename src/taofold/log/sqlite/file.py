@@ -25,7 +25,14 @@ from weakref import WeakKeyDictionary
 
 from taofold.core.errors import LogError
 from taofold.log import process_fork as forks
-from taofold.log.sqlite.open import busy, checkpoint, connect, explain, open_for_writing
+from taofold.log.sqlite.open import (
+    busy,
+    checkpoint,
+    connect,
+    explain,
+    open_for_writing,
+    settle_note,
+)
 
 _Waiter: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 _STOP: Final = "stop"
@@ -190,6 +197,8 @@ class SqliteFile:
         self._inherited = False
         self._lock = Lock()
         self._behind = 0
+        self._folded = False
+        """Was the -wal file folded since this was opened?"""
         self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]] = (
             WeakKeyDictionary()
         )
@@ -279,6 +288,7 @@ class SqliteFile:
             self._folding = self._connection = None
         for connection in connections:
             if connection is not None:
+                settle_note(connection)
                 connection.close()
 
     async def _in_turn(self, work: Work[T]) -> T:
@@ -362,8 +372,11 @@ class SqliteFile:
                     connection.execute("rollback")
                 raise
             self._behind += 1
+            # Once at the beginning: from then on the database says that a -wal file belongs to it.
+            due = not self._folded or self._behind % FOLD_AFTER == 0
+            self._folded = True
         # Outside the lock: the thread that folds takes it for nothing, and the next writer goes on.
-        if self._behind % FOLD_AFTER == 0:
+        if due:
             with suppress(OSError):  # closed meanwhile: closing folds as well
                 self._disk.checkpoint()
         return result

@@ -108,6 +108,8 @@ def explain(error: sqlite3.Error, path: Path) -> LogError:
 
 T = TypeVar("T")
 
+_MORE: Final = "records follow"
+"""The key of the note that the -wal file holds more than the database."""
 _PAGE_BYTES: Final = 2048
 """Each commit writes at least a page to the -wal file, and an event is a few hundred bytes."""
 _MANY_FRAMES: Final = 1000
@@ -135,25 +137,67 @@ def checkpoint(connection: sqlite3.Connection) -> None:
     """Move the -wal file's content into the database, so that it starts over.
 
     Writers go on meanwhile. Where they are too many for it to ever be empty, they are
-    locked out for the last bit, some milliseconds.
+    locked out for the last bit, some milliseconds. The database then holds the note that records
+    may follow in the -wal file, and the -wal file that they do not: a copy of the database alone
+    is known by it (`lacks_records`).
     """
-    frames: int = connection.execute("pragma wal_checkpoint(passive)").fetchone()[1]
-    # The passive checkpoint could not finish: somebody always read or wrote the newest frames.
-    if frames > _MANY_FRAMES:
-        connection.execute("pragma wal_checkpoint(restart)").fetchone()
+    _note_more(connection, "1")
+    try:
+        frames: int = connection.execute("pragma wal_checkpoint(passive)").fetchone()[1]
+        # The passive checkpoint could not finish: somebody always read or wrote the newest frames.
+        if frames > _MANY_FRAMES:
+            connection.execute("pragma wal_checkpoint(restart)").fetchone()
+    finally:
+        _note_more(connection, "0")
+
+
+def settle_note(connection: sqlite3.Connection) -> None:
+    """Takes back the note of a checkpoint that a killed process left. Call it before closing."""
+    with suppress(sqlite3.Error):  # somebody else is writing, and will see to it
+        if _notes(connection).get(_MORE) == "1":
+            _note_more(connection, "0")
+
+
+def _note_more(connection: sqlite3.Connection, value: str) -> None:
+    connection.execute("insert or replace into meta values(?, ?)", (_MORE, value))
+
+
+def lacks_records(path: Path) -> bool:
+    """Is the log a copy that was made while it was in use, without its -wal file?"""
+    forks.refuse(path)
+    path = path.resolve()  # what is beside a link is not what SQLite reads
+    if not path.exists() or path.with_name(f"{path.name}-wal").exists():
+        return False
+    # Immutable: otherwise SQLite would make the -wal file that is missing.
+    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(uri, uri=True)) as reader:
+        ours = number(reader, "application_id") == APPLICATION
+        return ours and _notes(reader).get(_MORE) == "1"
 
 
 def truncate_wal(path: Path, wait_s: float) -> bool:
     """Cut the -wal file to nothing. False if somebody was in the way."""
+    until = time.monotonic() + wait_s
     with closing(open_for_writing(path, wait_s)) as connection:
-        blocked: int = connection.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
-        return not blocked
+        while True:
+            blocked: int = connection.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
+            # SQLite does not wait for somebody else's checkpoint, which takes milliseconds.
+            if not blocked or time.monotonic() > until:
+                return not blocked
+            time.sleep(_PAUSE_S)
 
 
 def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.Connection:
     _touch(path)
     if not adopt:
         _refuse_planted_journals(path)
+        if lacks_records(path):
+            raise Incompatible(
+                f"{str(path)!r} was copied while it was in use, without {path.name + '-wal'!r}: "
+                "its last records are missing, and actions that were done could be done again; "
+                "nothing was changed. Put that file beside it, or restore a backup that was made "
+                "with `taofold log backup`; to go on without those records: `taofold runs adopt`"
+            )
     stored_version = _inspect(path, adopt=adopt)
     connection = open_for_writing(path, wait_s)
     try:
@@ -313,6 +357,7 @@ def prepare(
         connection.execute(f"pragma application_id = {APPLICATION}")
         connection.execute(f"pragma user_version = {target}")
         notes = mark_as_ours(path, _notes(connection))
+        notes |= {_MORE: "0"} if _MORE in _notes(connection) else {}
         connection.executemany("insert or replace into meta values(?, ?)", notes.items())
         connection.execute("commit")
     except BaseException:
@@ -329,6 +374,22 @@ def _notes(connection: sqlite3.Connection) -> dict[str, str]:
 def backup(path: Path, version: int) -> Path:
     """Copy the database to `<name>.v<version>.bak`, complete or not at all."""
     final = path.with_name(f"{path.name}.v{version}.bak")
+    try:
+        copy_to(path, final)
+    except sqlite3.Error as error:
+        raise LogError(
+            f"{str(path)!r} was not upgraded: its backup {str(final)!r} failed ({error})"
+        ) from error
+    return final
+
+
+def copy_to(path: Path, final: Path) -> None:
+    """Copy the log at `path`, which may be in use, to `final`, complete or not at all. Blocks.
+
+    Raises:
+        sqlite3.Error: it could not be copied.
+        OSError: the file cannot be made.
+    """
     partial = final.with_name(final.name + ".part")
     # Left by a process that was killed in the middle of its copy.
     partial.unlink(missing_ok=True)
@@ -340,12 +401,13 @@ def backup(path: Path, version: int) -> Path:
             closing(open_existing(partial, "rw", _COPY_S)) as copy,
         ):
             source.backup(copy)
-    except sqlite3.Error as error:
-        raise LogError(
-            f"{str(path)!r} was not upgraded: its backup {str(final)!r} failed ({error})"
-        ) from error
+            settle_note(copy)
+            # So that the copy is one file: what is beside it would belong to it otherwise.
+            copy.execute("pragma journal_mode = delete")
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     partial.replace(final)
-    return final
 
 
 def number(connection: sqlite3.Connection, pragma: str) -> int:
@@ -367,6 +429,8 @@ def faults_in(path: Path) -> list[str]:
     Reads every record: some 10 microseconds each.
     """
     try:
+        if lacks_records(path):
+            return [f"it was copied while it was in use, without {path.name}-wal"]
         with closing(open_existing(path, "ro", _COPY_S)) as db:
             # Pages first: what the rows below say is worth nothing in a damaged file.
             problems = [row[0] for row in db.execute("pragma quick_check") if row[0] != "ok"]
