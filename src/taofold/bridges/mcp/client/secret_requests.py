@@ -110,8 +110,9 @@ def _is_open(rules: Any) -> bool:
 def _is_small(rules: Mapping[str, Any]) -> bool:
     """Is it a number of so few that no PIN and no check digits of a card are among them?"""
     least, most = rules.get("minimum"), rules.get("maximum")
-    bounded = isinstance(least, int) and isinstance(most, int)
-    return rules.get("type") == "integer" and bounded and 0 <= least <= most <= _SMALL
+    if rules.get("type") != "integer" or not isinstance(least, int) or not isinstance(most, int):
+        return False
+    return 0 <= least <= most <= _SMALL
 
 
 def _first(kinds: Iterable[str]) -> str:
