@@ -150,3 +150,19 @@ def test_a_log_that_speaks_of_no_call_is_an_error_of_the_log(key: str, index: in
     for event in (done(key, index), said(e.Decided, key, index), e.Started(key=key, index=index)):
         with pytest.raises(LogError, match=rf"{key}\[{index}\] belongs to no open step"):
             fold(records(start(), proposed("1"), event))
+
+
+@pytest.mark.parametrize(
+    "run", ["", "--help", "a\x1b[2J", "a\nb", "a b", "../x", "a/b", ".hidden", "ａ", "x" * 129]
+)
+def test_an_id_that_is_none_is_refused(run: str) -> None:
+    """It is printed, and stands in paths and on command lines."""
+    foreign = [e.Record(run, 0, 1000, start())]
+    with pytest.raises(ValueError, match="no id of a run"):
+        as_import(foreign, "x.ndjson", principal=ME, at=9)
+
+
+def test_the_ids_that_runs_have_here_are_taken() -> None:
+    for run in ("r", "18f3a0c2b1d4e5f6a7b", "r.1.0", "nightly-2026_11"):
+        (kept,) = as_import([e.Record(run, 0, 1000, start())], "x", principal=ME, at=9)
+        assert kept.run == run

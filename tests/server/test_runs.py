@@ -335,8 +335,10 @@ async def test_who_comes_back_within_the_grace_keeps_the_run(tmp_path: Path) -> 
     agent = bench.agent(act("wait", "slow"), finish())
     async with serving(agent, tmp_path / "r.db", settings=settings) as client:
         run = await client.start()
-        path = f"/runs/{run}/events?on_disconnect=cancel"
-        async with client.http.stream("GET", path) as answer:
+        path, body = f"/runs/{run}/events", {"on_disconnect": "cancel"}
+        refused = await client.get(f"{path}?on_disconnect=cancel")
+        assert refused.status_code == 422, "no GET has an effect"
+        async with client.http.stream("POST", path, json=body) as answer:
             async for line in answer.aiter_lines():
                 if line == "event: tool_start":
                     break

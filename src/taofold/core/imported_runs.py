@@ -8,6 +8,7 @@ under the policy of this place. `provenance_of` tells an imported run from one o
 `may_be_resumed` keeps back those that an older release took in with calls still open.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
@@ -18,6 +19,8 @@ from taofold.core.rules import fingerprint
 from taofold.core.state import live
 from taofold.core.values import Action, Principal
 
+RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+"""The id of a run as other programs read it: in paths, on command lines, on terminals."""
 SETTINGS: Final = "imported"
 """The key under which older releases kept where a run came from, and nothing else."""
 CallKey: TypeAlias = tuple[str, int]
@@ -29,13 +32,15 @@ def as_import(
     """The records of a foreign run as they may be written here. It belongs to `principal`.
 
     Raises:
-        ValueError: they do not begin with a `RunStarted`, or speak of a call that was never
-            proposed.
+        ValueError: they do not begin with a `RunStarted`, have no id of a run, or speak of a call
+            that was never proposed.
     """
     first = records[0].event if records else None
     # Checked before anything is kept: what a file says must not be written half.
     if not isinstance(first, e.RunStarted):
         raise ValueError("a run begins with run_started")
+    if not re.fullmatch(RUN_ID, records[0].run):
+        raise ValueError(f"{records[0].run[:80]!r} is no id of a run")
     _check_calls(records)
     open_ = _unobserved(records)
     # A start without an outcome would make this place ask what became of a call that ran elsewhere,

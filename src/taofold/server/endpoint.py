@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from taofold.core.errors import ConfigError, Conflict, LogError, Refused, TaofoldError, UnknownRun
+from taofold.core.imported_runs import RUN_ID
 from taofold.core.json_values import not_finite
 from taofold.core.values import Principal
 from taofold.log.log import RunRow
@@ -95,7 +96,6 @@ def problem_of(error: Exception) -> Problem | None:
             return None
 
 
-RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 PATHS: Final[Mapping[str, str]] = {
     "run": rf"^{RUN_ID}$",
     "action": rf"^{RUN_ID}:[0-9]{{1,10}}$",

@@ -37,6 +37,7 @@ from taofold.server.api.attachments import prompt
 from taofold.server.api.schemas import (
     Decide,
     EventsQuery,
+    Following,
     ForkBody,
     NewRun,
     PromptQuery,
@@ -439,8 +440,15 @@ async def events(call: ApiCall) -> Response:
     # The header wins: a browser's EventSource repeats
     # the first URL, with its old `after`, each time.
     after = call.request.headers.get("last-event-id", "") or call.query.after
+    return await stream(call, row.run, after, cancel=False)
+
+
+async def follow(call: ApiCall) -> Response:
+    """The run's events, and its end when they are left, if that is asked for."""
+    row = await visible_run(call, call.path["run"])
+    after = call.request.headers.get("last-event-id", "") or call.body.after
     # Who only watches, as an approver may, cannot end the run by closing a tab.
-    cancel = call.query.on_disconnect == "cancel" and row.principal == call.principal.id
+    cancel = call.body.on_disconnect == "cancel" and row.principal == call.principal.id
     if cancel:
         call.server.require(call.principal, "cancel")
     return await stream(call, row.run, after, cancel=cancel)
@@ -484,6 +492,18 @@ ENDPOINTS: Final = (
         events,
         "The run's events as they happen. 204: it has ended and you have read it all.",
         query=EventsQuery,
+        answers={200: _SSE, 204: ""},
+        headers={"Last-Event-ID": "The `id:` of the last event that you got."},
+        errors=(404,),
+        right="read",
+    ),
+    # No request that only reads has an effect: an image of any page sends one.
+    ApiEndpoint(
+        "POST",
+        "/runs/{run}/events",
+        follow,
+        "The same; with `on_disconnect: cancel` the run is cancelled when its stream is left.",
+        body=Following,
         answers={200: _SSE, 204: ""},
         headers={"Last-Event-ID": "The `id:` of the last event that you got."},
         errors=(404,),

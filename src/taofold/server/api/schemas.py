@@ -20,9 +20,10 @@ from pydantic import (
 
 from taofold.agent.sessions import IfWaiting
 from taofold.core.errors import ConfigError
+from taofold.core.imported_runs import RUN_ID
 from taofold.core.tags import checked_filter, checked_tags
 from taofold.runtime.ratings import LONGEST_NOTE
-from taofold.server.endpoint import RUN_ID, RequestModel
+from taofold.server.endpoint import RequestModel
 
 # Characters.
 LONGEST_GOAL = 20_000
@@ -260,7 +261,14 @@ class EventsQuery(RequestModel):
 
     # `streams.events.LONGEST_CURSOR`: a cursor names a place for each child run under way.
     after: Annotated[str, StringConstraints(max_length=4096)] = ""
-    on_disconnect: Literal["continue", "cancel"] = "continue"
+
+
+class Following(EventsQuery):
+    """Where a stream begins, and what becomes of the run when it is left."""
+
+    on_disconnect: Literal["continue", "cancel"] = Field(
+        "continue", description="What becomes of the run when its stream is left for 5 seconds."
+    )
 
 
 class ApprovalsQuery(RequestModel):
