@@ -271,9 +271,8 @@ def open_environment(
             space, Judge.resume(space.root, folder, state.baseline.baseline, **options)
         )
     criteria = gates(wish.commands, space.root)
-    return LocalEnvironment(
-        space, Judge(space.root, folder, criteria, allow_edit=wish.allow_edit, **options)
-    )
+    options |= {"allow_edit": wish.allow_edit, "scope": wish.scope}
+    return LocalEnvironment(space, Judge(space.root, folder, criteria, **options))
 
 
 def _committable(project: Path, branch: str) -> None:

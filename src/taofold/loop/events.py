@@ -261,7 +261,7 @@ class LoopRecord(msgspec.Struct, frozen=True, gc=False):
 _HANDLES: Final = frozenset(
     {"e", "owner", "run", "snapshot", "baseline", "before", "folder", "kept", "files", "digest"}
     | {"changed", "paths", "dropped", "touched", "commit", "reverted", "left", "bounds", "spent"}
-    | {"root", "commands", "agent", "model", "principal", "branch", "allow_edit", "tools"}
+    | {"root", "commands", "agent", "model", "principal", "branch", "allow_edit", "scope", "tools"}
     # What the gates said comes without secrets already, and is found again by its names.
     | {"verdict"}
 )

@@ -71,6 +71,14 @@ def loop(
             help="Protected files (tests, build, CI) that may be changed.",
         ),
     ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scope",
+            metavar="GLOB",
+            help="The product: gates run without changes of other files (default: all sources).",
+        ),
+    ] = None,
     second_judge: Annotated[
         bool,
         typer.Option(
@@ -180,6 +188,7 @@ def loop(
         ),
         mode=mode,
         allow_edit=tuple(allow_edit or ()),
+        scope=tuple(scope or ()),
         second_judge=second_judge,
         # `--branch` implies `--commit`; a plain `--no-commit` still wins.
         commit=bool(branch) if commit is None else commit,

@@ -21,6 +21,8 @@ from taofold.loop.gates.scope import ScopeRules, role, rules
 from taofold.loop.gates.tree import KeptFile, content
 from taofold.loop.verdict import Gate
 
+_TEXT: Final = 400_000
+"""Bytes of a file in which names of others are looked for."""
 FILE: Final = "baseline.json"
 _NODE = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
 
@@ -48,6 +50,7 @@ class Baseline(Value, frozen=True):
     named: tuple[str, ...] = ()
     """Files that gates run or compare with, and folders that links among the tests lead to."""
     allow_edit: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     """Folders of installed packages in the work root."""
     linked: dict[str, str] = {}
@@ -64,6 +67,12 @@ class Baseline(Value, frozen=True):
     outside: tuple[str, ...] = ()
     """Names of modules that are installed, or come with the interpreter."""
     targets: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    """What Makefiles include, as globs."""
+    headers: tuple[str, ...] = ()
+    """Headers of the system that the project's code includes, and those that these include."""
+    suspects: dict[str, str] = {}
+    """Files that may decide though they look like the product's, each with the reason."""
     outputs: tuple[str, ...] = ()
     """Folders of build outputs that the first run of the gates made."""
     repositories: tuple[str, ...] = ()
@@ -85,7 +94,17 @@ class Baseline(Value, frozen=True):
             allow_edit=self.allow_edit,
             outside=self.outside,
             targets=self.targets,
+            scope=self.scope,
+            headers=self.headers,
+            included=self.included,
         )
+
+    def text(self, objects: Path, path: str) -> str:
+        """Returns the text of a file; "" if it is none, or a large one."""
+        file = self.files.get(path)
+        if file is None or not file.digest or not file.stored:
+            return ""
+        return content(objects, file.digest)[:_TEXT].decode("utf-8", "replace")
 
     def test_sources(self, objects: Path) -> dict[str, str]:
         """The texts of files that hold tests, and of those that name Go's modules."""

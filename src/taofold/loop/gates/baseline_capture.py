@@ -7,7 +7,9 @@ outputs.
 What was captured, as it is stored and asked, is in `baseline`; `judge` says when it is done.
 """
 
+import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -19,8 +21,23 @@ from taofold.loop.gates import inline_tests
 from taofold.loop.gates.baseline import Baseline
 from taofold.loop.gates.commands import search_path
 from taofold.loop.gates.expectations import expected, homes
-from taofold.loop.gates.gate_files import named_files, targets, wanted_files
-from taofold.loop.gates.gate_run import Bench, GateRun
+from taofold.loop.gates.gate_files import (
+    is_recipe,
+    named_files,
+    recipes,
+    targets,
+    wanted_files,
+)
+from taofold.loop.gates.gate_run import Bench, GateRun, plan_of
+from taofold.loop.gates.hidden_checks import (
+    configured,
+    development,
+    helpers,
+    included,
+    suspects,
+    used_by_tests,
+)
+from taofold.loop.gates.scope import DECIDES, role
 from taofold.loop.gates.tree import (
     MOST_BYTES,
     MOST_FILES,
@@ -49,6 +66,14 @@ print(json.dumps(sorted(name for name in found if name.isidentifier())))
 """Lists the names of all modules that an interpreter finds."""
 
 
+_C: Final = (".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".m", ".mm")
+_ANGLED: Final = re.compile(r"(?m)^[ \t]*#[ \t]*include(?:_next)?[ \t]*<([^>\n]+)>")
+_HEADERS: Final = (
+    *("include", "local/include", "include/*-linux-*", "include/c++/*", "lib/gcc/*/*/include"),
+)
+"""Folders below `/usr` with headers of the system, as globs."""
+
+
 class LoopFolder:
     """A loop's own folder, outside the work root, with what the baseline refers to."""
 
@@ -70,6 +95,7 @@ def capture(
     files: FileCache,
     gates: tuple[Gate, ...],
     allow_edit: tuple[str, ...],
+    scope: tuple[str, ...] = (),
     *,
     contained: bool,
 ) -> Baseline:
@@ -101,12 +127,13 @@ def capture(
         _copied_once(root / environment, folder.environment(number))
     links = {path: linked_environment(root / path, root) for path, f in tree.items() if f.link}
     own = {*named_files(gates, root), *_rust_tests(tree, folder.objects)}
-    return Baseline(
+    baseline = Baseline(
         root=str(root),
         gates=gates,
         files=tree,
         named=tuple(sorted(with_link_targets(tree, root, own))),
         allow_edit=allow_edit,
+        scope=scope,
         environments=tuple(walk.environments),
         linked={path: str(target) for path, target in links.items() if target is not None},
         path=search_path(root),
@@ -117,11 +144,29 @@ def capture(
         parents={} if contained else above(folder.tree),
     )
 
+    def text(path: str) -> str:
+        return baseline.text(folder.objects, path)
+
+    paths = tree.keys()
+    own |= configured(paths, text) | development(paths, text)
+    return structs.replace(
+        baseline,
+        named=tuple(sorted({*baseline.named, *own})),
+        included=included(paths, text),
+    )
+
 
 def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, run: GateRun) -> Baseline:
     """What the first run of the next gate tells of the tree that it ran in."""
     was = expected(run.plan.runner, run.report, baseline.test_sources(folder.objects))
-    own = {*run.report.toolchain, *homes(was, baseline.files)}
+
+    def text(path: str) -> str:
+        return baseline.text(folder.objects, path)
+
+    own = {
+        *run.report.toolchain,
+        *homes(run.plan.runner, was, baseline.files, text),
+    }
     outputs = list(baseline.outputs)
     for output in tree.built():
         if output not in outputs:
@@ -135,6 +180,48 @@ def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, run: GateRun) -> 
         # Snapshots of outputs and the like, which the gates write themselves: no sign of tampering.
         rewritten=tuple(dict.fromkeys([*baseline.rewritten, *tree.touched()])),
     )
+
+
+def completed(baseline: Baseline, folder: LoopFolder) -> Baseline:
+    """Returns the baseline with what the tests that all gates have run say of other files."""
+
+    @cache
+    def text(path: str) -> str:
+        return baseline.text(folder.objects, path)
+
+    paths = baseline.files.keys()
+    tests = {path for path in paths if role(path, baseline.named) == "test"}
+    tests |= {path for path in baseline.named if path in paths}
+    named = {*baseline.named, *helpers(paths, tests, text)}
+    decides = {path for path in paths if role(path, named) in DECIDES}
+    exits = [gate for gate in baseline.gates if plan_of(gate).runner == "command"]
+    commands = recipes(exits, Path(baseline.root))
+    commands |= {path: text(path) for path in decides if exits and is_recipe(path, named)}
+    suspected = {
+        **used_by_tests(paths, tests, text),
+        **suspects(commands, paths, decides, text),
+    }
+    code = [text(path) for path in paths if path.endswith(_C)]
+    return structs.replace(
+        baseline,
+        named=tuple(sorted(named)),
+        suspects=suspected,
+        headers=tuple(sorted(_system_headers(code))),
+    )
+
+
+def _system_headers(texts: Iterable[str]) -> set[str]:
+    """Returns the headers of the system that C code includes, and those that these include."""
+    found: set[str] = set()
+    todo = [text for text in texts if "include" in text]
+    folders = [folder for glob in _HEADERS for folder in Path("/usr").glob(glob)] if todo else []
+    while todo:
+        for name in _ANGLED.findall(todo.pop()):
+            if name not in found:
+                found.add(name)
+                paths = [folder / name for folder in folders if (folder / name).is_file()]
+                todo += [path.read_bytes().decode("utf-8", "replace") for path in paths]
+    return found
 
 
 async def outside(bench: Bench, gates: Iterable[Gate]) -> tuple[str, ...]:

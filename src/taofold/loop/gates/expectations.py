@@ -13,7 +13,8 @@ verdict in `verdict_texts`.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -62,9 +63,27 @@ def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -
     return Expected(checks, names, tuple(report.patched), report.plugins, report.files)
 
 
-def homes(was: Expected, files: Collection[str]) -> set[str]:
-    """Files that hold tests and nothing else, which only their ids tell: `checks/check_a.py`."""
-    paths = {name.partition("::")[0] for name in (*was.checks, *was.names) if "::" in name}
+def homes(
+    runner: Runner, was: Expected, files: Collection[str], text: Callable[[str], str]
+) -> set[str]:
+    """Files that hold tests and nothing else, which only their ids tell: `checks/check_a.py`.
+
+    `text` returns the content of a file.
+    """
+    ids = (*was.checks, *was.names)
+    if runner == "unittest":
+        # Whatever pattern or name the tests were found by, their modules are in their ids.
+        ends = [tuple(accumulate(name.split("."), "{}.{}".format)) for name in ids]
+        modules = {module.replace(".", "/") for each in ends for module in each}
+        firsts = {each[0] for each in ends}
+        return {
+            path
+            for path in files
+            if path.endswith(".py")
+            and (path[:-3] in modules or path[:-3].rpartition("/")[2] in firsts)
+            and "unittest" in text(path)
+        }
+    paths = {name.partition("::")[0] for name in ids if "::" in name}
     return {
         path
         for path in paths & {*files}

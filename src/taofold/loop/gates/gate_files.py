@@ -10,11 +10,12 @@ import json
 import re
 import shlex
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
 from taofold.loop.gates.commands import plan
+from taofold.loop.gates.scope import role
 from taofold.loop.verdict import TESTS, Gate
 
 _RUNNING: Final = frozenset(
@@ -89,6 +90,26 @@ def targets(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
             for line in _TARGETS.findall(text):
                 names |= {name for name in line.split() if name[0] != "." and name.isprintable()}
     return tuple(sorted(names))
+
+
+def recipes(gates: Sequence[Gate], root: Path) -> dict[str, str]:
+    """Returns the commands of gates and of scripts of package.json, by where they stand."""
+    texts: dict[str, str] = {}
+    for gate in gates:
+        base = "" if gate.folder == "." else f"{gate.folder}/"
+        texts[base] = f"{texts.get(base, '')}\n{_text_of(gate)}"
+        if scripts := npm_scripts(root / gate.folder):
+            texts[f"{base}package.json"] = "\n".join([str(line) for line in scripts.values()])
+    return texts
+
+
+def is_recipe(path: str, named: Collection[str]) -> bool:
+    """Returns whether commands that gates run stand in a file."""
+    name = path.rpartition("/")[2]
+    if path in named:
+        return "." not in name or name.endswith((".sh", ".bash", ".zsh", ".mk"))
+    # Not what a service runs that builds elsewhere: `.github/`, `.ci/`.
+    return (role(path) == "build" and not path.startswith(".")) or name in ("noxfile.py", "tox.ini")
 
 
 def _text_of(gate: Gate) -> str:

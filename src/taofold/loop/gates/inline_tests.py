@@ -24,11 +24,17 @@ _TOKEN: Final = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 _COMMENT: Final = re.compile(r"/\*|\*/")
-_CFG_TEST: Final = re.compile(r"cfg\((?:test\)|all\([^)]*\btest\b)")
+_CFG_TEST: Final = re.compile(r"cfg\((?:test\)|(?:all|any)\([^)]*\btest\b)")
 _TEST: Final = re.compile(r"(?:\w+::)*(?:\w*test|rstest|case)(?:\(|\Z)")
-_FENCE: Final = re.compile(
-    r"(?m)^[ \t]*//[/!][ \t]?```[^\n]*\n(?:[ \t]*//[/!][^\n]*\n)*?[ \t]*//[/!][ \t]?```"
+_DOC: Final = re.compile(
+    r"""^[ \t]*(?:(?:///(?!/)|//!)[^\n]*\n
+    |/\*[*!](?![*/]).*?\*/\s*
+    |\#!?\[\s*(?:cfg_attr\b[^\]"]*)?doc\s*=\s*(?:r\#*".*?"\#*|"(?:\\.|[^"\\])*"|[^\]"]*)\s*\)?\s*\]\s*
+    |[ \t]+)+""",
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
+"""All that documents one item, whatever it is written as; the compiler joins it, too."""
+_EXAMPLE: Final = re.compile(r"```|~~~|\bdoc\s*=|(?m:^[ \t]*(?://[/!]|\*)?[ \t]{5,}\S)")
 _DOCUMENTED: Final = re.compile(r"\b(?:fn|struct|enum|trait|mod|const|type|macro_rules!)\s+(\w+)")
 _OPEN: Final = {"{": "}", "[": "]", "(": ")"}
 _MODULE: Final = re.compile(r"\bmod\s+(\w+)\s*;\Z")
@@ -97,7 +103,9 @@ def _rust(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
         counts[head] = counts.get(head, 0) + 1
         yield f"{head} {counts[head]}", (tokens[start].start(), tokens[end].end())
         at = end + 1
-    for match in _FENCE.finditer(text):
+    for match in _DOC.finditer(text):
+        if not _EXAMPLE.search(match[0]):
+            continue
         after = _DOCUMENTED.search(text, match.end())
         name = f"doc {after[1] if after else ''}"
         counts[name] = counts.get(name, 0) + 1

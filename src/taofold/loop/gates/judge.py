@@ -24,7 +24,7 @@ from msgspec import structs
 
 from taofold.core.errors import ConfigError, Refused
 from taofold.loop.gates.baseline import Baseline, Expected, load, save, save_beside
-from taofold.loop.gates.baseline_capture import LoopFolder, capture, learnt, outside
+from taofold.loop.gates.baseline_capture import LoopFolder, capture, completed, learnt, outside
 from taofold.loop.gates.expectations import (
     Expectations,
     expected,
@@ -34,9 +34,9 @@ from taofold.loop.gates.expectations import (
     unchecked,
 )
 from taofold.loop.gates.gate_run import Bench, GateRun, contained, warm
-from taofold.loop.gates.scope import DECIDES, role
+from taofold.loop.gates.scope import DECIDES, OUTSIDE, role
 from taofold.loop.gates.tree import FileCache, KeptFile, Tree, TreeWalk, content
-from taofold.loop.gates.verdict_texts import change_line
+from taofold.loop.gates.verdict_texts import change_line, suspicious
 from taofold.loop.gates.work_diff import (
     Texts,
     WorkDiff,
@@ -74,6 +74,7 @@ class Judge:
         gates: Sequence[Gate],
         *,
         allow_edit: Sequence[str] = (),
+        scope: Sequence[str] = (),
         network: bool = False,
         contain: Contain = "auto",
         redact: Redactor | None = None,
@@ -83,6 +84,7 @@ class Judge:
         self.root, self.folder = Path(root).resolve(), Path(folder).resolve()
         self.bytecode = bytecode or self.folder / "bytecode"
         self.gates, self.allow_edit = tuple(gates), tuple(allow_edit)
+        self.scope = tuple(scope)
         self.network = network
         self.contain: Contain = contain
         # Found out once: a verdict must not depend on whether containment works at that moment.
@@ -122,6 +124,7 @@ class Judge:
             folder,
             baseline.gates,
             allow_edit=baseline.allow_edit,
+            scope=baseline.scope,
             network=network,
             contain=contain,
             redact=redact,
@@ -161,6 +164,7 @@ class Judge:
             baseline = await WORKERS.run(learnt, baseline, self.own, bench.tree, run)
             ran.append(run)
         baseline = structs.replace(baseline, outside=await outside(bench, self.gates))
+        baseline = await WORKERS.run(completed, baseline, self.own)
         await WORKERS.run(save, self.folder, baseline)
         self.baseline, self._tree = baseline, None  # the next tree knows of the build outputs
         bar = self._bar(baseline)
@@ -195,9 +199,11 @@ class Judge:
         delivery = work.delivery(baseline)
         bench = replace(self.bench(baseline), until=until)
         ran, results, files = await self._run(bench, baseline, work, texts, proof, "")
-        notes: list[str] = []
+        # Whoever said what the product is need not be warned of it.
+        notes = [] if baseline.scope else suspicious(work.joined, baseline.suspects)
         if self.second and all([result.passed for result in results]):
-            results, notes = await self._apart(bench, baseline, work, ran, results, proof)
+            results, more = await self._apart(bench, baseline, work, ran, results, proof)
+            notes += more
         # The proof holds only what may join it. What is delivered is more, and must pass as well.
         if all([result.passed for result in results]) and delivery != proof:
             prefix = "with all that was changed, "
@@ -308,7 +314,13 @@ class Judge:
 
     def _captured(self) -> Baseline:
         return capture(
-            self.root, self.own, self.files, self.gates, self.allow_edit, contained=self.contained
+            self.root,
+            self.own,
+            self.files,
+            self.gates,
+            self.allow_edit,
+            self.scope,
+            contained=self.contained,
         )
 
     def _new_tree(self, baseline: Baseline) -> Tree:
@@ -457,8 +469,11 @@ class Judge:
     def _touched(self, baseline: Baseline) -> dict[str, str]:
         work = observe_work(self.root, baseline, self.files)
         edited: dict[str, str] = {}
-        for path in work.left_out:
+        for path, why in work.left_out.items():
             now = work.now[path]
+            # Nothing is compared with these, whoever edits them.
+            if why == OUTSIDE:
+                continue
             # A new test is no edit of what is there; a new file that configures the gate is.
             if path in baseline.files or role(path, baseline.named) == "runner":
                 edited[path] = (

@@ -23,17 +23,26 @@ DECIDES: Final[frozenset[Role]] = frozenset({"test", "runner", "build", "command
 """To change one of these is tampering, and the work root gets it back."""
 
 TEST_FOLDERS: Final = frozenset(
-    {"tests", "test", "__tests__", "e2e", "testdata", "__snapshots__", "__fixtures__"}
+    {
+        *("tests", "test", "__tests__", "e2e", "testdata", "__snapshots__", "__fixtures__"),
+        *("__mocks__", "testutil", "testutils", "test_utils", "test-utils", "testhelpers"),
+        *("testlib", "testkit", "vendor", "third_party"),
+    }
 )
-"""At any depth."""
-TEST_ROOTS: Final = frozenset({"spec", "specs", "testing", "fixtures", "golden", "expected"})
+"""At any depth. What is vendored is installed: a test that compares with it believes it."""
+TEST_ROOTS: Final = frozenset(
+    {
+        *("spec", "specs", "testing", "fixtures", "golden", "expected", "checks", "qa"),
+        *("mocks", "acceptance", "integration", "functional"),
+    }
+)
 """At the root only: below it they are as often part of the product."""
 TESTS: Final = (
     *("test_*.*", "*_test.*", "*_tests.*", "*.test.*", "*.spec.*", "*_spec.rb", "*-test.*"),
     *("test.*", "tests.*", "*.snap", "*.golden", "*.approved.*"),
 )
 YARDSTICKS: Final = ("expected*", "*.expected", "*_expected.*", "*.expected.*", "golden*")
-"""Names of what is compared with, unless it is code."""
+"""Names of what is compared with, unless it is a program."""
 RUNNER: Final = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
     *("pyproject.toml", "setup.cfg", "tox.ini", "noxfile.py", ".coveragerc", "setup.py"),
@@ -77,6 +86,13 @@ CODE: Final = frozenset(
         *("mustache", "ipynb", "f90", "f", "s", "asm", "sol", "tf", "pyi"),
     }
 )
+_TEXTS: Final = frozenset(
+    {
+        *("sql", "proto", "graphql", "css", "scss", "sass", "less", "html", "htm", "j2", "jinja"),
+        *("jinja2", "tmpl", "tpl", "ejs", "hbs", "mustache", "ipynb"),
+    }
+)
+"""Of these a program is made or is not; by the name of a yardstick they are compared with."""
 PROSE: Final = frozenset({"md", "rst", "adoc", "markdown"})
 DATA: Final = frozenset(
     {
@@ -113,6 +129,7 @@ _NEW: Final[dict[Role, str]] = {
 
 LINK: Final = "links are not followed"
 IGNORED: Final = "the project ignores it; a gate that needs it must build it"
+OUTSIDE: Final = "it is outside of the loop's scope"
 _MAKE: Final = "make would take it for its target"
 _MODULE: Final = "it would be imported in place of another module"
 FINAL: Final = (IGNORED, _MAKE, _MODULE)
@@ -137,6 +154,12 @@ class ScopeRules(Value, frozen=True):
     """Targets of `make`: it takes a file of that name for the work."""
     folders: frozenset[str] = frozenset()
     """Every folder of the baseline."""
+    scope: tuple[str, ...] = ()
+    """What a person said the product is, as globs; () = all source files."""
+    headers: frozenset[str] = frozenset()
+    """Headers of the system that the project's code includes."""
+    included: tuple[str, ...] = ()
+    """What Makefiles include: `make` builds it from a file with its name and any suffix."""
 
 
 def role(path: str, named: Collection[str] = ()) -> Role:
@@ -153,7 +176,7 @@ def role(path: str, named: Collection[str] = ()) -> Role:
     if roots or not TEST_FOLDERS.isdisjoint(folders) or _fits(name, TESTS):
         return "test"
     # `expected_value.py` is code that only has the name.
-    if suffix not in CODE and _fits(name, YARDSTICKS):
+    if suffix not in CODE - _TEXTS and _fits(name, YARDSTICKS):
         return "test"
     # After the roles that names tell: what a gate runs is "command" only if nothing else is known.
     self_and_folders = accumulate(path.split("/"), "{}/{}".format)
@@ -173,7 +196,17 @@ def exclusion(path: str, *, new: bool, rules: ScopeRules) -> str:
         return taken
     if is_allowed(path, rules.allow_edit):
         return ""
+    if new and _builds(path, rules.included):
+        return "make would build what it includes of it"
+    parts = path.split("/")
+    if new and any(["/".join(parts[at:]) in rules.headers for at in range(len(parts))]):
+        return "it would be included in place of a header of the system"
     kind = role(path, rules.named)
+    if rules.scope and kind not in DECIDES:
+        if not is_allowed(path, rules.scope):
+            return OUTSIDE
+        if kind == "data":
+            return ""
     # A command such as `grep -q done NOTES` asks for the very file that is to be made.
     if path in rules.wanted and kind in ("data", "other"):
         return ""
@@ -220,6 +253,14 @@ def _taken(path: str, rules: ScopeRules) -> str:
     return ""
 
 
+def _builds(path: str, included: Sequence[str]) -> bool:
+    """Returns whether `make` would make what it includes of a new file (`local.mk.sh`)."""
+    folder, _, name = path.rpartition("/")
+    stems = [name[: dot.start()] for dot in re.finditer(r"[.,]", name)]
+    names = [f"{folder}/{stem}".lstrip("/") for stem in (*stems, name)]
+    return any([fnmatchcase(stem, glob) for stem in names for glob in included])
+
+
 def is_allowed(path: str, globs: Sequence[str]) -> bool:
     """Did a person allow to edit `path`? `**` is any directories, `*` anything in a name too."""
     return any(
@@ -240,6 +281,9 @@ def rules(
     allow_edit: Sequence[str] = (),
     outside: Collection[str] = (),
     targets: Collection[str] = (),
+    scope: Sequence[str] = (),
+    headers: Collection[str] = (),
+    included: Sequence[str] = (),
 ) -> ScopeRules:
     """The rules for a tree that held `paths` before iteration 1.
 
@@ -250,6 +294,9 @@ def rules(
         allow_edit: What a person allowed, as globs.
         outside: Names of modules that are installed, or come with the interpreter.
         targets: Targets of `make` that a gate asks for.
+        scope: What the product is, as globs; () = all source files.
+        headers: Headers of the system that the project's code includes.
+        included: What Makefiles include, as globs.
     """
     folders: set[str] = set()
     code: set[str] = set()
@@ -275,6 +322,9 @@ def rules(
         frozenset(taken - own - {"__init__"}),
         frozenset(targets),
         frozenset(folders),
+        tuple(scope),
+        frozenset(headers),
+        tuple(included),
     )
 
 

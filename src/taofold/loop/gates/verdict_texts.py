@@ -5,7 +5,7 @@ What tests and gates printed is data: quoted, shortened, the most telling first.
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from taofold.core.failing_checks import Check
@@ -78,6 +78,17 @@ def allowing(paths: Sequence[str]) -> str:
     """Returns the options with which a person includes `paths` in the proof."""
     options = [f"--allow-edit {shlex.quote(one_line(path, 200))}" for path in paths[:_SHOWN]]
     return " ".join([*options, "…"] if len(paths) > _SHOWN else options)
+
+
+def suspicious(joined: Sequence[str], reasons: Mapping[str, str]) -> list[str]:
+    """Returns a note on changed files that may decide, as well as be the product."""
+    named = [f"{one_line(path)} ({reasons[path]})" for path in joined if path in reasons]
+    if not named:
+        return []
+    return [
+        f"in the proof, but it may be what decides: {', '.join(named)}; read the difference, or "
+        "say with --scope what is the product"
+    ]
 
 
 LIMIT = 6_000
