@@ -27,6 +27,9 @@ _PROCESS: Final = re.compile(
     r"|\bProcess\s*\.\s*Start|\b(?:shell_exec|passthru|proc_open|popen|system|execl|execv\w*|dlopen)\s*\("
     r"|\b(?:sudo|eval|source)\s+\S|\|\s*(?:\S*/)?(?:ba|z|da|k|fi)?sh\b|\bpowershell\b|\bcmd\.exe\b"
     r"|\b(?:pip3?|npm|pnpm|yarn|cargo|gem|go|apt(?:-get)?|brew)\s+(?:i|install|add|get)\b|\bnpx\s+\S"
+    r"|\bnew\s+(?:Shared)?Worker\s*\(|\bimportScripts\b|createElement\s*\(\s*['\"](?:script|iframe)"
+    r"|\b(?:document\s*\.\s*)?location\s*(?:\.\s*href\s*)?=(?!=)|\bsrcdoc\b"
+    r"|\bos\s*\.\s*environ\s*\[[^\]\n]*\]\s*=(?!=)|\b(?:os\s*\.\s*)?[sS]etenv\s*\(|\bset_var\s*\("
     r"|\brm\s+-\w*[rf]|\bchmod\s+[+0-7u]|\bshutil\s*\.\s*rmtree|\brmSync\s*\(|\bremove_dir_all\b",
 )
 _NETWORK: Final = re.compile(
@@ -40,9 +43,14 @@ _NETWORK: Final = re.compile(
     r"|\b(?:https?|ftps?|wss?|ssh|git|file|data|javascript):(?://|\w+/)",
     re.IGNORECASE,
 )
+_FILES: Final = re.compile(
+    r"\bopen\s*\([^,)\n]*,\s*(?:mode\s*=\s*)?['\"]\w*[wax+]|\b(?:write_(?:text|bytes)|writeFile(?:Sync)?"
+    r"|appendFile(?:Sync)?|createWriteStream|symlink(?:_to)?|WriteFile)\b[^,)\n]*"
+    r"|\bFile\s*::\s*create\s*\([^,)\n]*|\bfs\s*::\s*write\s*\([^,)\n]*"
+)
 _IMPORTS: Final = re.compile(
     r"(?m)(?:^|;)[ \t]*(?:"
-    r"from[ \t]+(?P<python>\.*[\w.]*)[ \t]+import[ \t]+(?P<names>[^;\n#]+)"
+    r"from(?:[ \t]+|(?=\.))(?P<python>\.*[\w.]*)[ \t]+import[ \t]+(?P<names>[^;\n#]+)"
     r"|import[ \t]+(?:static[ \t]+)?(?P<plain>[\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)"
     r"|(?:import|export)\b[^;'\"\n]*['\"](?P<script>[^'\"\n]+)['\"]"
     r"|(?:pub[ \t]+)?(?:use|extern[ \t]+crate|using|mod)[ \t]+(?P<path>[\w:\\.]+)[^;\n]*;"
@@ -99,6 +107,9 @@ def acts(gone: Iterable[str], new: Iterable[str], error: str = "", path: str = "
         # A call that stood there before, with all that follows it on its line, is none that is new.
         if Counter(_statements(pattern, after)) - Counter(_statements(pattern, before)):
             return does
+    # The file alone is compared: a fix may add an encoding.
+    if Counter(_FILES.findall(after)) - Counter(_FILES.findall(before)):
+        return "it writes files"
     there = [*_imports(before)]
     if any(not _named(each, known, there) for each in _imports(after)):
         return "it imports what the error does not name"

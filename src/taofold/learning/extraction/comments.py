@@ -22,9 +22,11 @@ _PROSE: Final = re.compile(r"(?:[^\W\d_]{1,30}[,.:!?]?\s+){7}")
 """Eight words one after another: a sentence, and no text that code compares."""
 _OPENS: Final = re.compile(r"[rbfuRBFU]{0,2}(\"\"\"|''')")
 _CUT: Final = "…"
+_BEHIND_CODE: Final = ("#", "//", "--")
+"""What begins a comment behind code, too, in a language that is not known."""
 _GONE: Final = "\0"
 """Stands where a comment was: the blanks before it go as well."""
-_PLAIN: Final = re.compile(r"[^\"'`/#<;%rbfuRBFU\n-]+")
+_PLAIN: Final = re.compile(r"[^\"'`/#<;%!({=rbfuRBFU\n-]+")
 
 
 @lru_cache(maxsize=256)
@@ -44,16 +46,19 @@ class _Reader:
         slashes, dashes = bool(_SLASHES.search(path)), bool(_DASHES.search(path))
         markup, python = bool(_MARKUP.search(path)), path.endswith((".py", ".pyi"))
         known = slashes or dashes or markup
+        self._python = python
         self._loose = not known and not python
         self._line = [
             *(["//"] * (slashes or self._loose)),
             *(["#"] * (python or self._loose or path.endswith(".php"))),
             *(["--"] * (dashes or self._loose)),
-            *([";;", "%%"] * self._loose),
+            *([";", "%", "! ", "REM ", "rem ", "' "] * self._loose),
         ]
         self._block = [
             *([("/*", "*/")] * (slashes or self._loose)),
-            *([("<!--", "-->")] * (markup or self._loose)),
+            *([("<!--", "-->")] * (markup or slashes or self._loose)),
+            *([("{-", "-}")] * (dashes or self._loose)),
+            *([("(* ", "*)"), ("=begin", "=end")] * self._loose),
         ]
         self._triple = python or self._loose
         self._quotes = "\"'`" if slashes or self._loose else "\"'"
@@ -80,7 +85,8 @@ class _Reader:
                 return self._comment(self._end(closing, at + len(opening)))
         for mark in self._line:
             # `#` in a colour, a private name of JavaScript or an address begins no comment.
-            if text.startswith(mark, at) and (blank or not self._loose):
+            near = blank if mark in _BEHIND_CODE else not head
+            if text.startswith(mark, at) and (near or not self._loose):
                 end = text.find("\n", at)
                 return self._comment(len(text) if end < 0 else end)
         if self._triple and (opened := _OPENS.match(text, at)):
@@ -89,6 +95,12 @@ class _Reader:
             if not head:
                 return _breaks(whole)
             return whole if "\n" not in whole and not _PROSE.search(whole) else _cut(whole)
+        if self._python and not head and text[at] in "'\"":
+            before = text[max(at - 400, 0) : at].rstrip(" \t\n+-")[-1:]
+            said = self._string(text[at])
+            ends = text[self._at : self._at + 1] in ("", "\n")
+            # A text that is a statement says something to readers alone.
+            return _GONE if ends and before not in tuple("([{,=+\\\"'%|") else said
         if text[at] in self._quotes and (text[at] != "'" or self._single):
             return self._string(text[at])
         self._at += 1

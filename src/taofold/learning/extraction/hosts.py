@@ -27,6 +27,16 @@ _PATTERNS: Final = (
     re.compile(r"(?<![\w.])(?!127\.|0\.0\.0\.0|255\.)(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\w)"),
     re.compile(r"(?<![\w:])(?:[0-9a-fA-F]{1,4}:){4,7}[0-9a-fA-F]{1,4}(?![\w:])"),
     re.compile(
+        r"(?<![\w:])(?=[0-9a-fA-F:]*\d)[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{1,4}){0,6}::"
+        r"(?:[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{1,4}){0,6})?(?![\w:])"
+    ),
+    re.compile(
+        rf"(?:(?<=\bhost:)|(?<=\bhost )|(?<=\bhost: )|(?<=server )|(?<=server: )|(?<=\bto ))"
+        rf"(?:{_LABEL}\.){{1,8}}(?:{_WIDE}|{_COUNTRY})(?![\w(.-])",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"(?<![\w.@-])(?=[\w.]*[-\d]){_LABEL}\.{_WIDE}(?![\w(-]|\.\w)"),
+    re.compile(
         rf"(?<![\w.@-])(?!(?:self|this|cls)\.)(?:{_LABEL}\.){{2,8}}{_WIDE}(?![\w(-]|\.\w)",
         re.IGNORECASE,
     ),
