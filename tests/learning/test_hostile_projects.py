@@ -182,7 +182,7 @@ def test_a_change_that_acts_is_no_lesson(new: Sequence[str], how: str) -> None:
     async def story(mind: CrossLoopLearner) -> None:
         body = "".join([f"    {line}\n" for line in new])
         # In Python `#` begins a comment.
-        path = "bill.c" if body.lstrip().startswith("#") else "bill.py"
+        path = "bill." + {"#": "c", '"': "go"}.get(body.lstrip()[0], "py")
         change = FileChange(path, EXACT.before, body + EXACT.after)
         await mind.take_in(of("evil", loop("evil", change, python(MIXED, path=path))))
         assert not await mind.registry.patterns()
@@ -280,15 +280,29 @@ def test_comments_doc_strings_and_sentences_are_not_told(path: str, line: str) -
         ("a.py", "a // b\n", "a // b\n"),
         ("a.py", "x = (\n    'one'\n    'two'\n)\n", "x = (\n    'one'\n    'two'\n)\n"),
         ("a.unknown", "f(*a) % b\n", "f(*a) % b\n"),
-        ("a.py", "x = 1  # type: ignore[x] because\n", "x = 1  # type: ignore\n"),
+        ("a.py", "x = 1  # type: ignore[x] because\n", "x = 1  # type: ignore[x]\n"),
         ("a.js", "u = 'http://x' // one\nthis.#n = 1\n", "u = 'http://x'\nthis.#n = 1\n"),
         ("a.rs", "fn f<'a>(x: &'a str) {} // one\n", "fn f<'a>(x: &'a str) {}\n"),
         ("a.js", "/* one\ntwo */ f()\n", "\n f()\n"),
+        ("a.js", "/* eslint-disable */ f()\n", "/* eslint-disable */ f()\n"),
+        ("a.ts", "// so @ts-ignore it\nf()\n", "// @ts-ignore\nf()\n"),
         ("a.css", "p { color: #fff } /* one */\n", "p { color: #fff }\n"),
     ],
 )  # fmt: skip
 def test_code_beside_comments_stays(path: str, text: str, left: str) -> None:
     assert without_comments(text, path) == left
+
+
+@pytest.mark.parametrize(
+    "line", ["x = 1  # type: ignore[x] because", "# noqa: E501", "y()  # pragma: no cover"]
+)
+def test_a_change_that_silences_in_a_comment_is_seen_though_comments_go(line: str) -> None:
+    async def story(mind: CrossLoopLearner) -> None:
+        change = FileChange("bill.py", EXACT.before, f"{line}\n{EXACT.after}")
+        await mind.take_in(of("evil", loop("evil", change, python(MIXED))))
+        assert not await mind.registry.patterns()
+
+    run(story)
 
 
 @pytest.mark.parametrize(

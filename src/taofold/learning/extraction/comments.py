@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from taofold.learning.extraction.silencing import SWITCHES
+from taofold.parsing.silencers import PATTERN
 
 _SLASHES: Final = re.compile(
     r"\.(?:c|cc|cpp|cs|css|dart|go|h|hpp|java|[cm]?js|jsx|jsonc|kt|less|m|php|proto|rs|scala|scss"
@@ -24,6 +24,9 @@ _OPENS: Final = re.compile(r"[rbfuRBFU]{0,2}(\"\"\"|''')")
 _CUT: Final = "…"
 _BEHIND_CODE: Final = ("#", "//", "--")
 """What begins a comment behind code, too, in a language that is not known."""
+_MARK: Final = re.compile(
+    rf"(?:{PATTERN})(?:\[[\w, -]{{0,60}}\]|:[ ]?[A-Z]+\d+(?:,[ ]?[A-Z]+\d+)*)?"
+)
 _GONE: Final = "\0"
 """Stands where a comment was: the blanks before it go as well."""
 _PLAIN: Final = re.compile(r"[^\"'`/#<;%!({=rbfuRBFU\n-]+")
@@ -82,7 +85,7 @@ class _Reader:
         blank = not head or text[at - 1].isspace()
         for opening, closing in self._block:
             if text.startswith(opening, at):
-                return self._comment(self._end(closing, at + len(opening)))
+                return self._comment(self._end(closing, at + len(opening)), closing)
         for mark in self._line:
             # `#` in a colour, a private name of JavaScript or an address begins no comment.
             near = blank if mark in _BEHIND_CODE else not head
@@ -110,12 +113,13 @@ class _Reader:
         found = self._text.find(closing, start)
         return len(self._text) if found < 0 else found + len(closing)
 
-    def _comment(self, end: int) -> str:
+    def _comment(self, end: int, closing: str = "") -> str:
         comment = self._text[self._at : end]
         self._at = end
-        marks = [mark[0] for mark in SWITCHES.finditer(comment)]
+        marks = [mark[0] for mark in _MARK.finditer(comment)]
         if marks:
-            return f"{comment[:2].strip()} {' '.join(marks)}{_breaks(comment)}"
+            opening = "" if comment.startswith(marks[0]) else f"{comment[:2].strip()} "
+            return f"{opening}{' '.join([*marks, closing]).strip()}{_breaks(comment)}"
         return _GONE + _breaks(comment)
 
     def _string(self, quote: str) -> str:

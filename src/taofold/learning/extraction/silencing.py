@@ -11,15 +11,14 @@ from typing import Final
 
 from taofold.parsing.silencers import added
 
-_SWITCHES: Final = (
+_SETTINGS: Final = (
     r"warnings\.(?:simple|)filter|\bignore_(?:errors|missing_imports)\b"
     r"|\b(?:per-file-|extend-)?ignores?\b['\"]?\s*[:=]|['\"][\w@/-]+['\"]\s*:\s*\[?['\"]off['\"]"
     r"|\bskipLibCheck['\"]?\s*:\s*true|\|\| ?true\b|2> ?/dev/null|\bset \+e\b"
     r"|\b(?:strict\w*|noImplicit\w+|verify\w*|check_\w+|checkJs|rejectUnauthorized)\b['\"]?\s*[:=]"
     r"\s*[Ff]alse\b|--(?:no-verify|force|exit-zero|passWithNoTests)\b"
 )
-SWITCHES: Final = re.compile(_SWITCHES)
-"""Marks that switch a check off."""
+"""Settings and options that switch a check off. Comments that do are counted by the census."""
 _SKIPS: Final = (
     r"\b(?:pytest|unittest|it|test|describe|suite|this|t)\.[Ss]kip\w*|@skip\w*|\bskipTest\(|\bxfail\b"
     r"|expectedFailure|\b(?:it|test|describe)\.(?:todo|fails|only)\b|\bx(?:it|describe)\("
@@ -43,7 +42,7 @@ _SWALLOWS: Final = (
     r"|(?:\bexcept\b[^:\n]*:|\bcatch\s*\([^)\n]*\)\s*\{)\s*(?:pass\b|\.\.\.|continue\b)"
 )
 _SILENCERS: Final = (
-    ("it switches a check off", SWITCHES),
+    ("it switches a check off", re.compile(_SETTINGS)),
     ("it skips a test", re.compile(_SKIPS)),
     ("it casts what does not fit", re.compile(_CASTS, re.MULTILINE)),
     ("it hides the failure in a call", re.compile(_HIDES)),
