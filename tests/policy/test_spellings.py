@@ -51,6 +51,12 @@ ESCAPED = {
     "json, slashes": lambda v: json.dumps(v).replace("/", "\\/"),
     "python": repr,
     "sql": lambda v: "'" + v.replace("'", "''") + "'",
+    "html twice": lambda v: html.escape(html.escape(v)),
+    "hexadecimal": lambda v: "".join(c if c.isalnum() else f"\\x{ord(c):02x}" for c in v),
+    "octal": lambda v: "".join(c if c.isalnum() else f"\\{ord(c):03o}" for c in v),
+    "powershell": lambda v: re.sub(r"([$`\"])", r"`\1", v),
+    "cmd": lambda v: re.sub(r"([&|<>^])", r"^\1", v),
+    "latex": lambda v: re.sub(r"([&%$#_{}])", r"\\\1", v),
     "csv": lambda v: '"' + v.replace('"', '""') + '"',
 }  # fmt: skip
 

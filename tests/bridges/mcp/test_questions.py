@@ -386,6 +386,9 @@ def test_a_form_that_asks_for_a_secret_in_other_words_is_refused(name: str) -> N
         "Gib deine TAN ein", "Which 12 words are your recovery phrase?",
         "Paste your API-key here", "Insira o número do cartão", "Your credit card, please",
         "your seed\u200b phrase",
+        "Your 2FA", "six digits from the app", "Paste your .env file", "Paste ~/.ssh/id_ed25519",
+        "Type the twelve words that restore your wallet", "four numbers on the back of the card",
+        "the word you use to sign in", "What is your mother's maiden name?",
     ],
 )  # fmt: skip
 def test_a_message_that_asks_for_a_secret_is_refused_whatever_its_field_is_called(
@@ -432,7 +435,8 @@ def test_an_ordinary_form_is_asked(name: str) -> None:
         "Which city?", "How many lines of code?",
         "Which 3 files of source code should the app use?",
         "Is the card not on the table? Say why", "Pin which message? Name it",
-        "What is the key of the song?",
+        "What is the key of the song?", "Say it in twelve words", "Which ssh host?",
+        "Which card is on the back of the box?", "Should I use the recovery branch?",
     ],
 )  # fmt: skip
 def test_an_ordinary_message_is_asked(message: str) -> None:

@@ -44,7 +44,8 @@ def spellings(value: str) -> frozenset[str]:
     """Returns the ways in which programs write `value`, without `value` itself."""
     if len(value) > _LONGEST or _PLAIN.fullmatch(value):
         return frozenset()
-    return frozenset([*_percent(value), *_html(value), *_quoted(value)]) - {value}
+    ways = [*_percent(value), *_html(value), *_quoted(value), *_numbered(value)]
+    return frozenset(ways) - {value}
 
 
 def _percent(value: str) -> Iterator[str]:
@@ -89,9 +90,29 @@ def _quoted(value: str) -> Iterator[str]:
     yield re.sub(r"(['\\])", r"\\\1", value)
     yield re.escape(value)
     yield value.replace("$", "$$")  # make, compose
+    yield re.sub(r"([$`\"])", r"`\1", value)  # PowerShell
+    yield re.sub(r"([&|<>^])", r"^\1", value)  # cmd
+    yield re.sub(r"([&%$#_{}])", r"\\\1", value)  # LaTeX
     yield repr(value)[1:-1]
     yield repr(f"{value}'\"")[1:-4]
     for ascii_ in (True, False):
         written = json.dumps(value, ensure_ascii=ascii_)[1:-1]
         yield written
         yield written.replace("/", "\\/")
+
+
+def _numbered(value: str) -> Iterator[str]:
+    """Signs by their numbers: of programs, of LDAP and CSS; and what is escaped for HTML twice."""
+    for form in (
+        "\\x{:02x}",
+        "\\x{:02X}",
+        "\\{:03o}",
+        "\\{:02x}",
+        "\\{:02X}",
+        "\\{:x} ",
+        "\\u{{{:x}}}",
+    ):
+        yield "".join([c if c.isalnum() else form.format(ord(c)) for c in value])
+    for entities, left in product((_ENTITIES[0], _ENTITIES[2]), _LEFT[:3]):
+        table = {ord(sign): name for sign, name in entities.items() if sign not in left}
+        yield value.translate(table).translate(table)

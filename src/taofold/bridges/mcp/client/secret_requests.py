@@ -122,11 +122,14 @@ def _first(kinds: Iterable[str]) -> str:
 def _readings(text: str) -> set[str]:
     """The text in lower case as a person may read it."""
     seen = "".join([c for c in normalize("NFKC", _squared(text)) if visible(c) == c])
-    seen = _HUMP.sub(" ", seen)
-    seen = _plain(seen).casefold()
-    seen = _APART.sub(lambda apart: re.sub(r"[ ._*\-]", "", apart[0]), seen)
-    latin = seen.translate(_ALIKE)
-    return {seen, latin, *[latin.translate(signs) for signs in _SIGNS]}
+    readings: set[str] = set()
+    # `2FA` is one word and `yourPin` two.
+    for words in (seen, _HUMP.sub(" ", seen)):
+        words = _plain(words).casefold()
+        words = _APART.sub(lambda apart: re.sub(r"[ ._*\-]", "", apart[0]), words)
+        latin = words.translate(_ALIKE)
+        readings |= {words, latin, *[latin.translate(signs) for signs in _SIGNS]}
+    return readings
 
 
 def _squared(text: str) -> str:
