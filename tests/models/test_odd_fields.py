@@ -302,3 +302,13 @@ def test_a_configured_price_wins_over_what_the_endpoint_charges() -> None:
     answer = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": usage}
     assert whole(ChatReader, answer, has_own_price=True).usage.usd == pytest.approx(1.000002)
     assert whole(ChatReader, answer).usage.usd == 1e-12
+
+
+@pytest.mark.parametrize("form", ["chat", "messages", "gemini", "responses", "ollama"])
+def test_a_count_that_no_text_can_have_is_estimated(form: str) -> None:
+    make, answer = answers(1)[form]
+    usage = whole(make, answer, sent=1_000, least=250).usage
+    assert usage.input_tokens == 1_000
+    make, answer = answers(250)[form]
+    assert whole(make, answer, sent=1_000, least=250).usage.input_tokens == 250
+    assert whole(make, answers(250)[form][1], sent=1_000).usage.output_tokens >= 1

@@ -37,13 +37,13 @@ def test_the_snapshot_of_prices_is_not_stale() -> None:
 @pytest.mark.parametrize(
     ("provider", "model", "window"),
     [
-        ("openai", "gpt-5.6-sol", 1_050_000),
+        ("openai", "gpt-5.6-sol", 922_000),
         ("openai", "gpt-4o-2024-08-06", 128_000),
         ("anthropic", "claude-opus-5-5", 1_000_000),
         ("anthropic", "claude-sonnet-4-5-20250929", 200_000),
         ("gemini", "gemini-3.7-flash", 1_000_000),
         ("anthropic", "claude-opus-9", 200_000),
-        ("openai", "gpt-9-nova", 400_000),
+        ("openai", "gpt-9-nova", 272_000),
         ("ollama", "llama3.1:8b", 32_768),
         ("openai-compatible", "mystery", 8_192),
     ],
@@ -68,7 +68,7 @@ def test_an_unknown_model_at_another_server_is_not_the_vendors_newest() -> None:
     own = resolve("openai:my-model", base_url="http://127.0.0.1:9/v1").profile
     assert (own.window, own.window_known, own.thinking, own.inputs) == (8_192, False, "", None)
     assert own.native_tools
-    assert resolve("openai:next", api_key="k").profile.window == 400_000
+    assert resolve("openai:next", api_key="k").profile.window == 272_000
     known = resolve("openai:gpt-5.2", base_url="http://127.0.0.1:9/v1").profile
     assert known.window_known
     assert known.thinking

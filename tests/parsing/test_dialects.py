@@ -196,3 +196,18 @@ def test_a_call_that_was_only_thought_is_none_in_any_dialect(opener, closer, dia
         assert opener == "" or "analysis" in opener
     else:
         assert reply == Prose("It is done.")
+
+
+@pytest.mark.parametrize("suffix", ["opensource", "a+b(c", "6124c78e", "x.y-z"])
+def test_the_suffix_of_a_familys_tags_is_any_text_without_blanks(suffix):
+    tags = ("tool_calls", "tool_call", "arg_key", "arg_value")
+    text = (
+        "<tool_calls><tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value>"
+        "</tool_call></tool_calls>"
+    )
+    for tag in tags:
+        text = text.replace(f"{tag}>", f"{tag}:{suffix}>")
+    turn = read_reply(text, {"get_weather": {"properties": {"city": {"type": "string"}}}})
+    assert [(call.tool, call.parameters) for call in turn.calls] == [
+        ("get_weather", {"city": "Paris"})
+    ]

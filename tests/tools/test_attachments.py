@@ -1,5 +1,6 @@
 """What goes to a model besides text: told by its bytes, checked before anything is sent."""
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,16 @@ def test_a_file_is_what_its_bytes_say(tmp_path: Path) -> None:
 def test_what_is_damaged_is_told_before_it_is_sent(data: bytes, flaw: str) -> None:
     with pytest.raises(ConfigError, match=flaw):
         showing([Image(data=data) if b"%PDF" not in data else Document(data=data)])
+
+
+def test_a_wrong_checksum_of_a_part_that_decoders_skip_damages_no_picture() -> None:
+    end = 8 + 25  # the signature and IHDR
+    profile = struct.pack(">I4s4sI", 4, b"iCCP", b"none", 0)
+    loaded = Image(data=PICTURE[:end] + profile + PICTURE[end:]).load()
+    assert isinstance(loaded, Loaded)
+    critical = struct.pack(">I4s4sI", 4, b"ICCP", b"none", 0)
+    with pytest.raises(ConfigError, match="checksum"):
+        Image(data=PICTURE[:end] + critical + PICTURE[end:]).load()
 
 
 def test_what_is_too_large_or_gone_is_told_without_being_read(tmp_path: Path) -> None:

@@ -421,6 +421,11 @@ class Conversation(Sequence[Message]):
                 self._bound = True
                 self._bound_digest.update(_opaque(content, len(self._messages)).encode())
 
+    @property
+    def text_chars(self) -> int:
+        """The part of `chars` that is text."""
+        return self.chars - sum([part.chars for part in self.media])
+
     def cut(self) -> None:
         """Send back nothing more of what only a provider understands, up to here."""
         # Only a mark: messages are never rewritten, so the neutral digest and

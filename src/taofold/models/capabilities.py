@@ -65,6 +65,8 @@ class Abilities:
     def profile(self, window: int = 0) -> Profile:
         """The profile of a model with `window` tokens of context (0 = as the rules say)."""
         size = window or self.window
+        if self.vendor == "openai":
+            size = _OPENAI_INPUT.get(size, size)
         return Profile(
             window=size or Profile().window,
             window_known=bool(size),
@@ -75,6 +77,10 @@ class Abilities:
             prefix_bound=self.bound,
         )
 
+
+_OPENAI_INPUT: Final = {400_000: 272_000, 1_050_000: 922_000}
+"""Tokens of input by the size of the window, which also holds 128,000 of output (OpenAI, model
+pages; litellm `max_input_tokens`)."""
 
 UNKNOWN: Final = Abilities(
     tools=False, schema=False, source="nobody: 8k tokens and text are assumed"

@@ -28,7 +28,7 @@ from taofold.models.endpoint import Endpoint, ReplyReader, RetryPolicy, Sign
 from taofold.models.limiter import Limiter
 from taofold.models.prices import CatalogueEntry, Price, Prices, find, own_price
 from taofold.models.probed import probed_profile
-from taofold.models.replies import ReplyContext
+from taofold.models.replies import MOST_CHARS_PER_TOKEN, ReplyContext
 from taofold.models.transport import Bounds, Transport
 from taofold.models.wire_names import ANY_TOOLS, ToolRules, WireTools, wire_tools
 from taofold.models.wire_schema import AnswerForm, FormRules, UnwrappedText, adapt_form
@@ -175,6 +175,7 @@ class RemoteModel:
             speaker,
             turn.wire.properties,
             sent=estimate(request, 0),
+            least=conversation.text_chars // MOST_CHARS_PER_TOKEN,
             has_own_price=connection.sources.price == OWN_PRICE,
         )
         reply = await endpoint.ask(

@@ -37,6 +37,8 @@ _MOST_CALLS: Final = 256
 """More in one reply were never meant: no provider allows half as many tools."""
 _MOST_TOKENS: Final = 1 << 40
 _CHARS_PER_TOKEN: Final = 4
+MOST_CHARS_PER_TOKEN: Final = 16
+"""No tokenizer gets more of ordinary text into a token, so a smaller count is none."""
 
 
 def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[bool, str]:
@@ -108,7 +110,9 @@ class ReplyContext(msgspec.Struct, frozen=True):
     speaker: Speaker | None = None
     properties: Mapping[str, Mapping[str, str]] = {}
     sent: int = 0
-    """Estimated tokens of the prompt, which count where the provider counts none."""
+    """Estimated tokens of the prompt, which count where the provider's count cannot be right."""
+    least: int = 0
+    """Tokens that the text of the prompt has at least."""
     has_own_price: bool = False
     """The user configured the price: the price in the endpoint's answer does not count."""
 
@@ -189,11 +193,13 @@ class ReplyContext(msgspec.Struct, frozen=True):
         )
 
     def _plausible(self, usage: Usage, parts: Sequence[Part]) -> Usage:
-        """The usage, with an estimate where the provider counts nothing: limits hold by it."""
-        if usage.input_tokens and (usage.output_tokens or not parts):
-            return usage
-        taken = usage.input_tokens or self.sent
-        output = usage.output_tokens or sum(map(tokens_of, parts))
+        """The usage, with an estimate where the provider counts too little: limits hold by it."""
+        written = sum(map(tokens_of, parts))
+        taken, output = usage.input_tokens, usage.output_tokens
+        if taken < max(self.least, 1):
+            taken = max(taken, self.sent)
+        if output * MOST_CHARS_PER_TOKEN < written * _CHARS_PER_TOKEN:
+            output = written
         if (taken, output) == (usage.input_tokens, usage.output_tokens):
             return usage
         estimated = self.usage(

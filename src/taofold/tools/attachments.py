@@ -324,8 +324,10 @@ def _png_flaw(data: bytes) -> str:
         if end > len(data):
             return "the picture is cut off"
         (checksum,) = struct.unpack_from(">I", data, end - 4)
+        # Decoders skip an ancillary part that is damaged (a lower-case first letter, PNG 5.4).
+        is_critical = not name[:1].islower()
         # A view instead of a slice: the picture is not copied to be summed.
-        if zlib.crc32(memoryview(data)[at + 4 : end - 4]) != checksum:
+        if is_critical and zlib.crc32(memoryview(data)[at + 4 : end - 4]) != checksum:
             return f"the checksum of its {name.decode('latin-1')} part is wrong"
         if first and (name != b"IHDR" or 0 in struct.unpack_from(">II", data, at + 8)):
             return "it has no size"

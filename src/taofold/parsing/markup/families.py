@@ -163,7 +163,7 @@ FAMILIES: Final = (
            template=("[gMASK]", "<sop>", "<eop>")),
     Family("minimax", template=("re:\\]~[a-z]\\]", "[e~[")),
     Family("hunyuan", calls=(("<tool_call>", "<end_of_tool_call>"),),
-           separators=("<tool_sep>",), ends=("re:<｜hy_eos(?::\\w{1,24})?｜>",)),
+           separators=("<tool_sep>",), ends=("re:<｜hy_eos(?::[^\\s<>]{1,24})?｜>",)),
     Family("solar", reasoning=(("<|think|>", "<|end|>"),),
            calls=(("re:<\\|tool_call:begin\\|>[\\w-]{0,64}<\\|tool_call:name\\|>",
                    "<|tool_call:end|>"),),
@@ -185,17 +185,18 @@ _OPENED = rf"(?:\|open\|>|{_PREFIX})?"
 _CLOSED = rf"(?:\|close\|>|/(?:{_PREFIX})?)"
 _OPEN = _BEGIN + _OPENED
 _CLOSE = _BEGIN + _CLOSED
+_SUFFIX = r"(?::[^\s<>]{1,24})?"
 _END = r"(?:\s{0,8}>|<\|sep\|>)"
 
 
 def opening(name: str) -> str:
     """The pattern of an opening tag in all its spellings; `name` is a pattern."""
-    return rf"{_OPEN}{name}(?::\w{{1,24}})?{_END}"
+    return rf"{_OPEN}{name}{_SUFFIX}{_END}"
 
 
 def closing(name: str) -> str:
     """The pattern of a closing tag in all its spellings; `name` is a pattern."""
-    return rf"{_CLOSE}{name}(?::\w{{1,24}})?{_END}"
+    return rf"{_CLOSE}{name}{_SUFFIX}{_END}"
 
 
 @lru_cache(maxsize=256)
@@ -294,7 +295,7 @@ def _bodies(marks: Iterable[str], attributes: str = "") -> dict[str, str]:
             literals.append(mark)
     for slash, lead in (("", _OPENED), ("/", _CLOSED)):
         if names[slash]:
-            rest = rf"{lead}{_factored(names[slash])}(?::\w{{1,24}})?{attributes}{_END}"
+            rest = rf"{lead}{_factored(names[slash])}{_SUFFIX}{attributes}{_END}"
             rests.setdefault("<", []).append(rest)
             rests.setdefault("]", []).append(_SPACE + rest)
     for char in sorted({mark[0] for mark in literals}):
@@ -434,7 +435,7 @@ FOREIGN_LINE = re.compile(
 UNKNOWN = re.compile(
     r"<(?:\|[A-Za-z_/][\w/ ]{0,40}+\|?>|｜[^｜\n]{1,40}+｜>|[A-Za-z_]\w{0,40}+\|>"
     r"|/?(?:\w{1,12}+[:|])?"
-    r"(?:(?:tool|function)_?calls?(?::\w{1,24})?(?:\s[^<>]{0,80})?>|arg_(?:key|value)>"
+    r"(?:(?:tool|function)_?calls?(?::[^\s<>]{1,24})?(?:\s[^<>]{0,80})?>|arg_(?:key|value)>"
     r"|(?:invoke|parameter|function)(?:(?:[= ][^<>]{1,80})?>|=|\sname=)))"
     r"|◁/?\w{1,20}▷|\[Calling tool[:=]|\[/?(?:TOOL|THINK|ARGS|CALL|AVAILABLE)_?[A-Z_]{0,20}\]"
     r"|｜DSML[｜‖|]|‖DSML[｜‖|]|\|DSML[｜‖|]|\]<\]\w{1,12}\[>\["
