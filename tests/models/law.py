@@ -4,6 +4,7 @@ Strict fakes call them, so that no test shows more than the real provider allows
 source in which the provider states it, or the words in which it refuses.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -158,6 +159,140 @@ def messages_form(schema: Any, where: str) -> None:
     expect(unions <= 16, f"{where}: too many union-typed parameters ({unions})")
 
 
+# --- parameters and pairs ------------------------------------------------------------------------
+
+THINKING_GPT = ("gpt-5", "gpt-6", "o1", "o3", "o4")
+NEVER_OFF = ("gpt-6-astra", "gpt-6.1", "gpt-6.2", "o1", "o3", "o4")
+CLAUDE_WITHOUT_SAMPLING = (
+    *("claude-fable-5", "claude-mythos-5", "claude-opus-4-7", "claude-opus-4-8"),
+    *("claude-opus-5", "claude-sonnet-5", "claude-haiku-5-5"),
+)
+CLAUDE_ALWAYS_THINKING = ("claude-fable-5", "claude-mythos-5", "claude-opus-5-5")
+CLAUDE_UNFORCED = ("claude-fable-5-1", "claude-fable-5-2", "claude-mythos-5-1", "claude-mythos-5-2",
+                   "claude-opus-5-5", "claude-sonnet-5-5")  # fmt: skip
+
+
+def thinking_gpt(body: Body, effort: Any) -> None:
+    """OpenAI: "Unsupported parameter: 'temperature' is not supported with this model", "Unsupported
+    value: 'none' is not supported with the 'gpt-6.1-sol' model".
+    """
+    model = str(body.get("model", ""))
+    if not model.startswith(THINKING_GPT) or "chat" in model:
+        expect(not effort, "Unsupported parameter: 'reasoning.effort'")
+        return
+    if effort != "none":
+        for name in ("temperature", "top_p"):
+            expect(body.get(name) in (None, 1), f"Unsupported parameter: {name!r}")
+    expect(effort != "none" or not model.startswith(NEVER_OFF), "Unsupported value: 'none'")
+    late = model.startswith(("gpt-5.6", "gpt-6"))
+    expect(effort != "minimal" or not late, "Unsupported value: 'minimal'")
+
+
+def paired(calls: Sequence[str], results: Sequence[str]) -> None:
+    """OpenAI: "No tool output found for function call …", "No tool call found for function call
+    output with call_id …".
+    """
+    expect(set(calls) <= set(results), f"No tool output found for {set(calls) - set(results)}")
+    expect(set(results) <= set(calls), f"No tool call found for {set(results) - set(calls)}")
+
+
+def chat_pairs(messages: Sequence[Any]) -> None:
+    """OpenAI: "An assistant message with 'tool_calls' must be followed by tool messages responding
+    to each 'tool_call_id'".
+    """
+    due: list[str] = []
+    for message in [*messages, {"role": "end"}]:
+        if message["role"] == "tool":
+            expect(message["tool_call_id"] in due, "role 'tool' must be a response to a call")
+            due.remove(message["tool_call_id"])
+            continue
+        expect(not due, f"tool_call_ids did not have response messages: {due}")
+        due = [call["id"] for call in message.get("tool_calls") or ()]
+
+
+def messages_parameters(body: Body) -> None:
+    """Anthropic: "`temperature` is deprecated for this model", "`temperature` and `top_p` cannot
+    both be specified for this model", "tool_choice: type \"tool\" and \"any\" are not supported
+    for this model", "A maximum of 4 blocks with cache_control may be provided".
+    """
+    model = body["model"]
+    sampled = [name for name in ("temperature", "top_p", "top_k") if name in body]
+    expect(not sampled or not model.startswith(CLAUDE_WITHOUT_SAMPLING), f"{sampled}: deprecated")
+    both = {"temperature", "top_p"} <= set(sampled)
+    expect(not both or model.startswith("claude-3"), "temperature and top_p cannot both be given")
+    thinking = body.get("thinking") or {}
+    kind, new = thinking.get("type"), model.startswith(CLAUDE_WITHOUT_SAMPLING)
+    expect(kind != "enabled" or not new, '"thinking.type.enabled" is not supported for this model')
+    if kind == "enabled":
+        small = thinking["budget_tokens"] < body["max_tokens"]
+        expect(small, "`max_tokens` must be greater than `thinking.budget_tokens`")
+    off = kind in ("disabled", "between_tools")
+    expect(not off or not model.startswith(CLAUDE_ALWAYS_THINKING), f"thinking {kind!r}")
+    choice = (body.get("tool_choice") or {}).get("type")
+    if choice in ("any", "tool"):
+        expect(not model.startswith(CLAUDE_UNFORCED), f"tool_choice: type {choice!r}")
+        expect(kind != "enabled", "Thinking may not be enabled when tool_choice forces tool use.")
+    marks = json.dumps([body.get("system"), body.get("tools"), body["messages"]])
+    count = marks.count('"cache_control":') + ("cache_control" in body)
+    expect(count <= 4, "A maximum of 4 blocks with cache_control may be provided")
+
+
+def messages_pairs(messages: Sequence[Any]) -> None:
+    """Anthropic: "`tool_use` ids were found without `tool_result` blocks immediately after",
+    "text content blocks must be non-empty", "The conversation must end with a user message".
+    """
+    talk = [each for each in messages if each["role"] != "system"]
+    expect(talk, "messages: at least one message is required")
+    expect(talk[-1]["role"] == "user", "The conversation must end with a user message.")
+    for at, message in enumerate(talk):
+        blocks = message["content"] if isinstance(message["content"], list) else ()
+        empty = [each for each in blocks if each["type"] == "text" and not each["text"]]
+        expect(not empty, "text content blocks must be non-empty")
+        after = talk[at + 1]["content"] if at + 1 < len(talk) else ()
+        results = [each.get("tool_use_id") for each in after if isinstance(each, dict)]
+        calls = [each["id"] for each in blocks if each["type"] == "tool_use"]
+        expect(set(calls) <= set(results), f"`tool_use` ids without `tool_result`: {calls}")
+
+
+def gemini_parameters(body: Body) -> None:
+    """Google: "You can only set only one of thinking budget and thinking level", "Function calling
+    config allowed_function_names contains functions not provided in tools".
+    """
+    config = body.get("generationConfig", {})
+    thinking = config.get("thinkingConfig", {})
+    expect(not {"thinkingLevel", "thinkingBudget"} <= set(thinking), "thinking budget and level")
+    schema = "responseJsonSchema" in config or "responseSchema" in config
+    is_json = config.get("responseMimeType") == "application/json"
+    expect(is_json or not schema, "a schema is only allowed with application/json")
+    declared = {
+        each["name"] for group in body.get("tools", ()) for each in group["functionDeclarations"]
+    }
+    calling = body.get("toolConfig", {}).get("functionCallingConfig", {})
+    allowed = calling.get("allowedFunctionNames", ())
+    expect(set(allowed) <= declared, "allowed_function_names contains functions not provided")
+    modes = ("ANY", "VALIDATED")
+    expect(not allowed or calling.get("mode") in modes, "allowed_function_names needs mode ANY")
+
+
+def gemini_pairs(contents: Sequence[Any]) -> None:
+    """Google: "contents.parts must not be empty", "the number of function response parts is equal
+    to the number of function call parts of the function call turn".
+    """
+    asked: list[str] = []
+    for content in contents:
+        expect(content["parts"], "contents.parts must not be empty")
+        answers = [
+            part["functionResponse"]["name"]
+            for part in content["parts"]
+            if "functionResponse" in part
+        ]
+        expect(sorted(asked) == sorted(answers), "function responses do not match the calls")
+        asked = [
+            part["functionCall"]["name"] for part in content["parts"] if "functionCall" in part
+        ]
+    expect(not asked, "function call turn must be followed by a function response turn")
+
+
 # --- the formats ---------------------------------------------------------------------------------
 
 
@@ -178,6 +313,18 @@ def responses(body: Body) -> None:
         valid_schema(form["schema"], "text.format.schema")
         if form["strict"]:
             strict_form(form["schema"], "text.format.schema")
+        pattern = r"[A-Za-z0-9_-]{1,64}"
+        expect(re.fullmatch(pattern, form["name"]), "Invalid 'text.format.name'")
+    thinking_gpt(body, (body.get("reasoning") or {}).get("effort"))
+    choice: Any = body.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        expect(choice["name"] in [tool["name"] for tool in tools], "Tool choice not found")
+    expect(choice != "required" or tools, "Tool choice 'required' must be specified with 'tools'")
+    kinds = ("function_call", "function_call_output")
+    calls, results = [
+        [item["call_id"] for item in body["input"] if item.get("type") == kind] for kind in kinds
+    ]
+    paired(calls, results)
     for item in body["input"]:
         if item.get("type") in ("function_call", "function_call_output"):
             call_id(item["call_id"], RESPONSES_ID)
@@ -203,6 +350,10 @@ def chat(body: Body, ids: str = CHAT_ID, form_rules: bool = True) -> None:
         object_root(schema, "response_format")
         if form["json_schema"].get("strict"):
             strict_form(schema, "response_format")
+    chat_pairs(body["messages"])
+    if str(body.get("model", "")).startswith(THINKING_GPT):
+        expect("max_tokens" not in body, "Unsupported parameter: 'max_tokens'")
+        thinking_gpt(body, body.get("reasoning_effort"))
     for message in body["messages"]:
         roles = ("system", "developer", "user", "assistant", "tool")
         expect(message["role"] in roles, f"invalid role {message['role']!r}")
@@ -227,6 +378,8 @@ def messages(body: Body) -> None:
     form = body.get("output_config", {}).get("format")
     if form:
         messages_form(form["schema"], "output_config.format.schema")
+    messages_parameters(body)
+    messages_pairs(body["messages"])
     for message in body["messages"]:
         expect(message["role"] in ("user", "assistant", "system"), "invalid role")
         blocks = message["content"] if isinstance(message["content"], list) else ()
@@ -246,6 +399,8 @@ def gemini(body: Body) -> None:
     for one in declared:
         gemini_name(one["name"])
         valid_schema(one["parametersJsonSchema"], one["name"])
+    gemini_parameters(body)
+    gemini_pairs(body["contents"])
     for content in body["contents"]:
         expect(content["role"] in ("user", "model"), "Please use a valid role: user, model.")
         for part in content["parts"]:
