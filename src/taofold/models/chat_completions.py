@@ -428,8 +428,10 @@ class ChatModel(RemoteModel):
             # Other servers than OpenAI's enforce by grammar also what its strict mode does not.
             if self._rules.vendor == "openai":
                 notes += filter(None, [self._not_enforced(turn)])
+        # OpenAI's thinking models refuse the old name, also behind a proxy.
+        newer = dialect.new_limit or (self._rules.vendor == "openai" and bool(self._rules.thinking))
         # `max_tokens` among what is left out means: take the other of the two names.
-        new = dialect.new_limit != ("max_tokens" in self._without)
+        new = newer != ("max_tokens" in self._without)
         body |= sampling(settings)
         body |= present(
             {
