@@ -91,7 +91,7 @@ async def one(job: dict[str, Any]) -> str:
         said = await asyncio.wait_for(PEERS[sys.argv[1]](job, calls), PATIENCE)
     except BaseException as error:
         said = f"FAILED {type(error).__name__}: {error}"
-    return " ".join(f"{json.dumps(calls)} {said}".split())[:600]
+    return " ".join(f"{json.dumps(calls)} {said}".split())[:4000]
 
 
 def main() -> None:
