@@ -241,9 +241,9 @@ class _Search:
             notes = (*located, *lost, *span.reading.repairs)
             fits = self._add(span.reading.value, notes, span.start, span.reading.open)
             if fits and self._is_misplaced(span):
-                last = self._fits[-1]
+                read = self._fits[-1]
                 note = Repair("early_end", "none", content=True, at=span.end)
-                self._fits[-1] = replace(last, repairs=(*last.repairs, note))
+                self._fits[-1] = replace(read, repairs=(*read.repairs, note))
             if fits and self._is_beside(span, spans):
                 self._fits.pop()
                 self._hedged = True
