@@ -55,6 +55,10 @@ def valid_schema(schema: Any, where: str) -> None:
         kinds = kinds if isinstance(kinds, list) else [kinds]
         expect(set(kinds) <= TYPES, f"{where}: {kinds} is no type")
         expect("array" not in kinds or "items" in node, f"{where}: array schema missing items")
+        # "Invalid schema for function": "enum value A does not validate against {'type': 'null'}".
+        odd = [each for each in node.get("enum", ()) if kinds == ["null"] and each is not None]
+        odd += [e for e in node.get("enum", ()) if kinds == ["array"] and not isinstance(e, list)]
+        expect(not odd, f"{where}: enum value {odd} does not validate against {kinds}")
         expect(not isinstance(node.get("items"), list), f"{where}: items is a list (draft 7)")
         required = node.get("required", [])
         expect(isinstance(required, list), f"{where}: required is no list")

@@ -312,3 +312,17 @@ def test_a_count_that_no_text_can_have_is_estimated(form: str) -> None:
     make, answer = answers(250)[form]
     assert whole(make, answer, sent=1_000, least=250).usage.input_tokens == 250
     assert whole(make, answers(250)[form][1], sent=1_000).usage.output_tokens >= 1
+
+
+def test_a_stream_whose_chunks_end_for_no_reason_is_read_to_its_last() -> None:
+    """As SGLang and Ollama wrote it: `finish_reason` is "" until the end, `tool_calls` null."""
+    pieces = [chat({"content": each, "role": None, "tool_calls": None}, "") for each in "fine"]
+    reply = streamed(ChatReader, *pieces, chat({}, "stop"), b"data: [DONE]")
+    assert (reply.text, reply.finish) == ("fine", "stop")
+
+
+def test_native_arguments_may_be_an_object() -> None:
+    function = {"name": "add", "arguments": {"a": 1}}
+    message = {"content": None, "tool_calls": [{"id": "c", "function": function}]}
+    reply = whole(ChatReader, {"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+    assert [(call.name, json.loads(call.arguments)) for call in reply.calls] == [("add", {"a": 1})]

@@ -279,3 +279,21 @@ def test_readers_of_a_stream_never_see_the_wrapper(texts: tuple[str, str], cuts:
     unwrapped(text[at:])
     unwrapped.end()
     assert "".join(heard) == expected
+
+
+def test_choices_that_the_type_rules_out_are_dropped() -> None:
+    """Reported of can1357/oh-my-pi 2652: one such tool and each request is refused."""
+    schema: Any = {
+        "type": "object",
+        "properties": {
+            "x": {"anyOf": [{"enum": ["A"], "type": "string"}, {"enum": ["A"], "type": "null"}]},
+            "y": {"type": "array", "enum": [0, 1], "items": {"type": "integer"}},
+            "z": {"type": ["integer", "null"], "enum": [1, None, "one", True]},
+        },
+    }
+    adapted, _ = adapt_parameters(schema, {})
+    assert adapted["properties"] == {
+        "x": {"anyOf": [{"enum": ["A"], "type": "string"}, {"type": "null"}]},
+        "y": {"type": "array", "items": {"type": "integer"}},
+        "z": {"type": ["integer", "null"], "enum": [1, None]},
+    }

@@ -61,3 +61,21 @@ def test_null_is_no_arguments_and_lost_ones_are_not_guessed() -> None:
 def test_a_plain_call_has_no_receipt_because_its_arguments_are_always_encoded(text: str) -> None:
     assert read_call("add", text, schema=SCHEMA, finish_reason="tool_calls").repairs == ()
     assert read_call("finish", '{"answer": "x"}').repairs == ()
+
+
+@pytest.mark.parametrize(
+    "text", [json.dumps({"arguments": {"a": 1, "b": 2}}), json.dumps({"parameters": PLAIN})]
+)
+def test_an_object_around_the_arguments_is_taken_off(text: str) -> None:
+    call = read_call("add", text, schema=SCHEMA, finish_reason="tool_calls")
+    assert (call.parameters, call.error) == ({"a": 1, "b": 2}, "")
+    assert call.repairs
+    assert not any(repair.content for repair in call.repairs)
+
+
+def test_an_object_that_the_tool_itself_declares_is_no_wrapper() -> None:
+    own = {"type": "object", "properties": {"arguments": {"type": "object"}}}
+    text = json.dumps({"arguments": {"a": 1}})
+    assert read_call("run", text, schema=own).parameters == {"arguments": {"a": 1}}
+    other = read_call("add", json.dumps({"arguments": {"c": 1}}), schema=SCHEMA)
+    assert other.parameters == {"arguments": {"c": 1}}

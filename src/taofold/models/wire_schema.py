@@ -213,6 +213,7 @@ class _Repair:
         self._references(node)
         _types(node)
         _lists(node)
+        _choices(node)
         _bounds(node)
         _items(node)
         for key in _NAMED:
@@ -297,6 +298,34 @@ def _lists(node: dict[str, Any]) -> None:
     for key in ("title", "description", "pattern", "format", "$comment"):
         if key in node and not isinstance(node[key], str):
             del node[key]
+
+
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def _choices(node: dict[str, Any]) -> None:
+    """Drops choices that the type rules out: `{"type": "null", "enum": ["A"]}` is refused."""
+    kinds = node.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if not kinds or "enum" not in node:
+        return
+    node["enum"] = [each for each in node["enum"] if any(_is_kind(each, kind) for kind in kinds)]
+    if not node["enum"]:
+        del node["enum"]
+
+
+def _is_kind(value: JSON, kind: str) -> bool:
+    if isinstance(value, bool):  # an int to isinstance
+        return kind == "boolean"
+    return isinstance(value, _KINDS[kind])
 
 
 def _bounds(node: dict[str, Any]) -> None:

@@ -157,14 +157,19 @@ def as_declared(
     """Arguments in JSON under the names and in the form that a tool's schema declares.
 
     Only what keeps their content: a key in another case, a list or an object that is encoded in a
-    text. What would be a guess stays as it was written, for the tool's validator to judge.
+    text, one object around them (`{"arguments": {…}}`). What would be a guess stays as it was
+    written, for the tool's validator to judge.
     """
     properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
     # Most are as they are declared: compiling the schema would cost more than the whole reply.
     if not properties or all(k in properties and not _is_encoded(v) for k, v in arguments.items()):
         return arguments, ()
-    arguments, notes = _fitted(arguments, plan_of_schema(schema or {}).shape)
-    return arguments, tuple(notes)
+    shape = plan_of_schema(schema or {}).shape
+    inner, notes = _unwrapped(arguments, shape)
+    if inner is not arguments:
+        notes = (Repair("wrapper", "none"), *notes)
+    inner, fitted = _fitted(inner, shape)
+    return inner, (*notes, *fitted)
 
 
 def _fitted(arguments: Object, shape: TypeShape) -> tuple[Object, list[Repair]]:

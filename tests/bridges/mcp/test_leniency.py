@@ -177,3 +177,31 @@ FIELDS = st.sampled_from(
 def test_whatever_a_list_holds_it_becomes_readable_and_stays_so(name: str, listed: Any) -> None:
     once = readable({name: listed})
     assert readable(once) == once
+
+
+OUTPUTS: list[Any] = [
+    {"type": "array", "items": {"type": "object"}},
+    {"type": ["null", "array"]},
+    {},
+    {"oneOf": [{"type": "object"}, {"type": "array"}]},
+    {"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}},
+    {"type": "object", "properties": {"a": {"type": 5}}},
+]
+"""As reported of public servers in 2026: none describes an object that could be checked."""
+
+
+async def test_an_output_schema_that_is_none_costs_neither_its_tool_nor_its_result() -> None:
+    rooted = {
+        "name": "rooted",
+        "inputSchema": {
+            "$ref": "#/components/schemas/R",
+            "components": {"schemas": {"R": {"type": "object", "properties": {"x": {}}}}},
+        },
+    }
+    tools = [{**GOOD, "name": f"t{at}", "outputSchema": each} for at, each in enumerate(OUTPUTS)]
+    result = {"content": [{"type": "text", "text": "fine"}], "structuredContent": {"a": 1}}
+    async with started([*tools, None, rooted], result) as server:
+        assert sorted(server) == ["s_rooted", *[f"s_t{at}" for at in range(len(OUTPUTS))]]
+        for name in sorted(server):
+            outcome = await server[name].bind({"x": "1"}).run(RunContext(None))
+            assert outcome.status == "success", outcome
