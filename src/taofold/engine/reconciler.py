@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from taofold.core.errors import LogError, UnknownRun
+from taofold.core.errors import LogAway, LogError, UnknownRun
 from taofold.core.state import ENDED
 from taofold.foreign_code import contained
 from taofold.log.log import AT_ONCE, Log, RunRow
@@ -155,7 +155,7 @@ class Reconciler:
                 news = row.wake_at == AT_ONCE and row.waiting_for not in UNATTENDED
                 if self._full() and not news:
                     continue  # it would only wait for its turn again
-                await self._look_at(row)
+                await self._look_at_one(row)
             self._behind = rows[-1] if len(rows) == _PAGE else None
             if self._behind is None:
                 return
@@ -184,8 +184,18 @@ class Reconciler:
         except Exception:
             _logger.exception("looking after the runs failed; trying again")
 
+    async def _look_at_one(self, row: RunRow) -> None:
+        """Do what a due row needs. One that cannot be read keeps no other one waiting."""
+        if self.retries.left_s(row.run):
+            return
+        try:
+            await self._look_at(row)
+        except LogAway:
+            raise
+        except LogError as error:  # a newer release wrote it, or it is damaged
+            self.retries.failed(row.run, error)
+
     async def _look_at(self, row: RunRow) -> None:
-        """Do what a due row needs."""
         run = row.run
         if row.status == "running" and not self._abandoned(row):
             return
