@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -30,7 +31,8 @@ def test_the_unit_starts_the_program_with_options_that_it_has() -> None:
     program, command, *arguments = shlex.split(service["ExecStart"])
     assert Path(program).name == "taofold"
     assert command == "serve"
-    serve = typer.main.get_command(app).commands["serve"].commands["start"]  # type: ignore[attr-defined]
+    group: Any = typer.main.get_command(app)
+    serve = group.commands["serve"].commands["start"]
     options = {name for parameter in serve.params for name in parameter.opts}
     assert {word for word in arguments if word.startswith("--")} <= options
     assert int(service["TimeoutStopSec"]) > Settings().stop_s

@@ -3,18 +3,19 @@
 import io
 import os
 import pty
-import select
+import resource
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from taofold import Agent, MemoryLog, tool
 from taofold.core.values import Action, Tier
-from taofold.runtime.approvers import approve_all, at_terminal
+from taofold.runtime.approvers import approve_all, at_terminal, discard_typed, has_input
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval
 from tests.terminal import PATIENCE
@@ -191,6 +192,26 @@ print("ENDED", agent.run_sync("go").status, flush=True)
 """
 
 
+def test_what_was_typed_is_discarded_from_a_descriptor_of_a_busy_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Mutant: `select`, which knows 1,024 descriptors: the error left what was typed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4096, hard)), hard))
+    master, slave = pty.openpty()
+    high = 1500
+    os.dup2(slave, high)
+    try:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(fileno=lambda: high))
+        os.write(master, b"y\n")
+        assert has_input(high, 5)
+        discard_typed()
+        assert not has_input(high, 0)
+    finally:
+        for descriptor in (high, slave, master):
+            os.close(descriptor)
+
+
 @pytest.mark.parametrize("case", ["paste", "ahead", "batch"])
 def test_what_was_typed_before_a_question_is_no_answer_to_it(case: str, tmp_path: Path) -> None:
     """Mutant: `discard_typed` does nothing. The second line of the paste approves, unseen."""
@@ -206,7 +227,7 @@ def test_what_was_typed_before_a_question_is_no_answer_to_it(case: str, tmp_path
         nonlocal seen
         start = len(seen)
         while text not in seen[start:]:
-            assert select.select([master], [], [], PATIENCE)[0], seen
+            assert has_input(master, PATIENCE), seen
             seen += os.read(master, 4096).decode(errors="replace")
 
     try:

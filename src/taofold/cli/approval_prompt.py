@@ -10,7 +10,6 @@ What is decided from another process goes through `approvals`.
 import asyncio
 import json
 import os
-import select
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
@@ -18,7 +17,7 @@ from typing import Any, Final, Protocol
 from taofold.cli.render.story import approval_reason
 from taofold.core.json_values import is_object
 from taofold.core.text import BAR, framed, visible_line
-from taofold.runtime.approvers import discard_typed, terminal_columns
+from taofold.runtime.approvers import discard_typed, has_input, terminal_columns
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
 from taofold.tools.threads import WORKERS
@@ -216,7 +215,7 @@ class Terminal:
         sys.stderr.flush()
         while b"\n" not in self._buffer:
             # Polled, not read in a thread: Ctrl-C cannot end a thread that blocks in read().
-            if not select.select([source], [], [], 0)[0]:
+            if not has_input(source, 0):
                 await asyncio.sleep(_POLL_S)
                 continue
             chunk = os.read(source, 65_536)

@@ -8,7 +8,7 @@ what was typed before a question (`discard_typed`) is no answer. Any callback of
 """
 
 import os
-import select
+import selectors
 import shutil
 import sys
 from collections.abc import Sequence
@@ -54,12 +54,21 @@ def discard_typed() -> None:
         if not os.isatty(source):
             return
         termios.tcflush(source, termios.TCIFLUSH)
-        while select.select([source], [], [], _QUIET_S)[0]:
+        while has_input(source, _QUIET_S):
             # The end of a terminal stays readable: it is for whoever reads the answer to see.
             if not os.read(source, 65_536):
                 return
     except (OSError, ValueError):
         pass
+
+
+def has_input(source: int, seconds: float) -> bool:
+    """Waits up to `seconds` for something to read from the descriptor `source`."""
+    # Not select(): a busy server has descriptors beyond the 1,024 that it knows.
+    kind = selectors.PollSelector if sys.platform == "linux" else selectors.DefaultSelector
+    with kind() as selector:
+        selector.register(source, selectors.EVENT_READ)
+        return bool(selector.select(seconds))
 
 
 def terminal_columns() -> int:
