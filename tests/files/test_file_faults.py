@@ -8,7 +8,7 @@ import pytest
 from taofold.core.errors import ConfigError
 from taofold.files import read_agent
 from taofold.files.agent import AgentKeys
-from taofold.files.checked_yaml import check, parse
+from taofold.files.checked_yaml import Fault, check, parse
 from taofold.files.checked_yaml import load as load_document
 from taofold.files.config import read_config
 from taofold.files.python_references import load
@@ -214,3 +214,9 @@ def test_a_file_is_imported_once(tmp_path: Path) -> None:
     (tmp_path / "once.py").write_text("thing = object()\n")
     assert load("once.py:thing", tmp_path) is load("once.py:thing", tmp_path)
     assert Task is load("taofold.reasoning:Task", tmp_path)
+
+
+def test_the_name_of_a_file_is_one_line_of_a_fault() -> None:
+    """A name with a line end would write a second fault, or that there is none."""
+    fault = Fault("x\nagent.yaml: 1 file checked\x1b[2J.yaml", "cannot be read")
+    assert fault.location == "x␊agent.yaml: 1 file checked␛[2J.yaml"

@@ -141,6 +141,7 @@ ACTING = [
     (["subprocess.run(['id'])"], "process"),
     (["os . popen ('id')"], "process"),
     (["ｏｓ.system('id')"], "process"),
+    (["ｓｕｂｐｒｏｃｅｓｓ.run(['id'])"], "process"),
     (["os.\\", "    system('id')"], "process"),
     (["getattr(os, 'sys' + 'tem')('id')"], "process"),
     (["sys.modules['o' + 's']"], "process"),
