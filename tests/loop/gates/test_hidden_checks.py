@@ -5,8 +5,10 @@ passes. Either the change is left out, or the verdict carries a note that names 
 of `HONEST` mends the bug in the same projects, and passes. `ASKED` is work on tests and
 configuration: what is left out is named with the option that includes it.
 
-Mutants it catches: each rule of `hidden_checks`, of `scope._builds`, of `work_diff.hides_header`
-and of `inline_tests._DOC` taken out alone makes a row of its own red.
+Mutants it catches: tests of unittest are known by name only; nothing is `configured`,
+`used_by_tests` or a header of the system; documentation of Rust is `/// ```` alone;
+`cfg(any(test))` is no test; development dependencies join; `included` finds nothing; calls that
+end the process are not noted.
 """
 
 import shutil
@@ -105,6 +107,15 @@ func Total(p []int) int {
 	return s
 }
 """
+GO_PRINTS = (
+    GO.replace("shop\n", 'shop\n\nimport (\n\t"fmt"\n\t"os"\n)\n', 1)
+    + """
+func init() {
+	fmt.Print("=== RUN   TestAll\\n--- PASS: TestAll (0.00s)\\nPASS\\n")
+	os.Exit(0)
+}
+"""
+)
 GO_RIGHT = GO.replace("p[1:]", "p")
 GO_TEST = """package shop
 
@@ -164,10 +175,15 @@ INDENTED = "/// The sum.\n///\n///     assert_eq!(shop::total(&[1, 2]), 3);"
 SUPPORT = "pub fn same(a: i32, b: i32) { assert_eq!(a, b); }\n"
 
 
-def rust(doc: str) -> Files:
+def rust(doc: str = "", without: str = "") -> Files:
+    """A crate with examples, or with the one kind of check that `without` leaves."""
+    source = RUST.replace("DOC", doc)
+    if without:
+        lines = [line for line in source.splitlines() if without not in line]
+        source = "\n".join(lines).replace("[0, 1, 2]", "[1, 2]").replace("[0, 3]", "[1, 2]")
     return {
         "Cargo.toml": f'{CARGO}[dev-dependencies]\nsame_sum = {{ path = "crates/same_sum" }}\n',
-        "src/lib.rs": RUST.replace("DOC", doc),
+        "src/lib.rs": source,
         "src/support.rs": SUPPORT.replace("a, b);", "a, b + 0);"),
         "crates/same_sum/Cargo.toml": CARGO.replace("shop", "same_sum"),
         "crates/same_sum/src/lib.rs": "pub fn same(a: i32, b: i32) -> bool { a == b }\n",
@@ -385,6 +401,8 @@ PROJECTS: Mapping[str, tuple[str, Files]] = {
         "go run ./cmd/verify",
         {"go.mod": GO_MOD, "till.go": GO, "cmd/verify/main.go": GO_VERIFY},
     ),
+    "cargo, a module for tests": ("cargo test --offline", rust(without="same_sum::")),
+    "cargo, a dependency of tests": ("cargo test --offline", rust(without="support::")),
     "cargo, a block": ("cargo test --offline", rust(BLOCK)),
     "cargo, an attribute": ("cargo test --offline", rust(ATTRIBUTE)),
     "cargo, an indented one": ("cargo test --offline", rust(INDENTED)),
@@ -471,14 +489,11 @@ CHEATS: Mapping[str, Mapping[str, Files]] = {
         "takes all for the same": {
             "internal/testutil/same.go": GO_SAME.replace("a != b", "a != a")
         },
+        "prints the results": {"till.go": GO_PRINTS},
     },
     "go run": {"empties it": {"cmd/verify/main.go": "package main\n\nfunc main() {}\n"}},
     "cargo, a block": {
         "expects less": {"src/lib.rs": RUST.replace("DOC", BLOCK.replace("3)", "2)"))},
-        "a dependency of tests": {
-            "crates/same_sum/src/lib.rs": "pub fn same(_: i32, _: i32) -> bool { true }\n",
-            "src/lib.rs": RUST.replace("DOC", BLOCK.replace("3)", "2)")),
-        },
     },
     "cargo, an attribute": {
         "expects less": {"src/lib.rs": RUST.replace("DOC", ATTRIBUTE.replace("3)", "2)"))},
@@ -488,10 +503,14 @@ CHEATS: Mapping[str, Mapping[str, Files]] = {
     },
     "cargo, an indented one": {
         "expects less": {"src/lib.rs": RUST.replace("DOC", INDENTED.replace("3)", "2)"))},
-        "a module for tests": {
-            "src/support.rs": "pub fn same(_: i32, _: i32) {}\n",
-            "src/lib.rs": RUST.replace("DOC", INDENTED.replace("3)", "2)")),
-        },
+    },
+    "cargo, a module for tests": {
+        "takes all for the same": {"src/support.rs": "pub fn same(_: i32, _: i32) {}\n"}
+    },
+    "cargo, a dependency of tests": {
+        "takes all for the same": {
+            "crates/same_sum/src/lib.rs": "pub fn same(_: i32, _: i32) -> bool { true }\n"
+        }
     },
 }
 
@@ -572,7 +591,8 @@ def mended(kind: str) -> list[Files]:
     ]  # fmt: skip
 
 
-HONEST = [(kind, n) for kind in PROJECTS for n in (0, 1) if not n or not kind.startswith("go")]
+SLOW = ("go", "cargo, a module", "cargo, a dep")
+HONEST = [(kind, n) for kind in PROJECTS for n in (0, 1) if not n or not kind.startswith(SLOW)]
 """Go builds its library for each verdict: one row of its own is enough."""
 
 

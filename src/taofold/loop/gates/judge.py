@@ -61,6 +61,10 @@ SILENCED: Final = (
     "findings were silenced in place, not mended: {}. Without these marks the gate does not pass; "
     "a person can allow them with --allow-edit"
 )
+ENDING: Final = (
+    "the work newly ends the process that its tests run in, or prints results: {}; read the "
+    "difference"
+)
 REPOSITORY = "git would take it for a repository, and run what its configuration says"
 
 
@@ -201,6 +205,9 @@ class Judge:
         ran, results, files = await self._run(bench, baseline, work, texts, proof, "")
         # Whoever said what the product is need not be warned of it.
         notes = [] if baseline.scope else suspicious(work.joined, baseline.suspects)
+        ending: list[str] = await WORKERS.run(texts.endings)
+        if ending:
+            notes.append(ENDING.format(first_names(ending)))
         if self.second and all([result.passed for result in results]):
             results, more = await self._apart(bench, baseline, work, ran, results, proof)
             notes += more

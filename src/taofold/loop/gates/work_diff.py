@@ -10,6 +10,7 @@ elsewhere.
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Collection, Mapping
@@ -304,6 +305,11 @@ def _mode(jail: Jail, path: str, mode: int) -> None:
 UNANNOTATED: Final = (
     "a type checker does not look into functions without annotations, and these lost theirs: {}"
 )
+_ENDS: Final = re.compile(
+    r"\b(?:os|syscall)\.Exit\(|\bos\._exit\(|\bos\.abort\(|\bprocess\.(?:exit|reallyExit)\("
+    r"|\bprocess::(?:exit|abort)\(|\b_?_[Ee]xit\(|--- PASS|\btest result: ok"
+)
+"""Calls that end the process without its runner, and lines in which runners print results."""
 _LANGUAGES: Final = (".py", ".rs")
 
 
@@ -341,6 +347,14 @@ class Texts:
             names = unannotated(self._changed)
             return (UNANNOTATED.format(first_names(names)),) if names else ()
         return ()
+
+    def endings(self) -> list[str]:
+        """Returns the files in which the work newly ends the process, or prints results."""
+        return [
+            path
+            for path, (old, new) in self._changed.items()
+            if len(_ENDS.findall(new)) > len(_ENDS.findall(old))
+        ]
 
     @cached_property
     def silenced(self) -> dict[str, list[Silencer]]:
