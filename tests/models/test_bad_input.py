@@ -271,7 +271,8 @@ async def test_garbage_is_asked_for_again_and_then_fails_without_loss(
     state, events = await read(log, "r")
     assert state.status == "failed"
     assert [event.kind for event in events if isinstance(event, e.AskFailed)] != []
-    assert [event.observation.result for event in events if isinstance(event, e.Observed)] == [3, 7]
+    observed = [event.observation.result for event in events if isinstance(event, e.Observed)]
+    assert sorted(observed) == [3, 7], "two calls at once, in whatever order they end"
     well = Cassette(exchanges[1:])
     result = await agent.but(model=form.connect(well)).resume("r", listener=listens(streamed))
     assert (result.success, result.output) == (True, "It is 10."), result.error
