@@ -145,7 +145,7 @@ def both(request: pytest.FixtureRequest, python: Program, rust: Program) -> tupl
 def begun(first: Program, goal: str = "count a.txt", agent: str = "agent.yaml") -> str:
     waiting = first("run", agent, goal, "--approve", "wait", "--json")
     assert waiting.code == 3, waiting
-    run: str = waiting.json["run_id"]
+    run: str = waiting.json["id"]
     return run
 
 
@@ -169,7 +169,7 @@ def test_a_run_that_waits_in_one_is_approved_and_finished_by_the_other(
     assert (done.code, done.json["output"], done.json["tool_calls"]) == (0, "3 words", 1)
     # Not asked twice: what one asked about is what the other runs.
     [row] = first("runs", "list", "--json").json
-    assert (row["run"], row["status"]) == (run, "finished")
+    assert (row["id"], row["status"]) == (run, "finished")
     identical(run, first, second)
 
 
@@ -218,7 +218,7 @@ def test_a_flow_of_one_replays_in_the_other(both: tuple[Program, Program], scrip
     script(['{"thinking": "1 + 2", "answer": 3}', action("finish", answer="yes")])
     done = first("run", "flow.yaml", "1 + 2?", "--json")
     assert (done.code, done.json["output"]) == (0, "yes"), done
-    run = done.json["run_id"]
+    run = done.json["id"]
     identical(run, first, second)
     state = second("runs", "show", run, "--json").json
     assert (state["status"], state["output"]) == ("finished", "yes")
@@ -246,7 +246,7 @@ def test_a_changed_log_replays_in_neither(
 ) -> None:
     first, second = both
     script([ANSWER])
-    run = first("run", "agent.yaml", "count", "--json").json["run_id"]
+    run = first("run", "agent.yaml", "count", "--json").json["id"]
     with closing(sqlite3.connect(project / ".taofold" / "runs.db")) as log:
         changed = log.execute(
             "update events set body = replace(body, 'I use finish.', 'I made it up.') "

@@ -100,9 +100,56 @@ pub trait Tool: Send + Sync {
 pub fn call_line(name: &str, parameters: &Object) -> String {
     let pairs: Vec<String> = parameters
         .iter()
-        .map(|(name, value)| format!("{name}={value}"))
+        .map(|(name, value)| format!("{name}={}", literal(value)))
         .collect();
     format!("{name}({})", pairs.join(", "))
+}
+
+/// Returns a value as a literal of Python. What a person is shown before a call is approved is
+/// compared when it is used, so both runtimes write it alike.
+pub fn literal(value: &Value) -> String {
+    match value {
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => quoted(text),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(literal).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(members) => {
+            let members: Vec<String> = members
+                .iter()
+                .map(|(name, value)| format!("{}: {}", quoted(name), literal(value)))
+                .collect();
+            format!("{{{}}}", members.join(", "))
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mark = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
+    };
+    let mut out = String::from(mark);
+    for character in text.chars() {
+        match character {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\\' => out.push_str("\\\\"),
+            _ if character == mark => out.extend(['\\', mark]),
+            _ if character.is_control() => {
+                out.push_str(&format!("\\x{:02x}", u32::from(character)))
+            }
+            _ => out.push(character),
+        }
+    }
+    out.push(mark);
+    out
 }
 
 /// Returns a digest of what a tool declares: an approval is bound to it. It is the same as the
@@ -287,4 +334,24 @@ pub fn key_line(result: &Value) -> String {
         .chars()
         .take(CHARS)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::call_line;
+    use crate::json::{Value, json};
+
+    #[test]
+    fn a_call_is_written_as_python_writes_it() {
+        let Value::Object(parameters) = json!({
+            "path": "a.txt", "why": "it's \"so\"", "quote": "it's", "lines": "a\n\tb\\",
+            "deep": [1, 2.5, true, null, {"k": false}],
+        }) else {
+            unreachable!("an object is written above")
+        };
+        assert_eq!(
+            call_line("count", &parameters),
+            r#"count(path='a.txt', why='it\'s "so"', quote="it's", lines='a\n\tb\\', deep=[1, 2.5, True, None, {'k': False}])"#
+        );
+    }
 }

@@ -14,7 +14,7 @@ use crate::errors::ConfigError;
 use crate::flow::template;
 use crate::json::{Object, Value, json, render};
 use crate::policy::Tier;
-use crate::tools::{CallContext, Tool};
+use crate::tools::{CallContext, Tool, literal};
 use crate::values::{ASK_USER, FINISH, Observation, Sideeffect};
 
 const LONGEST_S: f64 = 3600.0;
@@ -166,7 +166,10 @@ impl Tool for InlineTool {
 
     fn preview(&self, parameters: &Object) -> String {
         match self.arguments(parameters) {
-            Ok(command) => format!("run {} ({})", json!(command), self.shell.label()),
+            Ok(command) => {
+                let command = literal(&json!(command));
+                format!("run {command} in '.' ({})", self.shell.label())
+            }
             Err(why) => format!("{}: {why}", self.name),
         }
     }
