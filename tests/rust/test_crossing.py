@@ -290,3 +290,40 @@ def test_a_log_that_is_a_copy_is_refused(rust: Program, project: Path) -> None:
         del os.environ["TAOFOLD_LOG"]
     assert refused.code == 2
     assert "not created by this user on this machine" in refused.err
+
+
+def test_a_wal_file_that_was_not_written_here_is_refused(
+    python: Program, rust: Program, project: Path
+) -> None:
+    assert rust("run", "agent.yaml", "x", "--model", "test:answer").code == 0
+    wal = project / ".taofold" / "runs.db-wal"
+    wal.write_bytes(b"planted" * 100)
+    for refusing in (python, rust):
+        refused = refusing("runs", "list")
+        assert refused.code == 2
+        assert "was not written by this user's taofold" in refused.err
+    assert wal.read_bytes() == b"planted" * 100
+
+
+def test_a_log_that_rust_left_in_the_middle_is_opened_by_python(
+    python: Program, rust: Program, project: Path
+) -> None:
+    """Mutant: a -wal file without the mark. Whether one is left depends on how a process ends."""
+    assert rust("run", "agent.yaml", "x", "--model", "test:answer").code == 0
+    log = project / ".taofold" / "runs.db"
+    # Held open meanwhile, the program does not fold it away at its end.
+    with closing(sqlite3.connect(log)) as held:
+        held.execute("select count(*) from events").fetchone()
+        assert rust("run", "agent.yaml", "y", "--model", "test:answer").code == 0
+        assert log.with_name("runs.db-wal").stat().st_size > 0
+        assert len(python("runs", "list", "--json").json) == 2
+
+
+def test_a_copy_without_its_wal_file_is_refused(rust: Program, project: Path) -> None:
+    assert rust("run", "agent.yaml", "x", "--model", "test:answer").code == 0
+    with closing(sqlite3.connect(project / ".taofold" / "runs.db")) as log:
+        log.execute("insert or replace into meta values('records follow', '1')")
+        log.commit()
+    refused = rust("runs", "list")
+    assert refused.code == 2
+    assert "its last records are missing" in refused.err

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
@@ -54,13 +54,25 @@ pub(super) fn store(path: &Path, message: &str) -> LogError {
 /// Opens the log at `path`, or creates it.
 pub(super) fn connect(path: &Path, wait: Duration) -> Result<Connection, LogError> {
     touch(path)?;
+    let wal = beside(path, "-wal");
+    // SQLite takes whatever it holds for the newest content of the log.
+    if !origin::wal_is_ours(&wal) {
+        return Err(store(
+            &wal,
+            "was not written by this user's taofold on this machine, and would change the log; \
+             nothing was changed. If it came with the project, delete it. If it is yours (a \
+             restored backup): `taofold runs adopt`",
+        ));
+    }
     let explained = |error: rusqlite::Error| explain(&error, path);
+    // Looked at first: to read a log makes SQLite create the file.
+    let alone = !wal.exists();
     let stored = {
         // Read-only: nothing of a file that is not ours is changed.
         let reader = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
             .map_err(explained)?;
         reader.busy_timeout(wait).map_err(explained)?;
-        layout(&reader, path)?
+        layout(&reader, path, alone)?
     };
     // A file that was deleted meanwhile is not made anew, empty.
     let mut connection =
@@ -74,10 +86,21 @@ pub(super) fn connect(path: &Path, wait: Duration) -> Result<Connection, LogErro
                        (no WAL); choose a local disk";
         return Err(store(path, message));
     }
+    // A read makes SQLite create the -wal file, which is marked before the first write.
+    connection
+        .pragma_query_value(None, "schema_version", |row| row.get::<_, i64>(0))
+        .map_err(explained)?;
+    origin::mark_wal(&wal);
     if stored == 0 {
         create(&mut connection, path)?;
     }
     Ok(connection)
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
 }
 
 fn prepare_connection(
@@ -122,7 +145,9 @@ fn touch(path: &Path) -> Result<(), LogError> {
 }
 
 /// Returns the layout version of the file; 0 if it is empty. Only reads.
-fn layout(connection: &Connection, path: &Path) -> Result<i64, LogError> {
+///
+/// `alone` says that no -wal file is beside it.
+fn layout(connection: &Connection, path: &Path, alone: bool) -> Result<i64, LogError> {
     let explained = |error: rusqlite::Error| explain(&error, path);
     let number = |pragma: &str| {
         connection
@@ -148,7 +173,17 @@ fn layout(connection: &Connection, path: &Path) -> Result<i64, LogError> {
             ),
         ));
     }
-    if !origin::ours(path, &notes(connection).map_err(explained)?) {
+    let notes = notes(connection).map_err(explained)?;
+    // Python's runtime notes at each checkpoint that more lies in the -wal file.
+    if alone && notes.get("records follow").is_some_and(|it| it == "1") {
+        return Err(store(
+            path,
+            "was copied while it was in use, without its -wal file: its last records are missing, \
+             and actions that were done could be done again; nothing was changed. To go on \
+             without those records: `taofold runs adopt`",
+        ));
+    }
+    if !origin::ours(path, &notes) {
         return Err(store(
             path,
             "was not created by this user on this machine, or is a copy, so its approvals and \

@@ -69,6 +69,34 @@ pub(super) fn mark_as_ours(path: &Path, notes: &Notes) -> std::io::Result<Notes>
     Ok(fresh)
 }
 
+/// Marks the -wal file beside a log as written by this user, before anything is in it.
+pub(super) fn mark_wal(wal: &Path) {
+    if let Ok(metadata) = fs::metadata(wal) {
+        // A file system without attributes keeps no mark.
+        let _ = rustix::fs::setxattr(
+            wal,
+            ATTRIBUTE,
+            seal(metadata.ino(), "").as_bytes(),
+            rustix::fs::XattrFlags::empty(),
+        );
+    }
+}
+
+/// Whether the -wal file was written here. An empty one says nothing; others must bear the mark.
+pub(super) fn wal_is_ours(wal: &Path) -> bool {
+    let Ok(metadata) = fs::metadata(wal) else {
+        return true;
+    };
+    if metadata.len() == 0 {
+        return true;
+    }
+    let mut value = [0_u8; 64];
+    match rustix::fs::getxattr(wal, ATTRIBUTE, &mut value[..]) {
+        Ok(length) => value.get(..length) == Some(seal(metadata.ino(), "").as_bytes()),
+        Err(_) => !markable(wal),
+    }
+}
+
 /// Whether it is the very file that this user marked, and no copy of it.
 fn unmoved(path: &Path, notes: &Notes) -> bool {
     let (Some(token), Ok(metadata)) = (notes.get("mark"), fs::metadata(path)) else {
