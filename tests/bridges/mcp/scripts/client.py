@@ -83,11 +83,15 @@ async def credentials(url: str, scenario: str) -> OAuth | None:
     if not scenario.startswith("auth/"):
         return None
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    secret = context.get("client_secret", "")
+    machine = scenario.startswith("auth/client-credentials")
     oauth = OAuth(
-        client_id=context.get("client_id", ""), client_secret=context.get("client_secret", "")
+        client_id=context.get("client_id", ""),
+        client_secret=secret,
+        issuer=await issuer(url) if secret or machine else "",
     )
-    if scenario.startswith("auth/client-credentials"):
-        return replace(oauth, grant="client_credentials", issuer=await issuer(url))
+    if machine:
+        return replace(oauth, grant="client_credentials")
     await sign_in(ServerAddress("http", url=url, oauth=oauth), Browser(), seconds=20)
     return oauth
 

@@ -415,7 +415,10 @@ impl Log for SqliteLog {
                     let _ = file.renew(&run, &owner, LEASE_MS);
                 }
             });
-        Box::new(Heartbeat { stop, _beat: beat })
+        Box::new(Heartbeat {
+            stop,
+            beat: beat.ok(),
+        })
     }
 
     async fn append(&self, run: &str, epoch: u64, append: Append<'_>) -> Result<bool, LogError> {
@@ -607,13 +610,17 @@ impl Log for SqliteLog {
 /// Renews a lease until it is dropped.
 struct Heartbeat {
     stop: Sender<()>,
-    _beat: std::io::Result<std::thread::JoinHandle<()>>,
+    beat: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
         // The thread may have ended.
         let _ = self.stop.send(());
+        // It holds the log open: a process that ended before it would leave the -wal file behind.
+        if let Some(beat) = self.beat.take() {
+            let _ = beat.join();
+        }
     }
 }
 
