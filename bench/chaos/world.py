@@ -16,7 +16,7 @@ from typing import Any
 
 from taofold import Agent, Limits, Outcome, RunContext, tool
 from taofold.clocks import clock
-from taofold.core.errors import Conflict
+from taofold.core.errors import Conflict, LogError
 from taofold.engine import LocalEngine
 from taofold.log.sqlite.log import SqliteLog
 from taofold.testing.models import FunctionModel
@@ -202,8 +202,12 @@ async def drive(log_path: Path, wanted: Path) -> None:
             run, goal = line.split(" ", 1)
             if run in begun:
                 continue
-            with suppress(Conflict):
+            try:
                 await mine.begin(goal, run_id=run)
                 await engine.wake(run)
+            except Conflict:
+                pass  # another engine has begun it
+            except LogError:
+                continue  # the disk is full: this process goes on, and tries again
             begun.add(run)
         await asyncio.sleep(0.2)
