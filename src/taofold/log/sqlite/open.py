@@ -141,14 +141,17 @@ def checkpoint(connection: sqlite3.Connection) -> None:
     may follow in the -wal file, and the -wal file that they do not: a copy of the database alone
     is known by it (`lacks_records`).
     """
-    _note_more(connection, "1")
+    # On a full disk the note cannot be written, and only the checkpoint makes room.
+    with suppress(sqlite3.Error):
+        _note_more(connection, "1")
     try:
         frames: int = connection.execute("pragma wal_checkpoint(passive)").fetchone()[1]
         # The passive checkpoint could not finish: somebody always read or wrote the newest frames.
         if frames > _MANY_FRAMES:
             connection.execute("pragma wal_checkpoint(restart)").fetchone()
     finally:
-        _note_more(connection, "0")
+        with suppress(sqlite3.Error):
+            _note_more(connection, "0")
 
 
 def settle_note(connection: sqlite3.Connection) -> None:
