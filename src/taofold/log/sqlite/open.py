@@ -29,8 +29,12 @@ BESIDE: Final = ("-wal", "-shm", "-journal")
 _KEPT_WAL_BYTES: Final = 8 << 20
 
 
-def open_existing(path: Path, mode: Literal["ro", "rw"], wait_s: float) -> sqlite3.Connection:
+def open_existing(
+    path: Path, mode: Literal["ro", "rw"], wait_s: float, *, immutable: bool = False
+) -> sqlite3.Connection:
     """A connection to a file that exists; with "ro" it can change nothing.
+
+    `immutable` says that nobody writes to it: SQLite then makes no files beside it.
 
     Raises:
         LogError: this process was forked while the file was open.
@@ -39,7 +43,7 @@ def open_existing(path: Path, mode: Literal["ro", "rw"], wait_s: float) -> sqlit
     # The files beside it decide what SQLite reads: no tool of an agent may write them either.
     reserve_file(path, BESIDE)
     return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
+        f"{path.absolute().as_uri()}?mode={mode}{'&immutable=1' if immutable else ''}",
         # Only a URI can say mode=rw: a file that was deleted meanwhile is not made anew, empty.
         uri=True,
         timeout=wait_s,
@@ -168,14 +172,22 @@ def _note_more(connection: sqlite3.Connection, value: str) -> None:
 def lacks_records(path: Path) -> bool:
     """Is the log a copy that was made while it was in use, without its -wal file?"""
     forks.refuse(path)
-    path = path.resolve()  # what is beside a link is not what SQLite reads
-    if not path.exists() or path.with_name(f"{path.name}-wal").exists():
+    if not path.exists() or not _is_alone(path):
         return False
-    # Immutable: otherwise SQLite would make the -wal file that is missing.
-    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-    with closing(sqlite3.connect(uri, uri=True)) as reader:
-        ours = number(reader, "application_id") == APPLICATION
-        return ours and _notes(reader).get(_MORE) == "1"
+    with closing(_reader(path, alone=True)) as reader:
+        log = number(reader, "application_id") == APPLICATION
+        return log and _notes(reader).get(_MORE) == "1"
+
+
+def _is_alone(path: Path) -> bool:
+    """Is no -wal file beside the log? SQLite looks where links lead."""
+    real = path.resolve()
+    return not real.with_name(f"{real.name}-wal").exists()
+
+
+def _reader(path: Path, *, alone: bool) -> sqlite3.Connection:
+    """A connection that changes nothing: of a log that is alone it makes no -wal file either."""
+    return open_existing(path, "ro", 0, immutable=alone)
 
 
 def truncate_wal(path: Path, wait_s: float) -> bool:
@@ -194,13 +206,6 @@ def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.
     _touch(path)
     if not adopt:
         _refuse_planted_journals(path)
-        if lacks_records(path):
-            raise Incompatible(
-                f"{str(path)!r} was copied while it was in use, without {path.name + '-wal'!r}: "
-                "its last records are missing, and actions that were done could be done again; "
-                "nothing was changed. Put that file beside it, or restore a backup that was made "
-                "with `taofold log backup`; to go on without those records: `taofold runs adopt`"
-            )
     stored_version = _inspect(path, adopt=adopt)
     connection = open_for_writing(path, wait_s)
     try:
@@ -292,8 +297,9 @@ def _refuse_planted_journals(path: Path) -> None:
 def _inspect(path: Path, *, adopt: bool) -> int:
     """The layout version of the file, found without changing a byte of it."""
     # mode=ro: nothing of a file that is not ours is changed, not even its -wal folded.
-    with closing(open_existing(path, "ro", 0)) as reader:
-        return layout(reader, path, adopt=adopt)
+    alone = _is_alone(path)
+    with closing(_reader(path, alone=alone)) as reader:
+        return layout(reader, path, adopt=adopt, alone=alone)
 
 
 def _patiently(work: Callable[[], T], wait_s: float) -> T:
@@ -307,11 +313,13 @@ def _patiently(work: Callable[[], T], wait_s: float) -> T:
         time.sleep(_PAUSE_S)
 
 
-def layout(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> int:
+def layout(connection: sqlite3.Connection, path: Path, *, adopt: bool, alone: bool) -> int:
     """The layout version of the file; 0 if it is empty. Only reads.
 
+    `alone` says that no -wal file is beside it.
+
     Raises:
-        Incompatible: the file is newer, not a log, or was created by somebody else.
+        Incompatible: the file is newer, not a log, lacks its last records, or is another user's.
     """
     version = number(connection, "user_version")
     if number(connection, "application_id") != APPLICATION:
@@ -324,7 +332,15 @@ def layout(connection: sqlite3.Connection, path: Path, *, adopt: bool) -> int:
             f"{str(path)!r} has layout {version}, this release knows up to {VERSION}; "
             "nothing was changed: use the newer taofold"
         )
-    if not adopt and not ours(path, _notes(connection)):
+    notes = {} if adopt else _notes(connection)
+    if alone and notes.get(_MORE) == "1":
+        raise Incompatible(
+            f"{str(path)!r} was copied while it was in use, without {path.name + '-wal'!r}: "
+            "its last records are missing, and actions that were done could be done again; "
+            "nothing was changed. Put that file beside it, or restore a backup that was made "
+            "with `taofold log backup`; to go on without those records: `taofold runs adopt`"
+        )
+    if not adopt and not ours(path, notes):
         raise Incompatible(
             f"{str(path)!r} was not created by this user on this machine, or is a copy, so its "
             "approvals and events are not trusted; nothing was changed. If it is yours: "
