@@ -16,7 +16,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.parsing.calls import DIALECTS
@@ -168,24 +168,35 @@ def rows(count: int, seed: int) -> Iterator[tuple[str, str, dict[str, Any], int]
         count -= 1
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments(description: str | None) -> argparse.Namespace:
+    """Reads the command line: how many rows, of which seed, and whether to show wrong ones."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--show", action="store_true", help="the rows that are wrong")
-    args = parser.parse_args()
-    tally: dict[str, Counter[str]] = {"whole": Counter(), "spoilt": Counter()}
-    for text, name, arguments, slips in rows(args.rows, args.seed):
-        result = verdict(text, name, arguments)
-        tally["spoilt" if slips else "whole"][result] += 1
-        if args.show and result == "wrong":
-            print(repr(text))
+    return parser.parse_args()
+
+
+def report(tally: Mapping[str, Counter[str]]) -> None:
+    """Prints the share of each verdict by kind of row, and of what is silently wrong."""
     for kind, counts in tally.items():
         total = counts.total()
         shares = ", ".join(f"{k} {100 * v / total:.2f} %" for k, v in sorted(counts.items()))
         print(f"{kind}: {total} rows, {shares}")
+    rows = sum(counts.total() for counts in tally.values())
     wrong = sum(counts["wrong"] for counts in tally.values())
-    print(f"silently wrong: {wrong} of {args.rows} ({100 * wrong / args.rows:.2f} %)")
+    print(f"silently wrong: {wrong} of {rows} ({100 * wrong / rows:.2f} %)")
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    tally: dict[str, Counter[str]] = {"whole": Counter(), "spoilt": Counter()}
+    for text, name, meant, slips in rows(args.rows, args.seed):
+        result = verdict(text, name, meant)
+        tally["spoilt" if slips else "whole"][result] += 1
+        if args.show and result == "wrong":
+            print(repr(text))
+    report(tally)
 
 
 if __name__ == "__main__":

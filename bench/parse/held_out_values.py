@@ -10,7 +10,6 @@ value that comes back is wrong).
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections import Counter
@@ -18,7 +17,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any, Literal
 
-from bench.parse.held_out import slip
+from bench.parse.held_out import arguments, report, slip
 from pydantic import BaseModel, ConfigDict
 from tests.parsing.corruptions import ENVELOPES, SLIPS, WHOLE_TEXT
 
@@ -153,23 +152,14 @@ def verdict(type_: type[BaseModel], meant: Any, text: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=2)
-    parser.add_argument("--show", action="store_true", help="the rows that are wrong")
-    args = parser.parse_args()
+    args = arguments(__doc__)
     tally: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
     for kind, type_, meant, text in rows(args.rows, args.seed):
         result = verdict(type_, meant, text)
         tally[kind][result] += 1
         if args.show and (result == "wrong" or (kind == "whole" and result != "right")):
             print(kind, type_.__name__, repr(text))
-    for kind, counts in tally.items():
-        total = counts.total()
-        shares = ", ".join(f"{k} {100 * v / total:.2f} %" for k, v in sorted(counts.items()))
-        print(f"{kind}: {total} rows, {shares}")
-    wrong = sum(counts["wrong"] for counts in tally.values())
-    print(f"silently wrong: {wrong} of {args.rows} ({100 * wrong / args.rows:.2f} %)")
+    report(tally)
 
 
 if __name__ == "__main__":
