@@ -372,9 +372,15 @@ def _rates(prices: Any, tokens: int) -> TokenRates:
     ]
     assert fresh is not None
     assert output is not None
+    return _whole(fresh, cached, output, written, long)
+
+
+def _whole(
+    fresh: float, cached: float | None, output: float, written: float | None, long: float | None
+) -> TokenRates:
+    """The rates; input without a price of its own costs as much as fresh input."""
     return TokenRates(
         fresh,
-        # What has no price of its own is paid like fresh input.
         fresh if cached is None else cached,
         output,
         fresh if written is None else written,
@@ -511,13 +517,7 @@ def _listed_rates(facts: Mapping[str, Any], mark: str) -> TokenRates | None:
     ]
     if fresh is None or output is None:
         return None
-    return TokenRates(
-        fresh,
-        fresh if cached is None else cached,
-        output,
-        fresh if written is None else written,
-        long or 0.0,
-    )
+    return _whole(fresh, cached, output, written, long)
 
 
 def main() -> None:
