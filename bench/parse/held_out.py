@@ -1,4 +1,4 @@
-"""Calls in every family's notation with up to two structural slips, drawn anew for each seed.
+"""Calls in every family's notation with up to two structural slips, new for each seed.
 
     python -m bench.parse.held_out [--rows 20000] [--seed 2] [--show]
 
@@ -6,7 +6,7 @@
 structural character outside of the values is deleted, doubled, cut off or swapped, something
 foreign is inserted, or the reply ends there. A row is right when the call that was meant comes
 back, refused when no call would run, marked when another call would run that a repair marks, and
-wrong when another call would run unmarked. No row is kept: a seed that nobody ran is held out.
+wrong when another call would run unmarked. No row is kept: a seed that was never run is held out.
 """
 
 from __future__ import annotations

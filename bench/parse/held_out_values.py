@@ -1,4 +1,4 @@
-"""Typed values in every envelope with up to two structural slips, drawn anew for each seed.
+"""Typed values in every envelope with up to two structural slips, new for each seed.
 
     python -m bench.parse.held_out_values [--rows 20000] [--seed 2] [--show]
 

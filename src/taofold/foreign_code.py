@@ -1,6 +1,6 @@
-"""Containment of foreign code: tools, hooks, models, approvers and whatever else users bring.
+"""Containment of foreign code: tools, hooks, models, approvers and other code of users.
 
-Foreign code fails its own call, never the process or the run of somebody else. `contained` is a
+Foreign code fails its own call, never the process or another run. `contained` is a
 context manager around one such call. Ordinary exceptions pass through it, for the caller to handle.
 What is no `Exception` (`SystemExit`, a foreign `CancelledError`, a panic of an extension) becomes a
 `ForeignExit`, which is one. Three things pass because they come from outside of the call: the
@@ -88,7 +88,7 @@ class contained:  # noqa: N801 - reads like the functions of contextlib
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Raise `ForeignExit`, or `CancelledError` if this very task was cancelled meanwhile."""
+        """Raise `ForeignExit`, or `CancelledError` if this task itself was cancelled."""
         if error is None or isinstance(error, (Exception, self._passing)):
             return
         task = _current_task()
@@ -155,7 +155,7 @@ def _is_ctrl_c(error: BaseException) -> bool:
     handler = signal.getsignal(signal.SIGINT)
     frames = list(_frames(error.__traceback__))
     if handler is signal.default_int_handler:
-        # Written in C: it has no frame, and interrupts whatever instruction is at work.
+        # Written in C: it has no frame, and interrupts the current instruction.
         frame, instruction = frames[-1]
         return frame.f_code.co_code[instruction] not in _RAISES
     code = _code_of(handler)

@@ -5,7 +5,7 @@ They usually lie outside the work root, or in `.taofold`, which does not exist f
 work root encloses one of them all the same (it is the home directory, or the log is given by a path
 inside it), whoever keeps it has reserved it here, and jail and container look here each time they
 are used. `operator_folder` and `state_folder` are where the operator's and this user's files lie.
-What lets somebody in lies in `project_state_folder`, never in the project: a clone brings its own.
+Credentials lie in `project_state_folder`, never in the project: a clone brings its own.
 
 `open_file` opens every file in such a place, `read_file` and `write_file` build on it. They refuse
 links, FIFOs, devices and files of other users on every component below the place, because a
@@ -47,7 +47,7 @@ def state_folder() -> Path:
 
 
 def project_state_folder(project: Path) -> Path:
-    """Returns this user's folder for what lets somebody into a project.
+    """Returns this user's folder for the credentials of a project.
 
     Args:
         project: The project's folder, `.taofold` or what `TAOFOLD_HOME` names. Its real path is
@@ -108,7 +108,7 @@ def plain_name(name: str) -> str:
     macOS and Windows ignore case. HFS+ decomposes characters and ignores invisible ones; NTFS
     ignores dots and spaces at the end and takes what is behind a colon for a stream of the file.
     """
-    # On a file system that tells them apart this only reserves a little more.
+    # On a file system that distinguishes them this only reserves a little more.
     shown = "".join([c for c in normalize("NFKC", name.partition(":")[0]) if visible(c) == c])
     return shown.rstrip(". ").casefold()
 

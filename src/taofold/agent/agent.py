@@ -144,7 +144,7 @@ class Agent(Generic[Deps, Out]):
         deps_type: Type of deps; a run without deps is then a ConfigError.
         name: Name in the log, and as another agent's tool.
         description: What it is good for, when it is another agent's tool.
-        instructions: What the model is told first: a text, or a function of the RunContext.
+        instructions: The first text for the model: a string, or a function of the RunContext.
         tools: Functions, @tools, toolsets, other agents, "files", "command".
         discover: Directories whose tagent.tools.py and taofold_tools.py are run for more tools.
         strategy: Name of a strategy, or a function that makes one.
@@ -187,7 +187,7 @@ class Agent(Generic[Deps, Out]):
     description: str = ""
     """What it is good for, when it serves as another agent's tool."""
     instructions: Instructions[Deps] = ""
-    """What the model is told first: a text, or a function of the `RunContext` that returns it.
+    """The first text for the model: a string, or a function of the `RunContext` that returns it.
 
     A function is called once, when a run starts; its text is recorded with the run.
     """
@@ -423,7 +423,7 @@ class Agent(Generic[Deps, Out]):
         listener: Callable[[Happening], None] | None = None,
         **fields: Never,
     ) -> RunResult[Out]:
-        """Works on `goal` until it is reached, a limit is, or a person is needed.
+        """Works on `goal` until it is reached, a limit is hit, or an approval is needed.
 
             await agent.run(["What is wrong here?", Image("screen.png")])
 

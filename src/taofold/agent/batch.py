@@ -238,7 +238,7 @@ class _Work:
                 self.tell(self.state)
 
     async def _contained(self, number: int, prompt: Prompt) -> RunResult[Any] | Failure | None:
-        """What came of a goal, whatever foreign code does in its run: no other goal ends by it."""
+        """The outcome of one goal. Foreign code in its run ends no other goal."""
         try:
             with contained():
                 return await in_own_task(self._one(number, prompt))

@@ -142,7 +142,7 @@ class History:
                 return [Message("assistant", (TextPart(_readable(item)),))]
 
     def _spoken(self, mapping: Mapping[str, Any]) -> list[Part]:
-        """What a chat message says elsewhere than in its content."""
+        """The parts of a chat message beside its content."""
         if isinstance(mapping.get("refusal"), str):
             return self._parts(mapping["refusal"])
         audio = _mapping(mapping.get("audio"))

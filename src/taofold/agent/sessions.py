@@ -24,7 +24,7 @@ IfWaiting: TypeAlias = Literal["answer", "withdraw", "refuse"]
 """What a new message does in a session whose run waits.
 
 "answer": it answers the question of the run, which goes on; what waits for an approval is
-withdrawn. "withdraw": whatever the run waits for is withdrawn. "refuse": raises `Conflict`.
+withdrawn. "withdraw": all that the run waits for is withdrawn. "refuse": raises `Conflict`.
 """
 TURNS: Final = 20
 """Turns of a session that are carried over."""

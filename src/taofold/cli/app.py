@@ -195,7 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         code = output.explain(error)
         if code is None:
-            # A bug, or code of others: its traceback is for whoever mends it, without secrets.
+            # A bug, or code of others: its traceback is printed without secrets.
             sys.excepthook = print_traceback
             raise
         sys.exit(code)

@@ -52,7 +52,7 @@ def check(
         give_json(rows)
     else:
         for fault in faults:
-            # The name of a file is anybody's, and what reads a pipe may be a terminal.
+            # A file's name is untrusted, and a pipe may end at a terminal.
             give(visible(str(fault)))
     if faults:
         if not json:

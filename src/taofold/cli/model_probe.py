@@ -54,7 +54,7 @@ def examine(name: str) -> list[Finding]:
     from taofold.runtime.providers import resolve
 
     provider = config().provider
-    # Without a provider in its name the error of a model says which one was meant.
+    # For a name without a provider the model's error names the one that was tried.
     resolve(name, provider=provider)
     full = name if ":" in name else f"{provider}:{name}"
     return asyncio.run(_closing(_examine(full)))

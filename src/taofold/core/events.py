@@ -543,7 +543,7 @@ class Resolved(Decided, frozen=True, tag="resolved"):
     disk: ClassVar[bool] = True
     imported: bool = False
     masked: bool = False
-    """True if a secret was replaced by a mask in what the person wrote."""
+    """True if a mask replaced a secret in the user's text."""
 
     @property
     def decider(self) -> str:
@@ -687,7 +687,7 @@ class RunFinished(Happened, frozen=True, tag="run_finished"):
     stop_reason: str
     success: bool
     output: Any = None
-    """The answer as the JSON that its type accepted. What the type hides is masked."""
+    """The answer as the JSON that its type accepted, with hidden fields masked."""
     error: str = ""
     accepted: Any = None
     """The answer without masks, if `output` has some. The typed value is made of it."""

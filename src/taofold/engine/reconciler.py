@@ -41,7 +41,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Retries:
-    """What the log failed at: said once, tried again after a delay that grows.
+    """Failures of the log: logged once, retried after a growing delay.
 
     Args:
         first_s: The first delay, in seconds; each further one of the same run is twice as long.
@@ -69,7 +69,7 @@ class Retries:
     def failed(self, run: str, error: LogError) -> None:
         """The log failed at `run`."""
         text = str(error)
-        # A full disk fails for all runs in the same words: they are said once.
+        # A full disk fails for all runs with one text: it is logged once.
         if text not in self._said:
             self._said.add(text)
             _logger.warning("%sthe log cannot be used: %s", f"run {run}: " if run else "", text)

@@ -122,7 +122,7 @@ def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]
 
 
 def _opened(path: Path) -> BinaryIO:
-    # Elsewhere a link is the person's own, as in a folder of dotfiles.
+    # Elsewhere links are the user's own, as in a folder of dotfiles.
     if in_project(path):
         return os.fdopen(open_file(path, trust="repository"), "rb")
     return path.open("rb")

@@ -1,6 +1,6 @@
 """Configuration: the project's `.taofold/config.yml` < the operator's `config.yml` < environment <
 flags, which are the caller's; its keys, which of them a project may set (`PROJECT_KEYS`), how it is
-read, and how a word of the environment becomes a value.
+read, and how text of the environment becomes a value.
 
 Defaults for agents that do not say otherwise (`Config`), the bounds of a run, which agent files may
 set as well (`LimitKeys`), and how loops learn (`LearningKeys`): the keys under

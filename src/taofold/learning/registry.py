@@ -179,7 +179,7 @@ class Registry:
         fault: Callable[[Pattern], str],
         project: str = "",
     ) -> None:
-        """Refute those of the patterns with these terms of which `fault` says why.
+        """Refute those of the patterns with these terms for which `fault` returns a reason.
 
         A pattern that only `project` found is retired. One of another project is told in `project`
         no more; it is retired when a second project refutes it.

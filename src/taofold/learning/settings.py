@@ -24,7 +24,7 @@ class Extraction(Value, frozen=True):
     merge_similar_patterns: bool = True
     similarity_threshold: float = 0.80
     within_project: bool = False
-    """No other project is told what is learnt here."""
+    """Lessons of this project stay in it."""
 
 
 class Injection(Value, frozen=True):
@@ -44,7 +44,7 @@ class Injection(Value, frozen=True):
     include_code_templates: bool = True
     control_share: float = CONTROL_SHARE
     within_project: bool = False
-    """Only what loops of this project found is told."""
+    """Only lessons of this project's own loops are used."""
 
     @property
     def most(self) -> int:

@@ -488,7 +488,7 @@ class CrossLoopLearner:
         return await self.take_in(history, KINDS if automatic else (), extraction)
 
     def injection(self, state: LoopState) -> Injection:
-        """Returns what the loop is told: by the settings, and by what it was started with."""
+        """Returns the lessons for the loop, by its settings and its options."""
         injection = self.learning.injection
         return replace(
             injection, within_project=injection.within_project or state.wish.within_project

@@ -291,7 +291,7 @@ def _output(call_id: str, output: Any) -> dict[str, Any]:
 
 
 def _arguments(call: ToolCall, wire: WireTools) -> str:
-    """The arguments as they came; only those with stand-ins are written anew."""
+    """The arguments as they came; only those with stand-ins are rewritten."""
     if call.name not in wire.properties:
         return call.arguments or "{}"
     return encode(wire.arguments(call.name, arguments_of(call))).decode()

@@ -27,7 +27,7 @@ _COMMENTS: Final = (
     r"|luacheck\s*:|nolint\w*|lint\s*:\s*(?:file-)?ignore\b|revive\s*:\s*disable\S*"
     r"|eslint\s+[\w@/-]+\s*:|[jt]s(?:hint|lint)(?:\s+ignore)?\b|standard\s*:\s*disable"
     r"|noinspection\b|ignore(?:_for_file)?\s*:|no\s+critic\b)"
-    # Words that no code holds, wherever in a comment they stand.
+    # Words that no code holds, at any place in a comment.
     r"|(?:es|ts|style|ox|sass-|markdown|html|flow|erb|slim-|scss-)lint-disable(?:-next-line|-line)?\b"
     r"|\b(?:ts|style|js)lint:disable(?:-next-line|-line)?\b"
     r"|@ts-(?:ignore|nocheck|expect-error)\b|@noflow\b|\$Flow(?:FixMe|Ignore|Issue)\b"
@@ -149,7 +149,7 @@ def _read(text: str, match: re.Match[str]) -> Silencer:
     if match["attribute"] or match["hidden"]:
         return Silencer(kind, frozenset())
     codes = _CODES.match(text, match.end())
-    # Free words are names of rules only behind `disable`; elsewhere they are somebody's reason.
+    # Free words are names of rules only behind `disable`; elsewhere they are a reason.
     if codes is None or (codes[3] and "disable" not in kind):
         return Silencer(kind, frozenset())
     return Silencer(kind, frozenset(_WORD.findall(codes[0])))

@@ -39,7 +39,7 @@ from taofold.reasoning.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """A rule that a reply breaks, and what the model is told about it."""
+    """A rule that a reply breaks, and the message about it for the model."""
 
     rule: str
     detail: str
@@ -78,18 +78,18 @@ class Demands:
         self._unextracted = False
         self._ledger: TokenLedger | None = None
         if task.strict:
-            # The same text as `core.grounding.ground_turns` counts as said before the first step.
+            # The same text as `core.grounding.ground_turns` counts as known before the first step.
             goal = without_reference(task.goal, task.reference)
             spoken = [message.text for message in task.history if message.role != "tool"]
             self._ledger = TokenLedger(goal, task.instructions, *spoken)
 
     def hear(self, messages: Iterable[Message]) -> None:
-        """Counts what people said as said: it is no evidence."""
+        """Adds the text of people: it is no evidence."""
         for message in messages:
             self.said(message.text)
 
     def said(self, text: str) -> None:
-        """Counts what the model wrote as said, also in replies that were refused."""
+        """Adds the text of the model, refused replies included."""
         if self._ledger is not None:
             self._ledger.said(text)
 

@@ -166,7 +166,7 @@ class _Attempts:
         return Lost(f"no usable reply in {times(attempts, 'attempt')}: {feedback}", last)
 
     def _judged(self, reply: Reply, toolless: bool) -> Strategy[Taken | _Broken | _Refused]:
-        """What the reply says, with the rules of the loop applied."""
+        """The content of the reply, with the rules of the loop applied."""
         read = self._read(reply)
         if isinstance(read, _Broken):
             return read

@@ -84,7 +84,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class FinishReading:
-    """What a call of `finish` says.
+    """The content of a call of `finish`.
 
     Attributes:
         answer: The accepted answer, or what the model gave in its place when it gave up.

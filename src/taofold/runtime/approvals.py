@@ -51,7 +51,7 @@ _EDITED_IN_PLACE: Final = (
     "Decision('approve', parameters=…)"
 )
 MOST_VOIDED: Final = 8
-"""How often one call is asked about anew."""
+"""How often one call is asked about again."""
 _NEVER_THE_SAME: Final = (
     "it was not called: each time a person approved it, it would have done something else by then"
 )
@@ -190,7 +190,7 @@ class OpenQuestion:
         return _Asked(record, record.event)
 
     def _preview(self) -> str:
-        """What would happen now, as a person is shown it: an approval is bound to it."""
+        """The preview of the call as of now: an approval is bound to it."""
         preview: str = redact_json(self.ledger.setup.redactor, _preview(self.action, self.tool))
         return preview
 
@@ -496,7 +496,7 @@ class OpenQuestion:
         elif ledger.setup.policy.version != asked.policy:
             changed = "the policy changed after the approval was asked for"
         elif asked.request is None and self._preview() != asked.preview:
-            # The file, say, that a person was shown the change of.
+            # For example the file whose change was shown.
             changed = "what the call would do changed after a person was shown it"
         elif resolved.action is not None:
             # Whoever decided where the tool is not known could not be told: he is asked once more.
@@ -513,12 +513,12 @@ class OpenQuestion:
 
 
 class _NoAnswer(Exception):
-    """The callback raised: nobody has decided."""
+    """The callback raised: there is no decision."""
 
 
 @contextmanager
 def _callback_contained() -> Generator[None]:
-    """Turns whatever a callback raises into `_NoAnswer`; `Park` is its way to leave a question."""
+    """Turns all that a callback raises into `_NoAnswer`; `Park` is its way to leave a question."""
     try:
         with contained(Park):
             yield
@@ -668,6 +668,6 @@ def _preview(action: Action, tool: Tool | None) -> str:
 def _shorten(text: str) -> str:
     if len(text) <= PREVIEW:
         return text
-    # The digest tells two previews apart that differ only where they are cut.
+    # The digest distinguishes previews that differ only where they are cut.
     whole = blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
     return f"{text[:PREVIEW]} [… cut: {len(text) - PREVIEW} more characters, digest {whole}]"

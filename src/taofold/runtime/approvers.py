@@ -55,7 +55,7 @@ def discard_typed() -> None:
             return
         termios.tcflush(source, termios.TCIFLUSH)
         while has_input(source, _QUIET_S):
-            # The end of a terminal stays readable: it is for whoever reads the answer to see.
+            # The end of a terminal stays readable: the reader of the answer will see it.
             if not os.read(source, 65_536):
                 return
     except (OSError, ValueError):

@@ -62,7 +62,7 @@ def finished(
 
 
 def cancelled(by: str, why: str = "") -> e.RunFinished:
-    """The end that a person wanted; `why` replaces the words that name the person."""
+    """The end by a cancellation; `why` replaces the text that names who cancelled."""
     error = why or f"cancelled by {by}"
     return e.RunFinished(status="cancelled", stop_reason="cancelled", success=False, error=error)
 

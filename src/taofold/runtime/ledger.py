@@ -242,7 +242,7 @@ class Ledger:
         if tool is None or tool.loop_key is None:
             return CallIdentity(plain, plain)
         own: Any = ""
-        # One that fails tells no calls apart: the plain identity is the stricter one.
+        # One that fails distinguishes no calls: the plain identity is the stricter one.
         with suppress(Exception), contained():
             own = tool.loop_key(copied(action.parameters))
         return CallIdentity(plain, own if isinstance(own, str) and own else plain)

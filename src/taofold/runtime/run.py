@@ -377,7 +377,7 @@ async def _apart(log: Log, row: RunRow) -> AsyncGenerator[Callable[[e.Record], N
 
 
 def _was_cut_off(row: RunRow) -> bool:
-    """True if the last owner let nobody know of its end, as a process that was killed."""
+    """True if the last owner recorded no end, as a killed process."""
     return row.status == "running" and row.lease_until > 0
 
 
@@ -439,7 +439,7 @@ async def _claim_and_drive(
     resumed = len(records) > 1
     if passed is not None:
         store.subscribe(passed)
-    # The epoch 1 of a run that was only begun is nobody's activation.
+    # Epoch 1 of a run that was only begun is no activation.
     if state.status == "running" and _was_cut_off(row) and (row.epoch > 1 or len(records) > 1):
         for record in records:
             store.restore(record)

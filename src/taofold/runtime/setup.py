@@ -279,7 +279,7 @@ class Setup:
     settings: ModelSettings = ModelSettings()
     on_denial: str = "continue"
     ask_user: bool = False
-    """May the model ask a person? A flow's own `person.ask` may always (`Act.planned`)."""
+    """May the model ask the user? A flow's own `person.ask` may always (`Act.planned`)."""
     depth: int = 0
     finish: dict[str, Any] | None = None
     """JSON Schema of the parameters of `finish`, where it is offered natively."""

@@ -69,7 +69,7 @@ class ActionBatch:
     def _is_masked(self) -> bool:
         """Had a mask replaced a secret in what the model had read when it proposed the step?"""
         recorded = self.ledger.recording.event(e.Proposed, self.key)
-        # A call of the step itself may have masked one since: the record tells how it was then.
+        # A call of the step itself may have masked one since: the record has the earlier state.
         if recorded is not None:
             return any([ALTERED in action.repairs for action in recorded.actions])
         return self.ledger.store.state.masked

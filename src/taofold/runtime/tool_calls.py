@@ -50,7 +50,7 @@ from taofold.tools.threads import WORKERS
 STATE = 65_536
 """Bytes that a tool may keep in the log with its question."""
 QUESTION = 100_000
-"""Characters of a question that a person is shown: more than its state may have."""
+"""Characters of a question that are shown: more than its state may have."""
 BLOB = 16_384
 """Results larger than this many characters lie beside the log."""
 FIRST_PAUSE = 0.5

@@ -16,8 +16,8 @@ contained command reaches (`taofold.reserved_places`).
 
 `Signin`: a browser brings a one-time link or a token, and gets the secret of a session, which our
 page keeps for its own host and port. A session is kept by the hash of its secret, so it survives a
-restart, holds for every server of the folder, and ends when its owner signs out, whoever else has
-the secret. A session that came from a token is worth what that token is worth today.
+restart, holds for every server of the folder, and ends for everyone with the secret when its owner
+signs out. A session that came from a token is worth what that token is worth today.
 """
 
 import hashlib

@@ -108,7 +108,7 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Stop at a signal; the second Ctrl-C waits for nobody."""
+        """Stop at a signal; the second Ctrl-C ends it at once."""
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread hears signals
             return
@@ -125,7 +125,7 @@ class HttpServer(uvicorn.Server):
 
 
 class UnacceptedConnections:
-    """An event loop's handler of errors that says once a second why nobody can connect.
+    """An event loop's handler of errors that logs once a second why no client can connect.
 
     asyncio tells of each connection that the process has no descriptor for, thousands a second.
     """
@@ -134,7 +134,7 @@ class UnacceptedConnections:
         self._clock, self._said = clock, float("-inf")
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Hear of an error that nobody handled."""
+        """Handle an error that no other handler took."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _NO_ROOM:
             loop.default_exception_handler(context)

@@ -165,7 +165,7 @@ def _content(line: Line) -> tuple[str, Sequence[ToolCall]]:
 
 
 def _heard(text: str, calls: Sequence[ToolCall]) -> tuple[str, list[tuple[str, str]]]:
-    """What identifies a reply: ids of calls are given by whoever records them."""
+    """What identifies a reply: ids of calls are given by the recorder."""
     return text, [(call.name, call.arguments) for call in calls]
 
 

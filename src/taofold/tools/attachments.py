@@ -225,7 +225,7 @@ class Showing:
 
 
 def prompted(prompt: Prompt) -> Showing:
-    """What a person says, read and checked: see `showing`.
+    """The user's input, read and checked: see `showing`.
 
     Raises:
         TypeError: it is neither text nor an attachment nor a sequence of these.

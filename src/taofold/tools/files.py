@@ -368,7 +368,7 @@ class FileEditor:
         return f"edit {place}\n{_diff(text.content, after, place)}\n{_as_of(text)}"
 
     def _place(self, path: str) -> str:
-        """The file that `path` leads to, as a person reads it."""
+        """The file that `path` leads to, as it is shown."""
         return "/".join(self.jail.parts(path, write=True))
 
     def _text(self, path: str) -> TextFile:

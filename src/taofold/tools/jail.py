@@ -212,7 +212,7 @@ def jail(root: Path | str, *, protected: tuple[str, ...] = PROTECTED) -> Jail:
 
 
 def _misread(parts: list[str], write: bool) -> str:
-    """Why a person could read the names as others, or as something else; "" if he cannot."""
+    """Why the names could be misread; "" if they cannot."""
     for part in parts:
         if any([character < " " or "\x7f" <= character < "\xa0" for character in part]):
             return "it holds a control character"

@@ -110,7 +110,7 @@ async def _reaped(process: asyncio.subprocess.Process) -> int:
 
 
 def _kill(group: int) -> bool:
-    """Kill the group. Was anybody left in it?"""
+    """Kill the group. Returns whether a process was left in it."""
     # The group's number stays taken while any member, even a dead one, is not reaped; the
     # leader is reaped by asyncio, so a late kill could at worst find no such group.
     with suppress(ProcessLookupError, PermissionError):

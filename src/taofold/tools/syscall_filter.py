@@ -1,11 +1,11 @@
 """System calls that a contained command may not make, as a program for bubblewrap's `--seccomp`.
 
-Namespaces do not separate everything. A keyring of the session is shared with whoever started the
-command, a terminal takes what is pushed into its input (`TIOCSTI`), and a file with a setuid bit in
-the work root runs as its owner for every user of the machine. `program()` gives the filter for this
-machine's processor. What it refuses ends with EPERM; what it cannot check (`openat2` and io_uring
-pass a pointer, x32 and 32-bit programs have other numbers) does not exist (ENOSYS): the C library
-falls back to the older call. Where the processor is unknown there is no filter.
+Namespaces do not separate everything. A contained command shares the session's keyring, can push
+input into a terminal (`TIOCSTI`), and can leave a file in the work root whose setuid bit runs it as
+its owner for every user of the machine. `program()` gives the filter for this machine's processor.
+Refused calls end with EPERM. Calls that it cannot check do not exist (ENOSYS), so the C library
+falls back to older ones: `openat2` and io_uring pass a pointer, x32 and 32-bit programs have other
+numbers. There is no filter for an unknown processor.
 
 Source: the kernel's `seccomp(2)`, `linux/filter.h`, and its tables of system calls.
 """
@@ -109,14 +109,14 @@ def _steps(processor: _Processor) -> list[Instruction]:
     for number, mode in processor.modes.items():
         steps += _for_call(number, _refuse_setid(mode))
     for number, flags in processor.opens.items():
-        # Without one of these flags the place of the mode holds whatever was there before.
+        # Without one of these flags the mode's register holds an older value.
         asks = [(_LOAD, 0, 0, _argument(flags)), (_ANY_BIT, 0, 3, _CREATES)]
         steps += _for_call(number, [*asks, *_refuse_setid(flags + 1)])
     return [*steps, (_RETURN, 0, 0, _ALLOW)]
 
 
 def _for_call(number: int, steps: list[Instruction]) -> list[Instruction]:
-    """The steps for one system call; whatever they do not decide is allowed."""
+    """The steps for one system call; all that they do not decide is allowed."""
     decided = [*steps, (_RETURN, 0, 0, _ALLOW)]
     return [(_EQUAL, 0, len(decided), number), *decided]
 

@@ -255,7 +255,7 @@ class _InThread(Generic[T]):
         return await self._work
 
     def _cancel(self) -> None:
-        """Cancels the work and waits for its end. What has not begun never begins."""
+        """Cancels the work and waits for its end. Work that has not begun never begins."""
         self._cancelled = True
         if self._running is not None:
             loop, task = self._running

@@ -35,7 +35,7 @@ class LoopAudience:
     before: "Callable[[Sequence[LoopRecord]], None] | None" = None
     approver: "Approver | None" = None
     approve: str = ""
-    """What `--approve` says."""
+    """The value of `--approve`."""
     network: bool = False
 
 

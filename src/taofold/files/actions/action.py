@@ -167,9 +167,9 @@ class ActionRules:
     steps: int | None = None
     """Turns; the last of them is without tools. Model calls: `_SPARE` more."""
     key: str = "max_steps"
-    """The key of the file that says so."""
+    """The key in the file."""
     bound: int | None = None
-    """What that key says; None = `steps`."""
+    """The value of that key; None = `steps`."""
 
     def reached(self) -> str:
         """Why the node ended at its turns, and what to change."""

@@ -248,7 +248,7 @@ def _reads(tree: nodes.Template, of: str) -> set[str]:
 
 
 def _always_read(node: nodes.Node, of: str) -> set[str]:
-    """The members of `of` that are read whatever the values are."""
+    """The members of `of` that are read for all values."""
     match node:
         case nodes.CondExpr() | nodes.If():
             parts: list[nodes.Node] = [node.test]

@@ -2,7 +2,7 @@
 
 Such a change may be what mended the error where it was made. Shown to another project's agent it
 would be an instruction to run something there, so it is no lesson. Judged by what the change puts
-in, in any language. The lists name what is known to act; nobody can list all that does.
+in, in any language. The lists name what is known to act; no list is complete.
 """
 
 import re

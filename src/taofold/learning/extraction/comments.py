@@ -1,8 +1,8 @@
 """Code without its comments, doc strings and long texts: prose in them would speak to readers.
 
 A lesson shows code of one project to the agent of another. Its comments are no part of a fix, and
-whoever wrote them may have written them for that agent. `without_comments` keeps the number of
-lines. Of a comment that switches a check off only the mark stays, because `silencing` looks for it.
+their author may have written them for that agent. `without_comments` keeps the number of
+lines. A comment that switches a check off keeps only its mark, because `silencing` looks for it.
 Names and short texts are left as they are. Knows nothing about differences or patterns.
 """
 
@@ -102,7 +102,7 @@ class _Reader:
             before = text[max(at - 400, 0) : at].rstrip(" \t\n+-")[-1:]
             said = self._string(text[at])
             ends = text[self._at : self._at + 1] in ("", "\n")
-            # A text that is a statement says something to readers alone.
+            # A string as a statement is for readers only.
             return _GONE if ends and before not in tuple("([{,=+\\\"'%|") else said
         if text[at] in self._quotes and (text[at] != "'" or self._single):
             return self._string(text[at])

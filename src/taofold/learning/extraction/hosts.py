@@ -2,7 +2,7 @@
 
 A difference holds the address of the database beside the line that was wrong. Nobody elsewhere
 needs it. A name counts as a machine's by what surrounds it (`://`, an address of mail, quotes, a
-port) or by its last part; a word alone (`dbserver`) is not known to be one.
+port) or by its last part; a single name (`dbserver`) is not recognised.
 """
 
 import re

@@ -79,7 +79,7 @@ def _read(path: Path) -> dict[Path, bytes]:
     try:
         if not path.is_dir():
             return {path: path.read_bytes()}
-        # A FIFO would never end, and a link leads out of what the person has named.
+        # A FIFO would never end, and a link leads out of the named folder.
         return {file: read_file(file, trust="content", place=path) for file in files}
     except OSError as error:
         raise LogError(f"{error.filename!r} cannot be read: {error.strerror}") from error

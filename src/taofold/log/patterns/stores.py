@@ -435,7 +435,7 @@ class _Change(Tables):
         """The pattern without the secrets in what it says."""
         # Raises if nothing is left that is a pattern: then nothing is kept.
         said = msgspec.to_builtins(pattern)
-        # Only what it says: the sources are names of loops.
+        # Only its text: the sources are names of loops.
         for prose in ("name", "body"):
             said[prose] = hosts_removed(said[prose], platform.node())
         cleaned = msgspec.convert(self._redactor.json(said), Pattern)

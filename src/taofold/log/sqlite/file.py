@@ -372,7 +372,7 @@ class SqliteFile:
                     connection.execute("rollback")
                 raise
             self._behind += 1
-            # Once at the beginning: from then on the database says that a -wal file belongs to it.
+            # Once at the beginning: from then on the database notes that a -wal file belongs to it.
             due = not self._folded or self._behind % FOLD_AFTER == 0
             self._folded = True
         # Outside the lock: the thread that folds takes it for nothing, and the next writer goes on.

@@ -34,7 +34,7 @@ def open_existing(
 ) -> sqlite3.Connection:
     """A connection to a file that exists; with "ro" it can change nothing.
 
-    `immutable` says that nobody writes to it: SQLite then makes no files beside it.
+    `immutable` means that there is no writer: SQLite then makes no files beside it.
 
     Raises:
         LogError: this process was forked while the file was open.
@@ -150,7 +150,7 @@ def checkpoint(connection: sqlite3.Connection) -> None:
         _note_more(connection, "1")
     try:
         frames: int = connection.execute("pragma wal_checkpoint(passive)").fetchone()[1]
-        # The passive checkpoint could not finish: somebody always read or wrote the newest frames.
+        # The passive checkpoint could not finish: other connections always used the newest frames.
         if frames > _MANY_FRAMES:
             connection.execute("pragma wal_checkpoint(restart)").fetchone()
     finally:
@@ -160,7 +160,7 @@ def checkpoint(connection: sqlite3.Connection) -> None:
 
 def settle_note(connection: sqlite3.Connection) -> None:
     """Takes back the note of a checkpoint that a killed process left. Call it before closing."""
-    with suppress(sqlite3.Error):  # somebody else is writing, and will see to it
+    with suppress(sqlite3.Error):  # another writer will do it
         if _notes(connection).get(_MORE) == "1":
             _note_more(connection, "0")
 
@@ -196,7 +196,7 @@ def truncate_wal(path: Path, wait_s: float) -> bool:
     with closing(open_for_writing(path, wait_s)) as connection:
         while True:
             blocked: int = connection.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
-            # SQLite does not wait for somebody else's checkpoint, which takes milliseconds.
+            # SQLite does not wait for another checkpoint, which takes milliseconds.
             if not blocked or time.monotonic() > until:
                 return not blocked
             time.sleep(_PAUSE_S)

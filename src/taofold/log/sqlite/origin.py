@@ -7,7 +7,7 @@ attribute, which names the file by its number on its file system. So a container
 on its volume opens its own log, whatever it is called now, and a file that was cloned, downloaded
 or unpacked is not taken for ours.
 
-The -wal file beside a log bears such a mark, too: SQLite takes whatever it holds for the newest
+The -wal file beside a log bears such a mark, too: SQLite takes its content for the newest
 content of the log, and one that came with a repository would put approvals into it.
 """
 
@@ -70,7 +70,7 @@ def mark_wal(path: Path) -> None:
 
 
 def wal_is_ours(path: Path) -> bool:
-    """Was the -wal file written here? An empty one says nothing; others must bear our mark."""
+    """Was the -wal file written here? An empty one is accepted; others must bear our mark."""
     if not path.exists() or path.stat().st_size == 0 or not hasattr(os, "getxattr"):
         return True
     try:

@@ -157,7 +157,7 @@ def capture(
 
 
 def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, run: GateRun) -> Baseline:
-    """What the first run of the next gate tells of the tree that it ran in."""
+    """Facts about the tree from the first run of the next gate."""
     was = expected(run.plan.runner, run.report, baseline.test_sources(folder.objects))
 
     def text(path: str) -> str:

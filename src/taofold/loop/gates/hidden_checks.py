@@ -151,7 +151,7 @@ def development(paths: Iterable[str], text: Text) -> set[str]:
 
 
 def resolved(word: str, folder: str, paths: Collection[str]) -> list[str]:
-    """Returns the files that a word means: a path, a glob, a module, a folder with a program."""
+    """Returns the files that a token names: a path, a glob, a module, a folder with a program."""
     word = word.strip("'\"`,:;=@").rpartition("=")[2]
     plain = _PREFIX.sub("", word, count=1)
     if not plain or plain in (".", "..") or len(plain) > 300:

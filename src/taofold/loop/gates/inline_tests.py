@@ -33,7 +33,7 @@ _DOC: Final = re.compile(
     |[ \t]+)+""",
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
-"""All that documents one item, whatever it is written as; the compiler joins it, too."""
+"""All documentation of one item, in any notation; the compiler joins it, too."""
 _EXAMPLE: Final = re.compile(r"```|~~~|\bdoc\s*=|(?m:^[ \t]*(?://[/!]|\*)?[ \t]{5,}\S)")
 _DOCUMENTED: Final = re.compile(r"\b(?:fn|struct|enum|trait|mod|const|type|macro_rules!)\s+(\w+)")
 _OPEN: Final = {"{": "}", "[": "]", "(": ")"}

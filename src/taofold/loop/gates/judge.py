@@ -203,7 +203,7 @@ class Judge:
         delivery = work.delivery(baseline)
         bench = replace(self.bench(baseline), until=until)
         ran, results, files = await self._run(bench, baseline, work, texts, proof, "")
-        # Whoever said what the product is need not be warned of it.
+        # A scope names the product, so no warning is needed.
         notes = [] if baseline.scope else suspicious(work.joined, baseline.suspects)
         ending: list[str] = await WORKERS.run(texts.endings)
         if ending:
@@ -478,7 +478,7 @@ class Judge:
         edited: dict[str, str] = {}
         for path, why in work.left_out.items():
             now = work.now[path]
-            # Nothing is compared with these, whoever edits them.
+            # Nothing is compared with these.
             if why == OUTSIDE:
                 continue
             # A new test is no edit of what is there; a new file that configures the gate is.

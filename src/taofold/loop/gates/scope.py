@@ -155,7 +155,7 @@ class ScopeRules(Value, frozen=True):
     folders: frozenset[str] = frozenset()
     """Every folder of the baseline."""
     scope: tuple[str, ...] = ()
-    """What a person said the product is, as globs; () = all source files."""
+    """The product as the user defined it, as globs; () = all source files."""
     headers: frozenset[str] = frozenset()
     """Headers of the system that the project's code includes."""
     included: tuple[str, ...] = ()

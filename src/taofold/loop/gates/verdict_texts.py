@@ -45,7 +45,7 @@ def _limit(runner: Runner) -> str:
 def change_line(change: TreeChange) -> str:
     """Renders a change in one line."""
     text = f"{one_line(change.path)} was {change.did} and is {change.done}: {change.why}"
-    # A file above the tree is not the agent's to edit, whoever allows it.
+    # No option lets an agent edit a file above the tree.
     inside = change.tampering and not change.path.startswith("/")
     return f"{text} ({allowing([change.path])} lets the agent edit it)" if inside else text
 
@@ -75,7 +75,7 @@ def proof(verdict: Verdict, most: int = 1_000) -> tuple[str, ...]:
 
 
 def allowing(paths: Sequence[str]) -> str:
-    """Returns the options with which a person includes `paths` in the proof."""
+    """Returns the options that include `paths` in the proof."""
     options = [f"--allow-edit {shlex.quote(one_line(path, 200))}" for path in paths[:_SHOWN]]
     return " ".join([*options, "…"] if len(paths) > _SHOWN else options)
 

@@ -318,7 +318,7 @@ class Texts:
 
     def __init__(self, baseline: Baseline, work: WorkDiff, objects: Path) -> None:
         self._baseline, self._work, self._objects = baseline, work, objects
-        # What a person allowed to edit is taken as it is, marks that silence included.
+        # Files of --allow-edit are taken as they are, silencing marks included.
         self._changed = {
             path: (self._text(baseline.files.get(path)), self._text(file))
             for path, file in work.now.items()

@@ -2,7 +2,7 @@
 
 The log keeps what a model wrote and a tool returned, apart from certain secrets: a run, a replay
 and a file need it byte for byte. A log view, a trace and an export pass through here instead. The
-answer of a run, and what a person is asked to approve, are shown as they are: somebody acts on
+answer of a run, and calls to be approved, are shown as they are: decisions depend on
 them. Pure.
 """
 

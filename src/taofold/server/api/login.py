@@ -61,7 +61,7 @@ async def _by_token(call: ApiCall) -> tuple[str, str]:
 
 
 async def logout(call: ApiCall) -> BaseModel:
-    """End the session: its secret is refused from now on, whoever has it."""
+    """End the session: its secret is refused from now on."""
     secret = call.server.authenticator.session(call.request.headers)
     if secret is not None:
         await asyncio.to_thread(call.server.signin.end, secret)

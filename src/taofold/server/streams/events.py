@@ -49,7 +49,7 @@ Name: TypeAlias = Literal[
 SSE_NAMES: Final = {"error": "run_error"}
 """`EventSource` has an `error` event of its own, for the connection."""
 _ACTED_ON: Final = frozenset(("answer", "confirmation_request", "done"))
-"""Events with what somebody acts on: they are exact, others mask guessed secrets."""
+"""Events on which decisions depend: they are exact, others mask guessed secrets."""
 _DECISIONS: Final = {"allow": "approved", "deny": "denied"}
 _LOOPING: Final = ("repeat", "repetition")
 _REFUSING: Final = {"limit": "tool_calls", "time_limit": "seconds"}

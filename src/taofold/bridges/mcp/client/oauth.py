@@ -295,7 +295,7 @@ class _Keeping:
         self._seen: StoredTokens | None = None
         self._renewal: asyncio.Task[None] | None = None
         self.failed: Exception | None = None
-        """Why the sign-in of a person failed."""
+        """Why a user's sign-in failed."""
         kept.context = self.context
 
     async def _initialize(self) -> None:
@@ -362,7 +362,7 @@ class _Keeping:
             if response.status_code != 401:
                 return
         if self.failed is not None:
-            # The client tries another generation of the protocol: nobody is asked a second time.
+            # The client tries another generation of the protocol: the user is asked only once.
             raise self.failed
         above: Any = super()
         flow = above.async_auth_flow(request)
@@ -452,7 +452,7 @@ def sign_in_hint(url: str, scope: str = "", principal: str = "") -> str:
 
 
 async def admit(server: str, url: str) -> None:
-    """Lets a request, or a person's browser, go to where a server has pointed.
+    """Admits an address of the server for a request or for the user's browser.
 
     Raises:
         SignInFailed: it would leave without encryption, or for a network that is not the server's;

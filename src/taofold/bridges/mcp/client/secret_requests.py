@@ -1,9 +1,9 @@
 """Recognises questions that ask for a secret: a password, a code, a card, a key, a seed phrase.
 
-An MCP server writes the question, so it is read as a person reads it: letters that look alike,
+An MCP server writes the question, so it is read as the user sees it: letters that look alike,
 signs for letters, and letters that stand apart are undone. `secret_words.json` has the words of
-about thirty languages, by kind: `stems` are parts of words, in which `_` is whatever stands between
-two words, or nothing; `words` are whole ones, which count as the name of a field, or in a text that
+about thirty languages, by kind: `stems` are parts of words, in which `_` is any separator of
+two words, or none; `words` are whole ones, which count as the name of a field, or in a text that
 asks for something. It errs on the side of refusing: a server has a page of its own to ask such
 things. Knows nothing about the protocol.
 """
@@ -34,7 +34,7 @@ _SENT: Final = re.compile(
     rf"|\b(?:[0-9]+|six|four|eight|sechs|vier)[ -]?{_DIGITS}\b.{{0,40}}{_CODE}"
     rf"|{_CODE}.{{0,20}}\b{_DIGITS}\b"
 )
-"""A code that somebody was sent, whatever it is called."""
+"""A code that the user was sent, under any name."""
 _ALIKE: Final = str.maketrans(
     {
         **dict(zip("аеорсухіїѕјһԁոԛԝкмнтвгѵӏзб", "aeopcyxiisjhdnqwkmhtbrvlzb", strict=True)),
@@ -44,7 +44,7 @@ _ALIKE: Final = str.maketrans(
         "ß": "ss", "æ": "ae", "œ": "oe",
     }
 )  # fmt: skip
-"""Letters that a person reads as another one."""
+"""Letters that look like another letter."""
 _SIGNS: Final = (
     str.maketrans("013457@$!|", "oieastasil"),
     str.maketrans("013457@$!|", "oleastasii"),
@@ -97,7 +97,7 @@ def secret_asked(message: str, properties: Mapping[str, Any]) -> str:
 
 
 def _is_open(rules: Any) -> bool:
-    """May a person write something of his own?"""
+    """May the user enter free text?"""
     if not is_object(rules):
         return True
     items = rules.get("items")
@@ -120,7 +120,7 @@ def _first(kinds: Iterable[str]) -> str:
 
 
 def _readings(text: str) -> set[str]:
-    """The text in lower case as a person may read it."""
+    """The readings of the text, in lower case."""
     seen = "".join([c for c in normalize("NFKC", _squared(text)) if visible(c) == c])
     readings: set[str] = set()
     # `2FA` is one word and `yourPin` two.

@@ -93,7 +93,7 @@ async def sign_in(
         except TimeoutError:
             raise SignInFailed(f"nobody signed in within {seconds:g} s") from None
         except Exception as error:
-            # What came of it first: the package tries again, and tells of that.
+            # The package tries again; its first error is the cause.
             cause = authorizer.failed or innermost(error)
             if isinstance(cause, ConfigError | SignInFailed):
                 raise cause from error
