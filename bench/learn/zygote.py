@@ -7,10 +7,10 @@ One JSON line `{"folder", "arguments", "seconds"}` in, one `{"code", "output"}` 
 import json
 import os
 import resource
-import select
 import signal
 import sys
 import time
+from multiprocessing.connection import wait
 
 import pytest
 
@@ -43,7 +43,7 @@ def run(folder: str, arguments: list[str], seconds: int) -> dict[str, object]:
     os.close(writing)
     parts: list[bytes] = []
     end = time.monotonic() + PATIENCE * seconds
-    while select.select([reading], [], [], max(end - time.monotonic(), 0))[0]:
+    while wait([reading], max(end - time.monotonic(), 0)):
         chunk = os.read(reading, 1 << 16)
         if not chunk:
             break

@@ -2,13 +2,13 @@
 
 import os
 import pty
-import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -166,7 +166,7 @@ class Terminal:
         end = time.monotonic() + seconds
         while text not in self.seen:
             assert time.monotonic() < end, self.seen
-            if select.select([self.fd], [], [], 0.05)[0]:
+            if wait([self.fd], 0.05):
                 try:
                     self.seen += os.read(self.fd, 4096).decode(errors="replace")
                 except OSError:

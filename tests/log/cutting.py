@@ -1,10 +1,10 @@
 """A proxy in front of a PostgreSQL server's socket that loses answers."""
 
-import select
 import socket
 import tempfile
 import threading
 from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import quote
@@ -58,7 +58,7 @@ class Proxy:
 
     def _accept(self) -> None:
         while not self._ended.is_set():
-            if not select.select([self._listener], [], [], 0.05)[0]:
+            if not wait([self._listener], 0.05):
                 continue
             client, _ = self._listener.accept()
             server = socket.socket(socket.AF_UNIX)
@@ -76,8 +76,8 @@ class Proxy:
                     if self._broken.wait(0.05):
                         return
                     continue
-                ready, _, _ = select.select([client, server], [], [], 0.05)
-                for source in ready:
+                ready = wait([client, server], 0.05)
+                for source in (each for each in (client, server) if each in ready):
                     data = source.recv(1 << 16)
                     if not data:
                         return
