@@ -199,6 +199,25 @@ def test_a_denial_with_a_reason_reaches_the_model_of_the_other(
     identical(run, first, second)
 
 
+def test_an_approval_is_void_if_the_call_would_do_something_else_now(
+    both: tuple[Program, Program], script: Script, project: Path
+) -> None:
+    """Mutant: a preview that is not compared. The definition of a tool holds no command."""
+    first, second = both
+    script([COUNT, ANSWER])
+    run = begun(first)
+    assert second("approvals", "approve", run).code == 0
+    (project / "agent.yaml").write_text(AGENT.replace("[wc, -w,", "[wc, -c,"))
+    waiting = second("runs", "resume", run, "--json")
+    assert (waiting.code, waiting.json["tool_calls"]) == (3, 0), waiting
+    [asked] = first("approvals", "list", "--json").json
+    assert "'-c'" in asked["preview"]
+    assert first("approvals", "approve", run).code == 0
+    done = first("runs", "resume", run, "--json")
+    assert (done.code, done.json["tool_calls"]) == (0, 1)
+    identical(run, first, second)
+
+
 def test_a_question_of_the_model_is_answered_through_the_other(
     both: tuple[Program, Program], script: Script
 ) -> None:

@@ -26,6 +26,7 @@ struct Counting {
     result: Value,
     schema: Value,
     calls: Arc<AtomicUsize>,
+    preview: &'static str,
 }
 
 #[async_trait::async_trait]
@@ -44,6 +45,10 @@ impl Tool for Counting {
 
     fn effect(&self) -> Sideeffect {
         self.effect
+    }
+
+    fn preview(&self, _: &taofold::json::Object) -> String {
+        self.preview.to_owned()
     }
 
     async fn call(&self, _: taofold::json::Object, _: CallContext) -> Observation {
@@ -71,6 +76,7 @@ impl World {
             result: json!("done with hunter22"),
             schema: json!({"type": "object"}),
             calls: Arc::clone(&calls),
+            preview: "does some work",
         };
         let mut world = Self {
             log: MemoryLog::new(),
@@ -536,10 +542,36 @@ async fn a_reply_that_can_never_be_read_ends_the_run_after_the_attempts() {
     assert_eq!((state.status.name(), state.model_calls), ("failed", 3));
 }
 
+/// Mutants: no comparison of the preview; one of its first 2,000 characters only.
 #[tokio::test]
 async fn an_approval_of_what_has_changed_since_is_void_and_asked_for_again() {
-    for changes_policy in [true, false] {
+    const LONG: &str = concat!("long", include_str!("runtime.rs"));
+    for changed in ["policy", "tool", "preview", "end of the preview"] {
         let mut world = World::new(Sideeffect::Once, &[WORK]);
+        let tool = |preview, schema: Value| {
+            Arc::new(Counting {
+                name: "work",
+                effect: Sideeffect::Once,
+                result: json!("done"),
+                schema,
+                calls: Arc::clone(&world.calls),
+                preview,
+            })
+        };
+        let plain = json!({"type": "object"});
+        let (before, after) = match changed {
+            "tool" => (
+                tool("x", plain),
+                tool("x", json!({"type": "object", "title": "Another"})),
+            ),
+            "preview" => (tool("x", plain.clone()), tool("y", plain)),
+            "end of the preview" => (
+                tool(&LONG[..9000], plain.clone()),
+                tool(&LONG[..9001], plain),
+            ),
+            _ => (tool("x", plain.clone()), tool("x", plain)),
+        };
+        world.setup.tools.insert(before);
         world
             .setup
             .policy
@@ -548,19 +580,12 @@ async fn an_approval_of_what_has_changed_since_is_void_and_asked_for_again() {
         world.start().await;
         let digest = world.open_digest().await;
         world.decide("local", "allow", &digest, "d").await;
-        if changes_policy {
+        if changed == "policy" {
             world.setup.policy.deny.insert("another".into());
-        } else {
-            world.setup.tools.insert(Arc::new(Counting {
-                name: "work",
-                effect: Sideeffect::Once,
-                result: json!("done"),
-                schema: json!({"type": "object", "title": "Another"}),
-                calls: Arc::clone(&world.calls),
-            }));
         }
+        world.setup.tools.insert(after);
         let state = world.resume(&[ANSWER]).await.state;
-        assert_eq!(state.waiting_for, "awaiting_approval");
+        assert_eq!(state.waiting_for, "awaiting_approval", "{changed}");
         assert_eq!(world.count(), 0);
         let digest = world.open_digest().await;
         world.decide("local", "allow", &digest, "e").await;

@@ -1,12 +1,12 @@
 //! Questions to a person: asked on record, answered through the run's inbox.
 //!
 //! A question is the record that asks. It is bound to a digest of the tool, its exact arguments and
-//! its definition, and to the policy's version: an approval of something that has changed since is
-//! void, and the question is asked once more. Until it is answered the run waits as rows in the log.
+//! its definition, to the policy's version and to the preview: an approval of something that has
+//! changed since is void, and the question is asked once more. Until it is answered the run waits as rows in the log.
 
 use std::sync::Arc;
 
-use blake2::digest::consts::U10;
+use blake2::digest::consts::{U8, U10};
 use blake2::{Blake2b, Digest};
 
 use crate::content::hex;
@@ -30,6 +30,19 @@ pub fn digest(action: &Action, tool: Option<&dyn Tool>) -> String {
     let definition = tool.map_or_else(String::new, definition);
     let bound = json!([action.tool, action.parameters, definition]);
     hex(&Blake2b::<U10>::digest(canonical(&bound)))
+}
+
+/// Returns the beginning of a long preview. The digest distinguishes texts that differ behind it.
+fn shorten(shown: String) -> String {
+    let Some((cut, _)) = shown.char_indices().nth(PREVIEW) else {
+        return shown;
+    };
+    let more = shown[cut..].chars().count();
+    let whole = hex(&Blake2b::<U8>::digest(&shown));
+    format!(
+        "{} [… cut: {more} more characters, digest {whole}]",
+        &shown[..cut]
+    )
 }
 
 /// A question about one action.
@@ -139,17 +152,13 @@ impl Question<'_> {
         now.saturating_add(u64::try_from(open.as_millis()).unwrap_or(u64::MAX))
     }
 
+    /// Returns the preview of the call as of now.
     fn preview(&self, ledger: &Ledger<'_>) -> String {
         let shown = match self.tool {
             Some(tool) => tool.preview(&self.action.parameters),
             None => crate::tools::call_line(&self.action.tool, &self.action.parameters),
         };
-        let shown = ledger.setup.redactor.text(&shown).into_owned();
-        if shown.chars().count() <= PREVIEW {
-            return shown;
-        }
-        let cut: String = shown.chars().take(PREVIEW).collect();
-        format!("{cut} [… cut]")
+        ledger.setup.redactor.text(&shorten(shown)).into_owned()
     }
 
     /// Returns what became of the question: recorded, or by the inbox or the clock.
@@ -320,6 +329,9 @@ impl Question<'_> {
             "the tool or its parameters changed after the approval was asked for".to_owned()
         } else if ledger.setup.policy.version() != asked.policy {
             "the policy changed after the approval was asked for".to_owned()
+        } else if self.preview(ledger) != asked.preview {
+            // For example the file whose change was shown.
+            "what the call would do changed after a person was shown it".to_owned()
         } else if let Some(Err(wrong)) = edited.map(|it| tool.check(&it.parameters)) {
             format!("edited parameters: {wrong}")
         } else {
