@@ -217,6 +217,11 @@ def test_a_call_beside_an_odd_entry_is_kept() -> None:
         (b'data: {"statusCode":429,"message":"too many"}', "too many", "rate"),
         (b'data: {"detail":"wrong key","code":"401"}', "wrong key", "auth"),
         (b'data: {"error":{"code":"invalid_api_key","message":"no"}}', "no", "auth"),
+        (b'data: {"detail":"the worker died"}', "the worker died", "server"),
+        (b'data: {"detail":[{"loc":["body"],"msg":"bad field"}]}', "bad field", "server"),
+        (b'data: {"message":"Rate limit reached"}', "Rate limit", "rate"),
+        (b'data: {"success":false,"msg":"token limit exceeded"}', "token limit", "overflow"),
+        (b'data: {"choices":[],"message":"no worker"}', "no worker", "server"),
     ],
     ids=repr,
 )
@@ -232,6 +237,28 @@ def test_an_error_in_whatever_frame_is_quoted(
         with pytest.raises(ModelError, match=words) as caught:
             make(frame()).whole(b"{" + data)
         assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize("words", [b'{"message":"loading"}', b'{"detail":"in the queue"}'])
+def test_words_before_a_reply_are_no_error(words: bytes) -> None:
+    assert streamed(ChatReader, b"data: " + words, STREAM).text == "fine"
+
+
+def test_a_gateway_may_end_a_stream_of_any_format_as_chat_completions_do() -> None:
+    part = {"content": {"parts": [{"text": "fine"}]}, "finishReason": "STOP"}
+    assert streamed(GeminiReader, {"candidates": [part]}, b"data: [DONE]").text == "fine"
+
+
+def test_a_call_of_no_tool_beside_a_text_is_left_out() -> None:
+    message = {"content": "done", "tool_calls": [{}, {"function": {"arguments": "{}"}}]}
+    reply = whole(ChatReader, {"choices": [{"message": message, "finish_reason": "stop"}]})
+    assert (reply.text, reply.calls) == ("done", ())
+
+
+def test_a_call_of_no_tool_alone_is_kept_for_the_model_to_hear_of() -> None:
+    message = {"tool_calls": [{"id": "1", "function": {"name": "", "arguments": "{}"}}]}
+    reply = whole(ChatReader, {"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+    assert len(reply.calls) == 1
 
 
 def test_an_answer_that_speaks_of_errors_is_no_error() -> None:

@@ -547,7 +547,7 @@ class MessagesReader(EventReader):
         """Read an answer that was not streamed."""
         answer = self._decode(body)
         if answer.content is None:
-            raise self._frame.unreadable("it holds no content")
+            raise self._frame.empty("it holds no content", body)
         for index, block in enumerate(answer.content):
             self._blocks[index] = _Growing(block)
             if block.get("type") == "text":

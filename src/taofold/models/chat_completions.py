@@ -49,7 +49,7 @@ from taofold.models.encoding import (
     text_or_blocks,
 )
 from taofold.models.remote import Connection, ModelTurn, RemoteModel, cache_mark, effort_at_most
-from taofold.models.replies import DONE, EventReader, ReplyContext, count_of, decode, reported_error
+from taofold.models.replies import EventReader, ReplyContext, count_of, decode, reported_error
 from taofold.models.wire_names import (
     ANTHROPIC_TOOLS,
     ANY_ID,
@@ -214,7 +214,7 @@ class ChatReader(EventReader):
         answer = self._decode(body)
         message = answer.choices[0].message if answer.choices else None
         if message is None:
-            raise self._frame.unreadable("it holds no message")
+            raise self._frame.empty("it holds no message", body)
         self._frame.speak(_text(message.content))
         self._take(message)
         self._finish = (answer.choices or [_Choice()])[0].finish_reason
@@ -233,9 +233,6 @@ class ChatReader(EventReader):
         return answer
 
     def _event(self, data: bytes) -> None:
-        if data.strip() == DONE:
-            self._ended = True
-            return
         answer = self._decode(data)
         self._tier = answer.service_tier or self._tier
         if answer.usage is not None:

@@ -188,6 +188,14 @@ def error_code(report: dict[str, Any]) -> str:
     return spelling_of(code) if code else ""
 
 
+def spoken_words(report: dict[str, Any]) -> str:
+    """The message of an object that does not say whether it reports an error; "" if it has none.
+
+    An object below a key of `_WORDS` is part of a format, such as the message of a reply.
+    """
+    return error_words({name: value for name, value in report.items() if not is_object(value)})
+
+
 def error_words(report: dict[str, Any]) -> str:
     """The message of a report, for people."""
     words: list[str] = []

@@ -402,7 +402,7 @@ class GeminiReader(EventReader):
         """Read an answer that was not streamed."""
         self._event(body)
         if self._finish is None and not self._parts:
-            raise self._frame.unreadable("it holds no candidate")
+            raise self._frame.empty("it holds no candidate", body)
         return self._reply()
 
     @property

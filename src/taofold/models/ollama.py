@@ -139,7 +139,7 @@ class OllamaReader:
             # Ollama reports errors in the middle of a stream whose status was 200.
             raise reported_error(self._frame, answer.error)
         if answer.message is None and not answer.done:
-            raise self._frame.unreadable("it holds no message")
+            raise self._frame.empty("it holds no message", line)
         self._take(answer.message or _Message())
         if answer.done:
             self._last = answer

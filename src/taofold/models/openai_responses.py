@@ -408,6 +408,8 @@ class ResponsesReader(EventReader):
         for item in self._last.output or ():
             for text in _texts(item):
                 self._frame.speak(text)
+        if self._last.status is None and not self._last.output:
+            raise self._frame.empty("it holds no output", body)
         return self._reply()
 
     @property

@@ -27,6 +27,7 @@ from taofold.models.decoding import (
     error_status,
     error_words,
     fitted,
+    spoken_words,
 )
 from taofold.models.prices import Price
 from taofold.models.provider_errors import fault
@@ -51,6 +52,11 @@ def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[bool, str]:
         return True, finish
     whole = finish == "stop" and calls and all([call.arguments for call in calls])
     return False, "tool_calls" if whole else finish
+
+
+def _is_blank(part: Part) -> bool:
+    """Is it a call of no tool, without arguments? Some servers put one beside a text."""
+    return type(part) is ToolCall and not part.name and part.arguments in ("", "{}", "null")
 
 
 def _told_apart(parts: Sequence[Part]) -> Sequence[Part]:
@@ -115,6 +121,8 @@ class ReplyContext(msgspec.Struct, frozen=True):
     """Tokens that the text of the prompt has at least."""
     has_own_price: bool = False
     """The user configured the price: the price in the endpoint's answer does not count."""
+    unused: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    """The last event with words for people and without a field that a reader uses."""
 
     def call(self, name: str, arguments: str, id: str, index: int, opaque: str = "") -> ToolCall:  # noqa: A002
         """A tool call under the tool's own name, with an id in any case."""
@@ -170,6 +178,8 @@ class ReplyContext(msgspec.Struct, frozen=True):
         self, parts: Sequence[Part], usage: Usage, finish: str, notes: Sequence[str] = ()
     ) -> Reply:
         """The finished reply."""
+        if len(parts) > 1:
+            parts = [part for part in parts if not _is_blank(part)] or parts[:1]
         calls = tuple([part for part in parts if type(part) is ToolCall])
         if len(calls) > 1:
             self.check_calls(len(calls))
@@ -211,14 +221,24 @@ class ReplyContext(msgspec.Struct, frozen=True):
         """The error for an answer that is not what the format says."""
         return ModelError(f"{self.model} gave an unreadable answer: {why}", kind="reply")
 
+    def empty(self, why: str, body: bytes) -> ModelError:
+        """The error for an answer without a reply: what the server says in it, or `why`."""
+        with suppress(ValueError, RecursionError):
+            report = json.loads(body, strict=False)
+            if is_object(report) and spoken_words(report):
+                return reported_error(self, report)
+        return self.unreadable(why)
+
     def broken_off(self) -> ModelError:
         """The error for a stream that ends before the reply does."""
+        if self.unused:
+            return reported_error(self, self.unused[0])
         return ModelError(
             f"the stream of {self.model} broke off before the reply was complete", kind="network"
         )
 
 
-DONE: Final = b"[DONE]"
+_DONE: Final = b"[DONE]"
 _BOM: Final = b"\xef\xbb\xbf"
 """A stream may begin with it (WHATWG HTML 9.2.5)."""
 
@@ -302,7 +322,7 @@ class EventDecoder:
             self._line(line[len(_BOM) :])
 
 
-Decoded = TypeVar("Decoded")
+Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are no JSON, of another shape, or nested without end."""
@@ -322,23 +342,29 @@ def decode(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: 
         ModelError: the bytes do not have the format, or report an error.
     """
     try:
-        answer = decoder.decode(data)
+        answer, odd = decoder.decode(data), False
     except UNREADABLE as error:
-        with suppress(ValueError, RecursionError, Unfit):
-            value = json.loads(data, strict=False)
-            answer = fitted(value, decoder.type)
-            if report := error_report(value):
-                raise reported_error(frame, report) from None
-            return answer
-        excerpt = bytes(data[:_SHOWN]).decode("utf-8", "replace")
-        # An excerpt: an answer may be megabytes of a proxy's HTML.
-        raise frame.unreadable(f"{error}; it begins {excerpt!r}") from None
-    # Decoded again only where it may be an error: the mark is in it, or nothing that is used.
-    if _ERROR in data or answer == decoder.type():
-        with suppress(ValueError, RecursionError):
-            if report := error_report(json.loads(data, strict=False)):
-                raise reported_error(frame, report)
+        try:
+            answer, odd = fitted(json.loads(data, strict=False), decoder.type), True
+        except (ValueError, RecursionError, Unfit):
+            excerpt = bytes(data[:_SHOWN]).decode("utf-8", "replace")
+            # An excerpt: an answer may be megabytes of a proxy's HTML.
+            raise frame.unreadable(f"{error}; it begins {excerpt!r}") from None
+    unused = not any(structs.astuple(answer))
+    # Looked at again only where it may be an error: the mark is in it, or nothing that is used.
+    if odd or unused or _ERROR in data:
+        _look_for_errors(frame, data, unused=unused)
     return answer
+
+
+def _look_for_errors(frame: ReplyContext, data: bytes, *, unused: bool) -> None:
+    """Raise the error that an event reports; keep its words if there is nothing else in it."""
+    with suppress(ValueError, RecursionError):
+        value = json.loads(data, strict=False)
+        if report := error_report(value):
+            raise reported_error(frame, report)
+        if unused and is_object(value) and spoken_words(value):
+            frame.unused[:] = [value]
 
 
 def join_surrogates(text: str) -> str:
@@ -390,7 +416,7 @@ class EventReader:
 
     def __init__(self, frame: ReplyContext) -> None:
         self._frame = frame
-        self._events = EventDecoder(self._event, self._error)
+        self._events = EventDecoder(self._next, self._error)
         self._ended = False
 
     @property
@@ -409,6 +435,8 @@ class EventReader:
         if not self.complete:
             raise self._frame.broken_off()
         reply = self._reply()
+        if self._frame.unused and not reply.parts:
+            raise reported_error(self._frame, self._frame.unused[0])
         try:
             reply.text.encode()
             for call in reply.calls:
@@ -416,6 +444,13 @@ class EventReader:
         except UnicodeEncodeError:
             return replace(reply, parts=tuple([_whole_characters(part) for part in reply.parts]))
         return reply
+
+    def _next(self, data: bytes) -> None:
+        """The next event. Gateways end the streams of all formats as chat completions do."""
+        if data.strip() == _DONE:
+            self._ended = True
+        else:
+            self._event(data)
 
     def _error(self, data: bytes) -> None:
         """An event that is named "error": its data may be JSON of any shape, or words."""
