@@ -31,7 +31,7 @@ from taofold.policy.redaction import Redactor
 from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model, Request, ToolSpec
 from taofold.tools import ModelQuestion, Tool, Toolset
-from taofold.tools.forms import checked_form, filled_form
+from taofold.tools.forms import checked_form, filled_form, form_fields, plain_faults
 
 RESERVED_SPECS: Final = {
     ASK_USER: ToolSpec(
@@ -90,9 +90,10 @@ class Approval:
         form, parameters = self.form, decision.parameters
         if form is None:
             return "" if parameters is None else self.misfit(parameters)
-        # Without fields it is a question for yes or no, or for a text of any kind.
-        if not form.get("properties"):
-            return ""
+        # Without fields it is a question for yes or no, or for one value.
+        if not form_fields(form):
+            faults = [] if parameters is not None else plain_faults(form, decision.answer or "")
+            return "; ".join(fault.sentence for fault in faults)
         if parameters is not None:
             return checked_form(form, parameters)[1]
         return filled_form(form, decision.answer or "")[1]

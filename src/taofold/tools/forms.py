@@ -1,18 +1,19 @@
 """The forms with which tools ask people, filled with answers.
 
-A form is a JSON Schema from a tool, perhaps from an MCP server. An answer is a text: JSON with the
-fields of the form, or the plain value where the form has one field.
+A form is a JSON Schema from a tool, perhaps from an MCP server: data, and it may be wrong in any
+way. An answer is a text: JSON with the fields of the form, or the plain value where the form has
+one field. Every way by which an answer comes (terminal, HTTP, AG-UI, MCP, Python) is checked here.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from taofold.core.json_values import is_array, is_object
-from taofold.tools.schema_check import SchemaCheck
+from taofold.core.json_values import decoded, is_array, is_object
+from taofold.tools.schema_check import SchemaCheck, SchemaFault
 
 _TRUE: Final = frozenset({"y", "yes", "true", "1", "on"})
 _FALSE: Final = frozenset({"n", "no", "false", "0", "off"})
+_PLAIN: Final = ("string", "integer", "number", "boolean", "array")
 
 
 def filled_form(form: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str]:
@@ -26,49 +27,78 @@ def filled_form(form: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
     Returns:
         The fields, with defaults where the answer has none, and a sentence, "" if they fit.
     """
-    values = _field_values(form, text.strip())
+    values = form_values(form, text)
     if values is None:
-        return {}, f"Answer with JSON that holds {', '.join(_fields(form))}."
+        return {}, wanted(form)
     return checked_form(form, values)
 
 
 def checked_form(form: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """The form filled with the values of its fields, and what is wrong with them."""
-    fields = _fields(form)
-    content = {name: rules["default"] for name, rules in fields.items() if "default" in rules}
-    content |= {str(name): value for name, value in values.items()}
-    odd = [name for name in content if name not in fields]
-    if odd:
-        return {}, f"The form has no {odd[0]!r}, only {', '.join(fields)}."
+    wrong = "; ".join(fault.sentence for fault in form_faults(form, values))
+    return _content(form, values), f"That does not fit: {wrong}." if wrong else ""
+
+
+def _content(form: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, with defaults for the fields that are left out."""
+    fields = form_fields(form)
+    defaults = {name: rules["default"] for name, rules in fields.items() if "default" in rules}
+    return defaults | {str(name): value for name, value in values.items()}
+
+
+def form_faults(form: Mapping[str, Any], values: Mapping[str, Any]) -> list[SchemaFault]:
+    """The rules that the values of the fields break; a value that no field is for is a fault."""
+    fields, content = form_fields(form), _content(form, values)
+    schema = {**form, "required": _required(form), "additionalProperties": False}
     # The tool reads the answer, too: a rule of the form that is none is left to it.
-    check = SchemaCheck({**form, "required": _required(form)}, checked_again=True)
-    wrong = "; ".join(check.faults(content))
-    return content, f"That does not fit: {wrong}." if wrong else ""
+    check = SchemaCheck(schema, checked_again=True)
+    if not check.flaw:
+        return check.faults_with_paths(content)
+    # One field with a rule that is none does not hide the others.
+    names = {"properties": dict.fromkeys(fields, True), "required": _required(form)}
+    checks: list[dict[str, Any]] = [{"properties": {name: rules}} for name, rules in fields.items()]
+    return [
+        fault
+        for rules in ({**names, "additionalProperties": False}, *checks)
+        for fault in SchemaCheck(rules, checked_again=True).faults_with_paths(content)
+    ]
 
 
-def _fields(form: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The rules of each field. A form may be wrong in any way."""
+def plain_faults(form: Mapping[str, Any], text: str) -> list[SchemaFault]:
+    """The rules that an answer breaks, of a form without fields: of the answer itself."""
+    kind: Any = form.get("type")
+    if kind not in _PLAIN and "enum" not in form:
+        return []
+    value = text if kind in (None, "string") else _valued(form, text.strip())
+    return SchemaCheck(form, checked_again=True).faults_with_paths(value)
+
+
+def wanted(form: Mapping[str, Any]) -> str:
+    """The sentence for an answer that names no field of a form with several."""
+    return f"Answer with JSON that holds {', '.join(form_fields(form))}."
+
+
+def form_fields(form: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rules of each field."""
     properties: Any = form.get("properties")
     if not is_object(properties):
         return {}
-    return {name: rules if is_object(rules) else {} for name, rules in properties.items()}
+    return {str(name): rules if is_object(rules) else {} for name, rules in properties.items()}
 
 
 def _required(form: Mapping[str, Any]) -> list[str]:
     """The fields of the form that an answer must have."""
     names: Any = form.get("required")
-    return [name for name in _fields(form) if name in names] if is_array(names) else []
+    return [name for name in form_fields(form) if name in names] if is_array(names) else []
 
 
-def _field_values(form: Mapping[str, Any], text: str) -> Mapping[str, Any] | None:
+def form_values(form: Mapping[str, Any], text: str) -> Mapping[str, Any] | None:
     """The values of the fields; None if several fields could take what is no object."""
+    text = text.strip()
     if not text:
         return {}
-    try:
-        document: Any = json.loads(text)
-    except ValueError:
-        document = text
-    fields, required = _fields(form), _required(form)
+    document = _decoded(text)
+    fields, required = form_fields(form), _required(form)
     single = required if len(required) == 1 else list(fields)
     if is_object(document):
         # For one field that takes objects an object without its name is the value.
@@ -81,14 +111,19 @@ def _field_values(form: Mapping[str, Any], text: str) -> Mapping[str, Any] | Non
     return {single[0]: _valued(fields[single[0]], text)} if len(single) == 1 else None
 
 
+def _decoded(text: str) -> Any:
+    """The JSON that the text is, else the text."""
+    try:
+        return decoded(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def _valued(rules: Mapping[str, Any], text: str) -> Any:
     match rules.get("type"):
         case "boolean" if text.lower() in _TRUE | _FALSE:
             return text.lower() in _TRUE
         case "integer" | "number" | "array" | "boolean":
-            try:
-                return json.loads(text)
-            except ValueError:
-                return text
+            return _decoded(text)
         case _:
             return text

@@ -11,11 +11,11 @@ pydantic); a pattern that it does not know is not checked.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property, lru_cache
 from importlib import import_module
 from types import NoneType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from pydantic_core import SchemaError, SchemaValidator, ValidationError, core_schema
 
@@ -42,6 +42,13 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "array": (list,),
     "object": (dict,),
 }
+
+
+class SchemaFault(NamedTuple):
+    """A rule that a value breaks: the path of what breaks it, and a sentence that names it."""
+
+    path: tuple[str | int, ...]
+    sentence: str
 
 
 class _Unusable(Exception):
@@ -80,6 +87,10 @@ class SchemaCheck:
 
     def faults(self, value: Any) -> list[str]:
         """One sentence for each rule that the value breaks."""
+        return [fault.sentence for fault in self.faults_with_paths(value)]
+
+    def faults_with_paths(self, value: Any) -> list[SchemaFault]:
+        """Each rule that the value breaks."""
         if self._fits is not None and self._fits(value):
             return []
         try:
@@ -88,14 +99,14 @@ class SchemaCheck:
             _BUDGET.left = SERVER_STEPS if self._checked_again else STEPS
             errors = self._validator.iter_errors(value)
             # Several errors can come of one rule, with the same sentences.
-            return [*dict.fromkeys([each for error in errors for each in _sentences(error)])]
+            return [*dict.fromkeys([each for error in errors for each in _faults(error)])]
         except _Unusable as error:
             reason = str(error)
         except RecursionError:
             reason = "this is nested too deeply to be checked"
         except Exception as error:  # noqa: BLE001 - a reference to elsewhere, or a rule that errs
             reason = f"the schema of this tool cannot be applied: {clip(str(error), _LONGEST)}"
-        return [] if self._checked_again else [reason]
+        return [] if self._checked_again else [SchemaFault((), reason)]
 
     @cached_property
     def flaw(self) -> str:
@@ -178,32 +189,45 @@ def _matcher(pattern: str) -> SchemaValidator | None:
         return None
 
 
-def _sentences(error: Any) -> Iterable[str]:
-    """The sentences for one error of `jsonschema`."""
-    where = ".".join(map(str, error.absolute_path))
+def _faults(error: Any) -> list[SchemaFault]:
+    """The faults for one error of `jsonschema`."""
+    path: tuple[str | int, ...] = tuple(error.absolute_path)
+    where = ".".join(map(str, path))
     subject = f"parameter {where!r}: " if where else ""
     word, said, value = error.validator, error.validator_value, error.instance
     if word == "required" and is_object(value):
-        names = [*filter(lambda name: name not in value, said)]
-        return [f"missing parameter {_inside(where, name)!r}" for name in names]
+        missing = [name for name in said if name not in value]
+        return [
+            SchemaFault((*path, name), f"missing parameter {_inside(where, name)!r}")
+            for name in missing
+        ]
     if word == "additionalProperties" and said is False and is_object(value):
         declared = error.schema.get("properties", {})
-        odd = [_inside(where, name) for name in value if name not in declared]
-        return unknown(odd, error.schema)
-    if word == "enum":
-        return [f"{subject}must be one of {quote(said)}, got {quote(value)}"]
-    if word == "const":
-        return [f"{subject}must be {quote(said)}, got {quote(value)}"]
-    if word == "type":
-        kinds = " or ".join(map(str, said)) if is_array(said) else said
-        return [f"{subject}must be {kinds}, got {quote(value)}"]
-    if word in ("anyOf", "oneOf") and error.context:
-        branches: dict[Any, list[str]] = {}
+        odd = [name for name in value if name not in declared]
+        sentences = unknown([_inside(where, name) for name in odd], error.schema)
+        return [
+            SchemaFault((*path, name), sentence)
+            for name, sentence in zip(odd, sentences, strict=True)
+        ]
+    if word in ("anyOf", "oneOf") and all([is_object(each) and "const" in each for each in said]):
+        word, said = "enum", [each["const"] for each in said]
+    elif word in ("anyOf", "oneOf") and error.context:
+        branches: dict[Any, list[SchemaFault]] = {}
         for each in error.context:
-            branches.setdefault(each.schema_path[0], []).extend(_sentences(each))
+            branches.setdefault(each.schema_path[0], []).extend(_faults(each))
         # The branch with the fewest faults is probably the one that was meant.
         return min(branches.values(), key=len)
-    return [f"{subject}{clip(error.message, _LONGEST)}"]
+    match word:
+        case "enum":
+            text = f"must be one of {quote(said)}, got {quote(value)}"
+        case "const":
+            text = f"must be {quote(said)}, got {quote(value)}"
+        case "type":
+            kinds = " or ".join(map(str, said)) if is_array(said) else said
+            text = f"must be {kinds}, got {quote(value)}"
+        case _:
+            text = clip(error.message, _LONGEST)
+    return [SchemaFault(path, subject + text)]
 
 
 def _inside(where: str, name: object) -> str:

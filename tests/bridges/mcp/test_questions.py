@@ -65,7 +65,7 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays() -
         for wrong, why in (
             ("Ada", "Answer with JSON that holds name, age."),
             ('{"name": "Ada", "age": "old"}', "That does not fit: parameter 'age'"),
-            ('{"name": "Ada", "age": 1, "x": 1}', "The form has no 'x'"),
+            ('{"name": "Ada", "age": 1, "x": 1}', "unknown parameter 'x'"),
         ):
             with pytest.raises(Refused, match=why):
                 await decide(log, result.pending[0].id, Decision("answer", answer=wrong))
