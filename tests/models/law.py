@@ -6,6 +6,7 @@ source in which the provider states it, or the words in which it refuses.
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -265,6 +266,8 @@ def gemini_parameters(body: Body) -> None:
     config = body.get("generationConfig", {})
     thinking = config.get("thinkingConfig", {})
     expect(not {"thinkingLevel", "thinkingBudget"} <= set(thinking), "thinking budget and level")
+    level = thinking.get("thinkingLevel", "LOW")
+    expect(str(level).upper() in LEVELS, f"Invalid value at 'thinking_level': {level!r}")
     schema = "responseJsonSchema" in config or "responseSchema" in config
     is_json = config.get("responseMimeType") == "application/json"
     expect(is_json or not schema, "a schema is only allowed with application/json")
@@ -295,6 +298,65 @@ def gemini_pairs(contents: Sequence[Any]) -> None:
             part["functionCall"]["name"] for part in content["parts"] if "functionCall" in part
         ]
     expect(not asked, "function call turn must be followed by a function response turn")
+
+
+# --- media and signatures ------------------------------------------------------------------------
+
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH")
+
+
+def picture_address(url: Any) -> None:
+    """OpenAI: "Invalid 'image_url'. Expected a base64-encoded data URL with an image MIME type"."""
+    expect(isinstance(url, str), "Invalid type for 'image_url': expected a string")
+    if not url.startswith(("http://", "https://")):
+        kind, _, data = url.removeprefix("data:").partition(";base64,")
+        expect(url.startswith("data:") and kind in PICTURES, f"Invalid 'image_url': {url[:30]!r}")
+        base64_data(data)
+
+
+def base64_data(data: Any) -> None:
+    """Google: "Invalid value at 'contents[0].parts[0].inline_data.data' (TYPE_BYTES), Base64
+    decoding failed"; Anthropic: "messages.0.content.0.image.source.base64: invalid base64 data".
+    """
+    try:
+        whole = b64decode(data, validate=True)
+    except ValueError:
+        whole = b""
+    expect(whole, "Base64 decoding failed")
+
+
+def messages_media(block: Mapping[str, Any]) -> None:
+    """Anthropic: "image.source.base64.media_type: Input should be 'image/jpeg', 'image/png',
+    'image/gif' or 'image/webp'".
+    """
+    source = block["source"]
+    if source["type"] == "base64":
+        kinds = PICTURES if block["type"] == "image" else ("application/pdf", "text/plain")
+        expect(source["media_type"] in kinds, f"media_type: Input should be one of {kinds}")
+        base64_data(source["data"])
+
+
+def messages_signatures(blocks: Sequence[Any]) -> None:
+    """Anthropic: "messages.1.content.0.thinking.signature: Field required", "When thinking is
+    enabled, a final assistant message must start with a thinking block".
+    """
+    kinds = [block["type"] for block in blocks]
+    for block in blocks:
+        if block["type"] == "thinking":
+            expect(block.get("signature"), "thinking.signature: Field required")
+    thoughts = ("thinking", "redacted_thinking")
+    expect(not set(kinds) & {*thoughts} or kinds[0] in thoughts, "Expected `thinking` first")
+
+
+def gemini_signatures(content: Mapping[str, Any]) -> None:
+    """Google: "Function call is missing a thought_signature in functionCall parts"; the first call
+    of a step carries it (guide "Thought signatures").
+    """
+    calls = [part for part in content["parts"] if "functionCall" in part]
+    for part in calls[:1]:
+        expect(part.get("thoughtSignature"), "Function call is missing a thought_signature")
+        base64_data(part["thoughtSignature"])
 
 
 # --- the formats ---------------------------------------------------------------------------------
@@ -334,6 +396,9 @@ def responses(body: Body) -> None:
             call_id(item["call_id"], RESPONSES_ID)
         if item.get("type") == "function_call":
             tool_name(item["name"])
+        for part in item["content"] if isinstance(item.get("content"), list) else ():
+            if part["type"] == "input_image":
+                picture_address(part["image_url"])
         if "role" in item:
             roles = ("user", "assistant", "developer", "system")
             expect(item["role"] in roles, f"invalid role {item['role']!r}")
@@ -361,6 +426,10 @@ def chat(body: Body, ids: str = CHAT_ID, form_rules: bool = True) -> None:
     for message in body["messages"]:
         roles = ("system", "developer", "user", "assistant", "tool")
         expect(message["role"] in roles, f"invalid role {message['role']!r}")
+        for part in message["content"] if isinstance(message.get("content"), list) else ():
+            if part["type"] == "image_url":
+                expect(message["role"] == "user", "image_url is only allowed in user messages")
+                picture_address(part["image_url"]["url"])
         for call in message.get("tool_calls", ()):
             call_id(call["id"], ids)
             tool_name(call["function"]["name"])
@@ -387,7 +456,10 @@ def messages(body: Body) -> None:
     for message in body["messages"]:
         expect(message["role"] in ("user", "assistant", "system"), "invalid role")
         blocks = message["content"] if isinstance(message["content"], list) else ()
+        messages_signatures(blocks)
         for block in blocks:
+            if block["type"] in ("image", "document"):
+                messages_media(block)
             if block["type"] == "tool_use":
                 call_id(block["id"], MESSAGES_ID)
                 tool_name(block["name"])
@@ -407,7 +479,10 @@ def gemini(body: Body) -> None:
     gemini_pairs(body["contents"])
     for content in body["contents"]:
         expect(content["role"] in ("user", "model"), "Please use a valid role: user, model.")
+        gemini_signatures(content)
         for part in content["parts"]:
+            if "inlineData" in part:
+                base64_data(part["inlineData"]["data"])
             if "functionCall" in part:
                 gemini_name(part["functionCall"]["name"])
 

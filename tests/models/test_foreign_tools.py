@@ -148,7 +148,10 @@ def offered(wire: str, body: Any) -> list[tuple[str, Any]]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", MODELS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(schema=TOOLS, name=NAMES, call=st.text(min_size=1, max_size=90))
 async def test_each_provider_takes_any_schema_and_a_call_comes_back_in_its_own_shape(
     wire: str, schema: Any, name: str, call: str

@@ -17,7 +17,16 @@ OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "3"}
 USER = {"role": "user", "content": "hi"}
 USE = {"type": "tool_use", "id": "c1", "name": "add", "input": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "3"}
-ASKED = {"parts": [{"functionCall": {"name": "add", "args": {}}}], "role": "model"}
+SIGNED = {"functionCall": {"name": "add", "args": {}}, "thoughtSignature": "c2lnbmVk"}
+ASKED = {"parts": [SIGNED], "role": "model"}
+UNSIGNED = {"parts": [{"functionCall": SIGNED["functionCall"]}], "role": "model"}
+BMP = {"type": "base64", "media_type": "image/bmp", "data": "AA=="}
+
+
+def seen(**part: Any) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": [part]}]
+
+
 ANSWERED = {"parts": [{"functionResponse": {"name": "add", "response": {}}}], "role": "user"}
 LAWFUL: Mapping[str, dict[str, Any]] = {
     "responses": {
@@ -87,6 +96,21 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
     ("gemini", {"toolConfig": {
         "functionCallingConfig": {"mode": "AUTO", "allowedFunctionNames": ["add"]}}}),
     ("gemini", {"contents": LAWFUL["gemini"]["contents"][:2]}),
+    ("gemini", {"contents": [LAWFUL["gemini"]["contents"][0], UNSIGNED, ANSWERED]}),
+    ("gemini", {"generationConfig": {"thinkingConfig": {"thinkingLevel": "xhigh"}}}),
+    ("gemini", {"contents": [
+        {"parts": [{"inlineData": {"mimeType": "image/png", "data": "?"}}], "role": "user"}]}),
+    ("responses", {"input": seen(type="input_image", image_url="data:image/bmp;base64,AA==")}),
+    ("responses", {"input": seen(type="input_image", image_url={"url": "https://x.org/a.png"})}),
+    ("chat", {"messages": seen(type="image_url", image_url={"url": "/tmp/a.png"})}),
+    ("messages", {"messages": seen(type="image", source=BMP)}),
+    ("messages", {"messages": [
+        USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}]}, USER]}),
+    ("messages", {"messages": [
+        USER,
+        {"role": "assistant",
+         "content": [TURN["content"][0], {"type": "thinking", "thinking": "x", "signature": "s"}]},
+        USER]}),
     ("gemini", {"contents": [{"parts": [], "role": "user"}]}),
     ("gemini", {"contents": [LAWFUL["gemini"]["contents"][0], ANSWERED]}),
 ]  # fmt: skip
