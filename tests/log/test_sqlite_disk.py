@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from taofold.core.events import Decided, Event, Observed, Proposed, Record, Repl
 from taofold.core.values import Action, Observation, Thought, Usage
 from taofold.log.log import RunRow, Signal
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.sqlite.open import open_for_writing
+from taofold.log.sqlite.open import checkpoint, open_for_writing
 
 
 def step(number: int) -> list[Record]:
@@ -119,6 +121,34 @@ def test_the_wal_is_synced_before_it_is_folded_back(tmp_path: Path) -> None:
     asyncio.run(opened(path)).open()
     with closing(open_for_writing(path, 1.0)) as db:
         assert db.execute("pragma synchronous").fetchone() == (1,)
+
+
+class FullDisk(sqlite3.Connection):
+    """A connection that can write no note: each write needs room in the -wal file."""
+
+    full = False
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        if self.full and sql.startswith("insert"):
+            raise sqlite3.OperationalError("database or disk is full")
+        return super().execute(sql, *args)
+
+
+def test_the_wal_is_folded_back_although_no_note_can_be_written(tmp_path: Path) -> None:
+    """Mutant: a checkpoint that ends when its note fails. Only a checkpoint makes room."""
+    path = tmp_path / "log.db"
+
+    async def main() -> None:
+        log = await opened(path)
+        await log.append("r", 1, step(0))
+        with closing(sqlite3.connect(path, factory=FullDisk, isolation_level=None)) as db:
+            db.full = True
+            assert b'"key":"0"' not in path.read_bytes()
+            checkpoint(db)
+            assert b'"key":"0"' in path.read_bytes()
+        await log.close()
+
+    asyncio.run(main())
 
 
 def test_a_disk_that_fails_to_sync_is_an_error_of_the_log(tmp_path: Path) -> None:
