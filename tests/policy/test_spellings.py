@@ -5,6 +5,7 @@ Mutants it catches: one family of spellings is left out; the stream waits for th
 
 import html
 import json
+import quopri
 import re
 import shlex
 from urllib.parse import quote, quote_plus, urlencode
@@ -35,6 +36,8 @@ ESCAPED = {
     "form body": lambda v: urlencode({"password": v, "x": "1"}),
     "encodeURIComponent": lambda v: quote(v, safe="-_.!~*'()"),
     "percent twice": lambda v: quote(quote(v, safe=""), safe=""),
+    "percent thrice": lambda v: quote(quote(quote(v, safe=""), safe=""), safe=""),
+    "e-mail": lambda v: quopri.encodestring(v.encode()).decode().replace("=\n", ""),
     "html": html.escape,
     "html text": lambda v: html.escape(v, quote=False),
     "html, numbers": lambda v: v.replace("&", "&#38;").replace("<", "&#60;").replace(">", "&#62;")

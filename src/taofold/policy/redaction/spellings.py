@@ -44,14 +44,15 @@ def spellings(value: str) -> frozenset[str]:
     """Returns the ways in which programs write `value`, without `value` itself."""
     if len(value) > _LONGEST or _PLAIN.fullmatch(value):
         return frozenset()
-    ways = [*_percent(value), *_html(value), *_quoted(value), *_numbered(value)]
+    ways = [*_percent(value), *_html(value), *_quoted(value), *_numbered(value), *_mail(value)]
     return frozenset(ways) - {value}
 
 
 def _percent(value: str) -> Iterator[str]:
     for safe in _SAFE:
         written = _quote(value, safe)
-        for one in (written, _quote(written, "")):
+        twice = _quote(written, "")
+        for one in (written, twice, _quote(twice, "")):
             for form in (one, one.replace("%20", "+")):
                 yield form
                 yield re.sub("%[0-9A-F]{2}", lambda escape: escape[0].lower(), form)
@@ -99,6 +100,14 @@ def _quoted(value: str) -> Iterator[str]:
         written = json.dumps(value, ensure_ascii=ascii_)[1:-1]
         yield written
         yield written.replace("/", "\\/")
+
+
+def _mail(value: str) -> Iterator[str]:
+    """Quoted-printable (RFC 2045, 6.7), without its line breaks."""
+    raw = value.encode("utf-8", "replace")
+    for kept in (" \t\n", " \t", ""):
+        plain = frozenset(range(33, 127)) - {ord("=")} | {*kept.encode()}
+        yield "".join([chr(byte) if byte in plain else f"={byte:02X}" for byte in raw])
 
 
 def _numbered(value: str) -> Iterator[str]:
