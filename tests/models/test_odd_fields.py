@@ -324,11 +324,75 @@ def test_what_is_not_counted_is_estimated(form: str, count: Any) -> None:
     assert usage.usd == pytest.approx(1_002 / 1e6)
 
 
-def test_a_configured_price_wins_over_what_the_endpoint_charges() -> None:
-    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 1, "cost": 1e-12}
+def charged(*, bills: bool = False, has_own_price: bool = False, **usage: Any) -> float | None:
+    """The cost of an answer whose tokens cost 1.000002 dollars by the table."""
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 1, **usage}
     answer = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}], "usage": usage}
-    assert whole(ChatReader, answer, has_own_price=True).usage.usd == pytest.approx(1.000002)
-    assert whole(ChatReader, answer).usage.usd == 1e-12
+    reader = ChatReader(frame(has_own_price=has_own_price), bills=bills)
+    return reader.whole(json.dumps(answer).encode()).usage.usd
+
+
+def test_a_configured_price_wins_over_what_the_endpoint_charges() -> None:
+    assert charged(cost=1e-12, has_own_price=True) == pytest.approx(1.000002)
+    assert charged(cost=5.0, has_own_price=True, bills=True) == pytest.approx(1.000002)
+
+
+def test_an_endpoint_cannot_make_a_call_cheaper_than_the_table() -> None:
+    """Elsewhere than at OpenRouter the field's unit is not documented: credits, cents, a fee."""
+    assert charged(cost=1e-12) == pytest.approx(1.000002)
+    assert charged(cost=5.0) == 5.0
+    assert charged(cost=0.5, bills=True) == 0.5
+
+
+def test_with_a_key_of_ones_own_openrouters_cost_is_only_its_fee() -> None:
+    """`cost_details.upstream_inference_cost` is what the vendor charges to that key."""
+    paid = {"upstream_inference_cost": 2.0}
+    assert charged(cost=0.1, cost_details=paid, is_byok=True, bills=True) == pytest.approx(2.1)
+    assert charged(cost=0.0, cost_details=paid, is_byok=True, bills=True) == 2.0
+    assert charged(cost=0.5, cost_details=paid, is_byok=False, bills=True) == 0.5
+    assert charged(cost=0.1, is_byok=True, bills=True) == pytest.approx(1.000002)
+
+
+def test_an_estimate_of_the_tokens_is_paid_for() -> None:
+    """A server that counts the completion only leaves its small price behind."""
+    answer = {"choices": [{"message": {"content": "x"}, "finish_reason": "stop"}],
+              "usage": {"completion_tokens": 10}}  # fmt: skip
+    usage = whole(ChatReader, answer, sent=1_000_000).usage
+    assert usage.input_tokens == 1_000_000
+    assert usage.usd == pytest.approx(1.00002)
+
+
+def counted(make: Any, answer: Any) -> tuple[int, int, int, int]:
+    usage = whole(make, answer).usage
+    return usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens
+
+
+def test_reasoning_that_the_output_leaves_out_is_in_the_total() -> None:
+    """xAI: "reasoning token consumption will be counted separately from completion_tokens, but
+    will be counted in the total_tokens" (consumption and rate limits). Gemini's compatible endpoint
+    counts thoughts in the total only.
+    """
+    choices = [{"message": {"content": "x"}, "finish_reason": "stop"}]
+    details = {"completion_tokens_details": {"reasoning_tokens": 317}}
+    usage = {"prompt_tokens": 12, "completion_tokens": 2, "total_tokens": 331, **details}
+    assert counted(ChatReader, {"choices": choices, "usage": usage}) == (12, 319, 0, 317)
+    usage = {"prompt_tokens": 12, "completion_tokens": 2, "total_tokens": 14}
+    assert counted(ChatReader, {"choices": choices, "usage": usage}) == (12, 2, 0, 0)
+    usage = {"input_tokens": 12, "output_tokens": 2, "total_tokens": 331}
+    answer = {"status": "completed", "output": [ITEM], "usage": usage}
+    assert counted(ResponsesReader, answer)[:2] == (12, 319)
+    usage = {"promptTokenCount": 12, "candidatesTokenCount": 2, "totalTokenCount": 331}
+    answer = {"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]}
+    assert counted(GeminiReader, {**answer, "usageMetadata": usage})[:2] == (12, 319)
+
+
+def test_input_that_leaves_out_what_was_cached_counts_with_it() -> None:
+    """Proxies to Anthropic keep its `input_tokens`, which are without what came from the cache."""
+    choices = [{"message": {"content": "x"}, "finish_reason": "stop"}]
+    cached = {"prompt_tokens_details": {"cached_tokens": 100_000}}
+    for total in (102, 100_102):
+        usage = {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": total, **cached}
+        assert counted(ChatReader, {"choices": choices, "usage": usage}) == (100_100, 2, 100_000, 0)
 
 
 @pytest.mark.parametrize("form", ["chat", "messages", "gemini", "responses", "ollama"])

@@ -10,7 +10,7 @@ for absent), and strict about the end: a stream without one is an error.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import msgspec
@@ -102,13 +102,20 @@ class _Details(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
+class _CostDetails(msgspec.Struct):
+    upstream_inference_cost: float | None = None
+
+
 class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
     completion_tokens_details: _Details | None = None
     prompt_cache_hit_tokens: int | None = None
+    total_tokens: int | None = None
     cost: float | None = None
+    is_byok: bool | None = None
+    cost_details: _CostDetails | None = None
 
 
 class _Answer(msgspec.Struct):
@@ -196,8 +203,9 @@ class _Detail:
 class ChatReader(EventReader):
     """Reads one answer; the `ReplyReader` of this format."""
 
-    def __init__(self, frame: ReplyContext) -> None:
+    def __init__(self, frame: ReplyContext, *, bills: bool = False) -> None:
         super().__init__(frame)
+        self._bills = bills
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._echo = ""
@@ -312,23 +320,38 @@ class ChatReader(EventReader):
             frame.call(call.name, "".join(call.pieces), call.id, index, call.opaque)
             for index, call in sorted(self._calls.items())
         ]
-        return frame.reply(parts, self._count(), finish)
+        return self._billed(frame.reply(parts, self._count(), finish))
 
     def _count(self) -> Usage:
         usage = self._usage
         cached = count_of(usage, "prompt_tokens_details", "cached_tokens")
-        counted = self._frame.usage(
+        return self._frame.usage(
             count_of(usage, "prompt_tokens"),
             count_of(usage, "completion_tokens"),
             cached or count_of(usage, "prompt_cache_hit_tokens"),  # DeepSeek's name for it
             count_of(usage, "prompt_tokens_details", "cache_write_tokens"),
             reasoning=count_of(usage, "completion_tokens_details", "reasoning_tokens"),
             tier=self._tier,
+            total=count_of(usage, "total_tokens"),
         )
-        charged = 0.0 if self._frame.has_own_price else (usage and usage.cost) or 0.0
-        if 0 < charged < _MOST_USD:  # what the server itself charges
-            return msgspec.structs.replace(counted, usd=charged)
-        return counted
+
+    def _billed(self, reply: Reply) -> Reply:
+        """The reply with what the server says that it charges.
+
+        A user's own price wins. OpenRouter's `cost` is its bill; elsewhere the unit and the meaning
+        of the field are not documented, so it counts only where it is dearer than the table.
+        """
+        usage, known = self._usage, reply.usage.usd
+        charged = (usage and usage.cost) or 0.0
+        if usage and usage.is_byok and usage.cost_details:
+            # With a key of one's own, OpenRouter's `cost` is only its fee.
+            paid = usage.cost_details.upstream_inference_cost or 0.0
+            charged = max(charged, 0.0) + max(paid, 0.0)
+        if self._frame.has_own_price or not 0 < charged < _MOST_USD:
+            return reply
+        if known is not None and (not self._bills or (usage and usage.is_byok)):
+            charged = max(charged, known)
+        return replace(reply, usage=msgspec.structs.replace(reply.usage, usd=charged))
 
 
 # In the order in which they are tried; the index is the level.
@@ -354,6 +377,7 @@ class Dialect:
         stops_thinking: what tells it not to think.
         efforts: it takes `reasoning_effort` also for a model whose levels are not known.
         marks_cache: it keeps the prompt of a Claude only where it is asked to (OpenRouter).
+        bills: its `usage.cost` is documented as the dollars that it charges (OpenRouter).
         extra: further fields of every request.
         ids: which ids of calls it accepts.
         tools: what it accepts of a list of tools.
@@ -366,6 +390,7 @@ class Dialect:
     stops_thinking: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     efforts: bool = True
     marks_cache: bool = False
+    bills: bool = False
     extra: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     ids: IdRule = ANY_ID
     tools: ToolRules = ANY_TOOLS
@@ -475,7 +500,7 @@ class ChatModel(RemoteModel):
         return [*self._written(turn), *ending, b"]}"]
 
     def _reader(self, frame: ReplyContext) -> ChatReader:
-        return ChatReader(frame)
+        return ChatReader(frame, bills=self._dialect.bills)
 
     def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
         """A message for a model with native tools, and before it what a batch of results lacks."""

@@ -374,6 +374,7 @@ class _Usage(msgspec.Struct):
     thoughtsTokenCount: int | None = None  # noqa: N815
     cachedContentTokenCount: int | None = None  # noqa: N815
     toolUsePromptTokenCount: int | None = None  # noqa: N815
+    totalTokenCount: int | None = None  # noqa: N815
 
 
 class _Answer(msgspec.Struct):
@@ -487,4 +488,5 @@ class GeminiReader(EventReader):
             count_of(usage, "candidatesTokenCount") + thoughts,
             count_of(usage, "cachedContentTokenCount"),
             reasoning=thoughts,
+            total=count_of(usage, "totalTokenCount"),
         )

@@ -359,6 +359,7 @@ class _Details(msgspec.Struct):
 class _Usage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
+    total_tokens: int | None = None
     input_tokens_details: _Details | None = None
     output_tokens_details: _Details | None = None
 
@@ -487,6 +488,7 @@ class ResponsesReader(EventReader):
             count_of(usage, "input_tokens_details", "cache_write_tokens"),
             count_of(usage, "output_tokens_details", "reasoning_tokens"),
             response.service_tier or "",
+            total=count_of(usage, "total_tokens"),
         )
 
 

@@ -125,7 +125,7 @@ openrouter: Final = Preset(
     "https://openrouter.ai/api/v1",
     "OPENROUTER_API_KEY",
     # Else a request may be routed to a host that ignores what was asked for.
-    dialect=Dialect(marks_cache=True, extra={"provider": {"require_parameters": True}}),
+    dialect=Dialect(marks_cache=True, bills=True, extra={"provider": {"require_parameters": True}}),
 )
 groq: Final = Preset(
     "groq",

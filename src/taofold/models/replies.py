@@ -151,14 +151,24 @@ class ReplyContext(msgspec.Struct, frozen=True):
         reasoning: int = 0,
         tier: str = "",
         written_long: int = 0,
+        total: int = 0,
     ) -> Usage:
         """Usage with its cost; `tier` is the service tier that was really used.
 
-        `written_long`: the tokens of those written that the cache keeps for an hour.
+        `written_long`: the tokens of those written that the cache keeps for an hour. `total`: the
+        provider's sum, where it reports one.
 
-        Counts are the provider's word: none is below zero, or too large to be written down.
+        Counts are the provider's word: none is below zero, or too large to be written down. Where
+        they contradict each other, the larger reading counts, so that limits hold: more cached
+        than input means that the input leaves out what was cached (proxies to Anthropic), and a
+        total above the sum means that the output leaves out the reasoning (xAI, Gemini's
+        compatible endpoint).
         """
         taken, output = input_tokens, output_tokens
+        if cached > taken:
+            taken = _count(taken) + _count(cached)
+        if total > taken + output:
+            output = _count(total) - _count(taken)
         if not (
             0 <= cached <= taken <= _MOST_TOKENS
             and 0 <= reasoning <= output <= _MOST_TOKENS
@@ -215,7 +225,10 @@ class ReplyContext(msgspec.Struct, frozen=True):
         estimated = self.usage(
             taken, output, usage.cached_tokens, usage.written_tokens, usage.reasoning_tokens
         )
-        return structs.replace(estimated, usd=usage.usd) if usage.usd else estimated
+        if estimated.usd is None:
+            return estimated
+        # The dearer: the service tier is part of the first only, the estimate of the second.
+        return structs.replace(estimated, usd=max(estimated.usd, usage.usd or 0.0))
 
     def unreadable(self, why: str) -> ModelError:
         """The error for an answer that is not what the format says."""
