@@ -3,14 +3,9 @@
 import json
 import os
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -20,140 +15,10 @@ from taofold.log.sqlite.log import SqliteLog
 from taofold.testing.models import ScriptedModel
 from tests import conformance_kit as kit
 from tests.files.flow.kit import with_model
-from tests.prerequisites import TAOFOLD_RS, taofold_rs
-from tests.terminal import enter
+from tests.prerequisites import TAOFOLD_RS
+from tests.rust.kit import AGENT, ANSWER, COUNT, Program, Script, action, begun, identical
 
 pytestmark = [pytest.mark.rust, TAOFOLD_RS.mark]
-
-AGENT = """
-name: counter
-tools:
-  - name: word_count
-    description: Count the words of a file.
-    parameters: {path: str, lines?: bool}
-    command: [wc, -w, "{{ path }}"]
-ask_user: true
-policy: {tiers: {word_count: 3}}
-limits: {steps: 6}
-"""
-FLOW = """
-name: pipeline
-input: question
-nodes:
-  - name: think
-    uses: reason.cot
-    with: {problem: "{{ state.question }}", output_format: int}
-  - name: check
-    uses: reason.react
-    with: {goal: "Is {{ state.think.answer }} right?", max_steps: 3}
-result: "{{ state.check.final_answer }}"
-"""
-
-
-def action(tool: str, **parameters: Any) -> str:
-    call = {"tool": tool, "parameters": parameters, "rationale": "it is needed"}
-    return json.dumps({"thought": f"I use {tool}.", "thought_type": "reasoning", "action": call})
-
-
-COUNT = action("word_count", path="a.txt")
-ANSWER = action("finish", answer="3 words")
-
-
-class Result(NamedTuple):
-    """What a program gave back."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Program = Callable[..., Result]
-Script = Callable[[Sequence[str]], None]
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = enter(tmp_path / "project", monkeypatch)
-    (folder / "agent.yaml").write_text(AGENT)
-    (folder / "flow.yaml").write_text(FLOW)
-    (folder / "a.txt").write_text("one two three\n")
-    monkeypatch.setenv("TAOFOLD_MODEL", "openai-compatible:m")
-    return folder
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Generator[Script]:
-    """A server of chat completions that gives the replies of a script, one for each request."""
-    replies: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            message = {"content": replies.pop(0)}
-            usage = {"prompt_tokens": 10, "completion_tokens": 5}
-            answer = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
-            body = json.dumps(answer).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-        monkeypatch.setenv("OPENAI_COMPATIBLE_BASE_URL", url)
-        yield replies.extend
-        server.shutdown()
-        thread.join()
-
-
-def program(*command: str) -> Program:
-    def run(*arguments: str) -> Result:
-        done = subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, timeout=120, check=False
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
-
-    return run
-
-
-@pytest.fixture
-def python(project: Path) -> Program:
-    return program(sys.executable, "-m", "taofold.cli")
-
-
-@pytest.fixture
-def rust(project: Path) -> Program:
-    return program(str(taofold_rs()))
-
-
-@pytest.fixture(params=["python first", "rust first"])
-def both(request: pytest.FixtureRequest, python: Program, rust: Program) -> tuple[Program, Program]:
-    """The runtime that begins a run, and the one that goes on with it."""
-    return (python, rust) if request.param == "python first" else (rust, python)
-
-
-def begun(first: Program, goal: str = "count a.txt", agent: str = "agent.yaml") -> str:
-    waiting = first("run", agent, goal, "--approve", "wait", "--json")
-    assert waiting.code == 3, waiting
-    run: str = waiting.json["id"]
-    return run
-
-
-def identical(run: str, *programs: Program) -> None:
-    for replaying in programs:
-        replayed = replaying("runs", "replay", run, "--json")
-        assert replayed.code == 0, replayed
-        assert replayed.json["identical"] is True
 
 
 def test_a_run_that_waits_in_one_is_approved_and_finished_by_the_other(

@@ -173,7 +173,8 @@ impl Project {
         };
         choice.digest = choice.current_digest();
         // Before the log is made: a faulty agent file leaves nothing behind.
-        let agent = Agent::make(&choice, &self.place)?;
+        let mut agent = Agent::make(&choice, &self.place)?;
+        open(&mut agent).await?;
         let log = self.log(true)?;
         let run = new_id(now()).map_err(|error| Failure::usage(error.to_string()))?;
         let first = agent.started(&goal, data, tags);
@@ -269,7 +270,8 @@ impl Project {
                 let log = self.log(false)?;
                 let run = find(&log, &run).await?;
                 let records = log.read(&run, 0).await?;
-                let agent = self.agent_of(here, started(&records)?, agent, model)?;
+                let mut agent = self.agent_of(here, started(&records)?, agent, model)?;
+                open(&mut agent).await?;
                 let driven = Driven {
                     project: self,
                     log: &log,
@@ -349,7 +351,8 @@ impl Project {
         let started = started(records)?;
         // No key and no network is needed: the replies come from the log.
         let stand_in = Some("test:answer".to_owned());
-        let agent = self.agent_of(here, started, agent, stand_in)?;
+        let mut agent = self.agent_of(here, started, agent, stand_in)?;
+        agent.open_accepted()?;
         let comparison = Comparison::of(records);
         let strategy = agent.strategy(started);
         let derived = replay(records, strategy, &agent.setup, comparison).await;
@@ -504,6 +507,14 @@ impl Project {
     }
 }
 
+/// Adds the tools of the agent's servers, and says which are left out.
+async fn open(agent: &mut Agent) -> Result<(), Failure> {
+    for note in agent.open().await? {
+        say(&note);
+    }
+    Ok(())
+}
+
 fn subject(approval: &Approval) -> String {
     let asked = &approval.asked;
     let words = [
@@ -648,6 +659,12 @@ struct Driven<'a> {
 impl Driven<'_> {
     /// Starts the run, or carries it on, until it ends or nobody here decides what waits.
     async fn go(&self, mut agent: Agent, first: Option<RunStarted>) -> Done {
+        let done = self.driven(&mut agent, first).await;
+        agent.close().await;
+        done
+    }
+
+    async fn driven(&self, agent: &mut Agent, first: Option<RunStarted>) -> Done {
         let quiet = self.drive.quiet || self.drive.json;
         if !quiet && terminal::is_here() {
             agent.setup.on_text = Some(Arc::new(|text: &str| {

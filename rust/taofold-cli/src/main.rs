@@ -6,6 +6,7 @@
 
 mod arguments;
 mod commands;
+mod guard;
 mod output;
 mod terminal;
 
@@ -22,7 +23,9 @@ fn main() -> ExitCode {
         .enable_all()
         .build();
     let outcome = match runtime {
-        Ok(runtime) => runtime.block_on(commands::run(cli)),
+        Ok(runtime) => {
+            guard::refuse(&cli.command).and_then(|()| runtime.block_on(commands::run(cli)))
+        }
         Err(error) => Err(Failure::usage(error.to_string())),
     };
     match outcome {

@@ -92,7 +92,8 @@ pub trait Tool: Send + Sync {
         Ok(())
     }
 
-    /// Runs it. What goes wrong is an observation.
+    /// Runs it. What goes wrong is an observation. One without a key line gets its first line, or
+    /// its first error.
     async fn call(&self, parameters: Object, context: CallContext) -> Observation;
 }
 
@@ -307,9 +308,7 @@ where
         };
         match (self.function)(typed, context).await {
             Ok(result) => Observation {
-                extraction: key_line(&result),
                 result,
-                auto: true,
                 ..Observation::default()
             },
             Err(error) => Observation::failure(error),
@@ -322,18 +321,6 @@ fn read_parameters<P: DeserializeOwned>(tool: &str, mut parameters: Object) -> R
     parameters.shift_remove("timeout_s");
     serde_json::from_value(Value::Object(parameters))
         .map_err(|error| format!("the parameters of {tool} are invalid: {error}"))
-}
-
-/// Returns the first line of a result, bounded.
-pub fn key_line(result: &Value) -> String {
-    const CHARS: usize = 200;
-    let text = crate::json::render(result);
-    let line = text.lines().find(|line| !line.trim().is_empty());
-    line.unwrap_or_default()
-        .trim()
-        .chars()
-        .take(CHARS)
-        .collect()
 }
 
 #[cfg(test)]

@@ -373,6 +373,30 @@ async fn a_known_secret_reaches_neither_the_log_nor_the_model() {
     assert!(text.contains("done with [redacted]"));
 }
 
+/// Mutant: a key line that is made before redaction.
+#[tokio::test]
+async fn a_key_line_that_ends_inside_of_a_secret_holds_no_part_of_it() {
+    let mut world = World::new(Sideeffect::Read, &[WORK, ANSWER]);
+    world.setup.redactor = Redactor::new(["hunter22".to_owned()]);
+    let calls = Arc::clone(&world.calls);
+    world.setup.tools.insert(Arc::new(Counting {
+        name: "work",
+        effect: Sideeffect::Read,
+        result: json!(format!(
+            "{} hunter22{}",
+            "x".repeat(193),
+            "y".repeat(20_000)
+        )),
+        schema: json!({"type": "object"}),
+        calls,
+        preview: "",
+    }));
+    world.start().await;
+    let log = taofold::log::ndjson::export(&world.records().await).unwrap();
+    assert!(!log.contains("hunt"), "{log}");
+    assert!(log.contains("characters left out"));
+}
+
 #[tokio::test]
 async fn a_call_that_changes_something_does_not_run_with_a_mask_in_its_parameters() {
     for (effect, calls) in [(Sideeffect::Once, 1), (Sideeffect::Read, 2)] {

@@ -125,6 +125,29 @@ impl Choice {
     }
 }
 
+/// Whether the name of a variable or a header says that its value is a secret.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "KEY",
+        "TOKEN",
+        "SECRET",
+        "PASSWORD",
+        "PASSWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "AUTH",
+        "AUTHORIZATION",
+        "COOKIE",
+        "PRIVATE",
+        "DSN",
+    ];
+    let name = name.to_uppercase();
+    let parts: BTreeSet<&str> = name.split(['_', '-']).collect();
+    WORDS
+        .iter()
+        .any(|word| parts.contains(word) || parts.contains(format!("{word}S").as_str()))
+}
+
 /// Whether the argument is an agent file.
 fn is_file(agent: &str) -> bool {
     let extension = Path::new(agent).extension();
@@ -233,7 +256,7 @@ impl Place {
         }
     }
 
-    fn operator_folder(&self) -> PathBuf {
+    pub(super) fn operator_folder(&self) -> PathBuf {
         self.base("XDG_CONFIG_HOME", ".config").join("taofold")
     }
 
@@ -280,29 +303,10 @@ impl Place {
     /// Returns the values of the environment that are secret: keys of providers, and what has a
     /// name that says so.
     pub fn secrets(&self) -> Vec<String> {
-        const WORDS: [&str; 10] = [
-            "KEY",
-            "TOKEN",
-            "SECRET",
-            "PASSWORD",
-            "PASSWD",
-            "PASSPHRASE",
-            "CREDENTIAL",
-            "AUTH",
-            "PRIVATE",
-            "DSN",
-        ];
-        let says = |name: &str| {
-            let parts: BTreeSet<String> =
-                name.to_uppercase().split('_').map(str::to_owned).collect();
-            WORDS
-                .iter()
-                .any(|word| parts.contains(*word) || parts.contains(&format!("{word}S")))
-        };
         // A path or a plain word is no secret, however its variable is called.
         let plain = |value: &str| value.starts_with('/') || value.len() < 6;
         let own = self.environment.iter();
-        own.filter(|(name, value)| says(name) && !plain(value))
+        own.filter(|(name, value)| is_secret_name(name) && !plain(value))
             .map(|(_, value)| value.clone())
             .chain(providers::keys(&self.environment))
             .collect()

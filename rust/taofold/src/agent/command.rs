@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 
 use crate::json::Value;
+use crate::process::Group;
 use crate::values::{Observation, ObservationStatus};
 
 /// Variables that a command inherits; all others may be secrets.
@@ -199,6 +200,8 @@ impl Shell {
         if !self.contained {
             // Its home must exist; the user's own holds secrets.
             variables.insert("HOME", "/tmp".to_owned());
+            // Such a command has the user's rights, but may not approve anything.
+            variables.insert("TAOFOLD_STARTED_BY", "run_command".to_owned());
         }
         variables
     }
@@ -334,19 +337,6 @@ impl Code {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Exit(code),
             (None, signal) => Self::Signal(signal.unwrap_or_default()),
-        }
-    }
-}
-
-/// Kills a process group when it is dropped, also when the call is cancelled.
-struct Group(Option<u32>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let pid = self.0.and_then(|id| i32::try_from(id).ok());
-        if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
-            // It may have ended.
-            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
         }
     }
 }

@@ -7,6 +7,7 @@
 mod choice;
 mod command;
 mod policy_file;
+mod servers;
 mod tools;
 pub(crate) mod types;
 
@@ -27,11 +28,13 @@ use crate::errors::{ConfigError, ModelError};
 use crate::events::RunStarted;
 use crate::flow::Flow;
 use crate::json::{Object, Value, json};
+use crate::mcp::{RemoteTool, Server};
 use crate::model::{Model, Models, Request, ToolOffer};
 use crate::policy::{Limits, Policy, Redactor};
 use crate::providers;
 use crate::runtime::Setup;
 use crate::strategy::{Cot, Decompose, Direct, Offer, Output, React, SelfCorrect, Strategy, Task};
+use crate::tools::Tool as _;
 use crate::values::{ASK_USER, FINISH, ModelSettings, Profile, Reply, StepRole};
 
 /// Keys of agent files that a flow file shares; all others of a flow are the graph's.
@@ -188,6 +191,7 @@ pub struct Agent {
     ask_user: bool,
     attempts: usize,
     choice: Choice,
+    servers: Vec<Arc<Server>>,
     /// What its runs are driven with.
     pub setup: Setup,
 }
@@ -217,11 +221,8 @@ impl Agent {
             let message = "this runtime runs no Python files: use the Python runtime";
             return Err(ConfigError::new("discover", message));
         }
-        if !keys.mcp.is_empty() {
-            let message = "this runtime has no MCP servers yet: use the Python runtime";
-            return Err(ConfigError::new("mcp", message));
-        }
         let root = choice.work_root()?;
+        let servers = servers::read(&keys.mcp, &root, &folder, place)?;
         let mut setup = Setup::new(Models::new(Arc::new(UnaskedModel::default())));
         for (index, entry) in keys.tools.iter().enumerate() {
             let path = format!("tools.{index}");
@@ -283,8 +284,53 @@ impl Agent {
             ask_user: keys.ask_user,
             attempts: setup.limits.parse_retries + 1,
             choice: choice.clone(),
+            servers,
             setup,
         })
+    }
+
+    /// Starts or reaches the MCP servers of the agent and adds their tools. Returns what to tell a
+    /// person about tools that are left out.
+    ///
+    /// # Errors
+    ///
+    /// A server that is required cannot be reached, or a tool has the name of another one.
+    pub async fn open(&mut self) -> Result<Vec<String>, ConfigError> {
+        let mut notes = Vec::new();
+        for server in self.servers.clone() {
+            let offer = server.tools().await?;
+            notes.extend(offer.skipped);
+            self.add(offer.tools)?;
+        }
+        Ok(notes)
+    }
+
+    /// Adds the tools of the servers as they were accepted, without reaching any: for a replay.
+    ///
+    /// # Errors
+    ///
+    /// What was accepted cannot be read.
+    pub fn open_accepted(&mut self) -> Result<(), ConfigError> {
+        for server in self.servers.clone() {
+            self.add(server.accepted()?.tools)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the sessions of the servers, and their programs. Dropped without it, they are killed.
+    pub async fn close(&self) {
+        futures_util::future::join_all(self.servers.iter().map(|server| server.close())).await;
+    }
+
+    fn add(&mut self, tools: Vec<Arc<RemoteTool>>) -> Result<(), ConfigError> {
+        for tool in tools {
+            if self.setup.tools.get(tool.name()).is_some() {
+                let message = format!("there are two tools with the name {:?}", tool.name());
+                return Err(ConfigError::new("mcp", message));
+            }
+            self.setup.tools.insert(tool);
+        }
+        Ok(())
     }
 
     /// Returns the fixed facts of a new run.

@@ -14,11 +14,12 @@ use crate::effects::{Act, Resolution};
 use crate::events::{
     Decided, Event, Noted, Observed, Proposed, Started, StartedOnce, Verdict, Violated,
 };
-use crate::json::{Object, Value, json, to_value};
+use crate::json::{Object, Value, json, render, to_value};
 use crate::policy::limits::Allowed;
 use crate::policy::{Facts, Level, MARK, Ruling, Tier, has_mask, is_masked};
 use crate::runtime::approvals::{Question, Settled};
 use crate::runtime::ledger::{Book, Interrupt, Ledger};
+use crate::text::{excerpt, key_line};
 use crate::tools::{CallContext, Tool};
 use crate::values::{
     ASK_USER, Action, FINISH, Observation, ObservationStatus, Sideeffect, Step, ThoughtType,
@@ -29,6 +30,8 @@ const LIMIT_REFUSALS: [&str; 3] = ["limit", "tool_limit", "time_limit"];
 
 /// Activations that may end during a harmless call before a person is asked about it.
 const MOST_LOST: u64 = 3;
+/// Characters of a result that the log and the model get; more is cut to an excerpt.
+const LONGEST_RESULT: usize = 16_000;
 /// The repair of a parameter that lost a secret.
 const ALTERED: &str = "a secret was taken out";
 
@@ -148,12 +151,28 @@ fn redacted_observation(ledger: &Ledger<'_>, observation: Observation) -> Observ
     }
 }
 
-/// Takes secrets out of what a tool returned, and says whether there was one.
+/// Takes secrets out of what a tool returned, says whether there was one, and bounds the result.
 fn redacted_result(ledger: &Ledger<'_>, observation: Observation) -> Observation {
     let before = to_value(&observation).to_string();
-    let clean = redacted_observation(ledger, observation);
-    let masked = clean.masked || is_masked(&before, &to_value(&clean).to_string());
-    Observation { masked, ..clean }
+    let mut clean = redacted_observation(ledger, observation);
+    clean.masked = clean.masked || is_masked(&before, &to_value(&clean).to_string());
+    let mut text = render(&clean.result);
+    if text.chars().nth(LONGEST_RESULT).is_some() {
+        text = excerpt(&text, LONGEST_RESULT);
+        clean.result = Value::String(text.clone());
+        clean.cut = true;
+    }
+    // After redaction: a key line could end inside of a secret.
+    if clean.extraction.is_empty() {
+        let line = key_line(&text, clean.status.failed());
+        clean.extraction = if line.is_empty() {
+            "(empty)".to_owned()
+        } else {
+            line
+        };
+        clean.auto = true;
+    }
+    clean
 }
 
 /// Returns an index of a batch as the log has it.

@@ -1,0 +1,79 @@
+"""One project, two programs, and a provider that follows a script."""
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+AGENT = """
+name: counter
+tools:
+  - name: word_count
+    description: Count the words of a file.
+    parameters: {path: str, lines?: bool}
+    command: [wc, -w, "{{ path }}"]
+ask_user: true
+policy: {tiers: {word_count: 3}}
+limits: {steps: 6}
+"""
+FLOW = """
+name: pipeline
+input: question
+nodes:
+  - name: think
+    uses: reason.cot
+    with: {problem: "{{ state.question }}", output_format: int}
+  - name: check
+    uses: reason.react
+    with: {goal: "Is {{ state.think.answer }} right?", max_steps: 3}
+result: "{{ state.check.final_answer }}"
+"""
+
+
+def action(tool: str, **parameters: Any) -> str:
+    call = {"tool": tool, "parameters": parameters, "rationale": "it is needed"}
+    return json.dumps({"thought": f"I use {tool}.", "thought_type": "reasoning", "action": call})
+
+
+COUNT = action("word_count", path="a.txt")
+ANSWER = action("finish", answer="3 words")
+
+
+class Result(NamedTuple):
+    """What a program gave back."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Program = Callable[..., Result]
+Script = Callable[[Sequence[str]], None]
+
+
+def program(*command: str) -> Program:
+    def run(*arguments: str) -> Result:
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=120, check=False
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+def begun(first: Program, goal: str = "count a.txt", agent: str = "agent.yaml") -> str:
+    waiting = first("run", agent, goal, "--approve", "wait", "--json")
+    assert waiting.code == 3, waiting
+    run: str = waiting.json["id"]
+    return run
+
+
+def identical(run: str, *programs: Program) -> None:
+    for replaying in programs:
+        replayed = replaying("runs", "replay", run, "--json")
+        assert replayed.code == 0, replayed
+        assert replayed.json["identical"] is True
