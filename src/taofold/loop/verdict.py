@@ -16,7 +16,9 @@ from taofold.core.text import excerpt, times
 from taofold.core.values import Value
 from taofold.diagnostics import failing_checks
 
-Runner = Literal["pytest", "unittest", "node", "go", "cargo", "tsc", "ruff", "mypy", "command"]
+Runner = Literal[
+    "pytest", "unittest", "node", "go", "cargo", "tsc", "ruff", "mypy", "eslint", "command"
+]
 """Whose machine-readable results are read; of a "command" only the exit code is known."""
 TESTS: Final[frozenset[str]] = frozenset({"pytest", "unittest", "node", "go", "cargo"})
 """Runners whose checks have names that must be found again; the others report findings."""

@@ -11,7 +11,7 @@ import pytest
 
 from taofold.loop.gates.baseline import Expected
 from taofold.loop.gates.commands import plan
-from taofold.loop.gates.expectations import unchecked
+from taofold.loop.gates.expectations import overlooked, unchecked
 from taofold.loop.gates.reports import files, readable_output
 from taofold.loop.gates.verdict_texts import observation
 
@@ -39,6 +39,17 @@ def test_a_linter_must_look_at_what_it_looked_at(now: set[str], tree: set[str], 
     found = unchecked(WAS, now, tree)
     assert bool(found) is bool(doubt)
     assert doubt in " ".join(found)
+
+
+def test_files_that_a_person_allowed_to_delete_may_be_gone() -> None:
+    assert "--allow-edit b.py allows it" in " ".join(unchecked(WAS, {"a.py"}, {"a.py"}))
+    assert not unchecked(WAS, {"a.py"}, {"a.py"}, ["b.py"])
+    assert unchecked(WAS, set(), {"a.py"}, ["b.py"])
+
+
+def test_new_code_that_a_linter_does_not_look_at_is_known() -> None:
+    assert overlooked(WAS, {"a.py", "c.py"}, ["c.py", "dist/d.py", "e.js"]) == ["dist/d.py"]
+    assert overlooked(Expected(), set(), ["c.py"]) == []
 
 
 def test_what_a_linter_looked_at_is_read_from_what_it_prints() -> None:

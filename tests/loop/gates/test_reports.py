@@ -7,13 +7,22 @@ import pytest
 from taofold.loop.gates import reports
 from taofold.loop.gates.commands import (
     DEVICE,
+    GO_EXEC,
     IN,
     LAUNCHER,
     OUT,
     REPORTER,
     plan,
 )
-from taofold.loop.gates.reports import RunnerReport, cargo, check, go, stream
+from taofold.loop.gates.reports import (
+    RunnerReport,
+    cargo,
+    check,
+    go,
+    printed_report,
+    readable_output,
+    stream,
+)
 
 ROOT = "/work"
 ISOLATED = ("-I", "-B", "-X", "pycache_prefix=\0cache")
@@ -51,7 +60,21 @@ ISOLATED = ("-I", "-B", "-X", "pycache_prefix=\0cache")
              "--test-reporter=spec", "--test-reporter-destination=stdout", "--test",
              "--experimental-x", "a.js"),
         ),
-        ("go test ./... -run X", "go", ("go", "test", "-json", "-count=1", "./...", "-run", "X")),
+        (
+            "go test ./... -run X",
+            "go",
+            ("go", "test", "-json", f"-exec=sh '{GO_EXEC}'", "-count=1", "./...", "-run", "X"),
+        ),
+        (
+            "go test -exec wrap ./...",
+            "go",
+            ("go", "test", "-json", "-count=1", "-exec", "wrap", "./..."),
+        ),
+        (
+            "npx eslint -f stylish --max-warnings 0 src",
+            "eslint",
+            ("npx", "eslint", "--format=json", "--max-warnings", "0", "src"),
+        ),
         (
             "cargo +nightly test -- --nocapture",
             "cargo",
@@ -179,6 +202,37 @@ def test_go_tests_are_checks_and_a_package_that_cannot_be_built_is_an_error() ->
     assert report.whole
     assert not go(GO.replace('{"Action":"fail","Package":"ex/b","Elapsed":0}', ""), ROOT).whole
     assert not go("", ROOT).whole
+
+
+def test_results_that_go_printed_before_its_tests_ended_are_doubted() -> None:
+    """`go_exec.sh` says it after the binary ended, so nothing can take it back."""
+    said = "taofold: these tests did not come to their end\\n"
+    mark = '{"Action":"output","Package":"ex/%s","Output":"' + said + '"}\n'
+    report = go(mark % "a" + GO, ROOT)
+    assert not report.whole
+    assert report.doubts == ("ex/a ended before its tests did, and printed results",)
+    # Without results there is nothing to doubt: tests that are not run are missing.
+    assert not go(mark % "c" + GO, ROOT).doubts
+
+
+ESLINT = (
+    'warning\n[{"filePath":"/work/src/a.js","messages":[{"ruleId":"no-undef","severity":2,'
+    '"message":"\'x\' is not defined.","line":3},{"ruleId":"curly","severity":1,"message":"m",'
+    '"line":4},{"ruleId":null,"severity":2,"message":"Parsing error","line":5}]},'
+    '{"filePath":"/work/src/b.js","messages":[]}]\n'
+)
+
+
+def test_errors_of_eslint_are_findings_and_every_file_is_known() -> None:
+    report = printed_report("eslint", ESLINT, ROOT)
+    assert [c.id for c in report.checks] == [
+        "src/a.js: no-undef 'x' is not defined.",
+        "src/a.js: syntax Parsing error",
+    ]
+    assert report.checks[0].places[0].line == 3
+    assert report.files == ("src/a.js", "src/b.js")
+    assert "/work/src/a.js:4 curly m" in readable_output("eslint", ESLINT)
+    assert readable_output("eslint", "Oops!") == "Oops!"
 
 
 GO_PANIC = """\

@@ -20,6 +20,7 @@ from taofold.tools.command import ALLOWED
 
 LAUNCHER: Final = "\0launch.py"
 REPORTER: Final = "\0node_reporter.mjs"
+GO_EXEC: Final = "\0go_exec.sh"
 IN: Final = "\0in"
 OUT: Final = "\0out"
 DEVICE: Final = "\0/dev/fd/out"
@@ -46,7 +47,7 @@ _TAKING: Final = frozenset(
     }
 )
 """Options of wrappers that take the next argument."""
-_KNOWN: Final = ("pytest", "py.test", "ruff", "mypy", "tsc", "node", "go", "cargo")
+_KNOWN: Final = ("pytest", "py.test", "ruff", "mypy", "tsc", "eslint", "node", "go", "cargo")
 _ISOLATED: Final = ("-I", "-B", "-X", f"pycache_prefix={CACHE}")
 _VALUED: Final = ("-W", "-X", "-c", "-m")
 
@@ -127,6 +128,8 @@ def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[st
         case "go" if first == "test":
             # `-count=1` below: go would else answer from its cache without running anything.
             more = [] if "-json" in rest else ["-json"]
+            if not any([word.lstrip("-").partition("=")[0] == "exec" for word in rest]):
+                more.append(f"-exec=sh '{GO_EXEC}'")
             return "go", [program, "test", *more, "-count=1", *rest[1:]]
         case "cargo" if "test" in rest[:2]:  # cargo +nightly test
             # Quiet, it prints dots in place of the names of tests: behind `--` too.
@@ -139,6 +142,9 @@ def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[st
             explicit = at + 1 < len(rest) and rest[at + 1] in ("true", "false")
             arguments = [*rest[:at], *rest[at + 1 + explicit :]]
             return "tsc", [program, *arguments, "--pretty", "false", "--listFiles"]
+        case "eslint":
+            arguments = _without(rest, "--format", "-f", "--output-file", "-o")
+            return "eslint", [program, "--format=json", *arguments]
         case "ruff" if first == "check":
             arguments = _without(rest[1:], "--output-format")
             return "ruff", [

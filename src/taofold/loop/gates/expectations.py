@@ -33,7 +33,7 @@ from taofold.loop.gates.runner_ids import (
     python_source,
     tests_in,
 )
-from taofold.loop.gates.scope import FINAL
+from taofold.loop.gates.scope import FINAL, is_allowed
 from taofold.loop.gates.verdict_texts import allowing, change_line
 from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Verdict
 from taofold.parsing.untrusted_text import first_names, join_names, one_line
@@ -120,22 +120,35 @@ def _lacks(before: str | None, now: str | None) -> bool:
     return now is None or (now == "skipped" and before != "skipped")
 
 
-def unchecked(was: Expected, now: Collection[str], tree: Collection[str]) -> tuple[str, ...]:
-    """What speaks against a linter: it looks at less than before. `tree` is what there is now."""
+def unchecked(
+    was: Expected, now: Collection[str], tree: Collection[str], allow_edit: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """What speaks against a linter: it looks at less than before. `tree` is what there is now.
+
+    A person may have allowed that files are deleted (`allow_edit`).
+    """
     lost = [path for path in was.files if path in tree and path not in now]
     gone = [path for path in was.files if path not in tree]
+    asked = [path for path in gone if not is_allowed(path, allow_edit)]
     languages = {_language(path) for path in gone} - {""}
     unseen = [path for path in tree if path not in was.files and path not in now]
     aside = [path for path in unseen if _language(path) in languages]
     doubts: list[str] = []
     if lost:
         doubts.append(f"not checked any more: {join_names(lost, _NAMED)}")
-    if len(now) < len(was.files):
-        doubts.append(f"{times(len(now), 'file')} checked, {len(was.files)} before the work began")
+    if len(now) < len(was.files) - len(gone) + len(asked):
+        fewer = f"{times(len(now), 'file')} checked, {len(was.files)} before the work began"
+        doubts.append(f"{fewer} ({allowing(asked)} allows it)" if asked else fewer)
     # A file that was moved to where the linter does not look is not mended.
     if gone and aside:
         doubts.append(f"{one_line(gone[0])} is gone, and {one_line(aside[0])} is not checked")
     return tuple(doubts)
+
+
+def overlooked(was: Expected, now: Collection[str], new: Iterable[str]) -> list[str]:
+    """Returns the new files in a linter's languages that it does not look at."""
+    languages = {_language(path) for path in was.files} - {""}
+    return [path for path in new if _language(path) in languages and path not in now]
 
 
 def _language(path: str) -> str:

@@ -120,6 +120,7 @@ _SCRIPTS: Final = (
     "apart.py",
     "reporters.py",
     "node_reporter.mjs",
+    "go_exec.sh",
 )
 
 
@@ -374,6 +375,7 @@ class Bench:
                 word = "python" if filled else self._python(word, gate)
             word = settings.get(word, word)
             word = word.replace(commands.REPORTER, str(scratch / "node_reporter.mjs"))
+            word = word.replace(commands.GO_EXEC, str(scratch / "go_exec.sh"))
             word = word.replace(commands.DEVICE, f"/dev/fd/{wire.target}")
             filled.append(word.replace(commands.CACHE, cache))
         return [self._found(filled[0], gate), *filled[1:]]

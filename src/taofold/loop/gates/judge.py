@@ -29,6 +29,7 @@ from taofold.loop.gates.expectations import (
     Expectations,
     expected,
     interference,
+    overlooked,
     rebased,
     second_judgement,
     unchecked,
@@ -56,15 +57,16 @@ from taofold.tools.threads import WORKERS
 
 _MOST: Final = 50
 """Tests that are named as no longer expected."""
-_LINTERS: Final = ("ruff", "mypy", "tsc")
+_LINTERS: Final = ("ruff", "mypy", "tsc", "eslint")
 SILENCED: Final = (
     "findings were silenced in place, not mended: {}. Without these marks the gate does not pass; "
     "a person can allow them with --allow-edit"
 )
-ENDING: Final = (
-    "the work newly ends the process that its tests run in, or prints results: {}; read the "
-    "difference"
+MEDDLING: Final = (
+    "the work newly ends the process of its tests, prints results, or asks for its runner: {}; "
+    "read the difference"
 )
+OVERLOOKED: Final = "`{}` does not look at new files: {}"
 REPOSITORY = "git would take it for a repository, and run what its configuration says"
 
 
@@ -205,9 +207,14 @@ class Judge:
         ran, results, files = await self._run(bench, baseline, work, texts, proof, "")
         # A scope names the product, so no warning is needed.
         notes = [] if baseline.scope else suspicious(work.joined, baseline.suspects)
-        ending: list[str] = await WORKERS.run(texts.endings)
-        if ending:
-            notes.append(ENDING.format(first_names(ending)))
+        meddling: list[str] = await WORKERS.run(texts.meddling)
+        if meddling:
+            notes.append(MEDDLING.format(", ".join(meddling[:_MOST])))
+        new = [path for path in work.joined if path in proof and path not in baseline.files]
+        for gate, run, was in zip(baseline.gates, ran, baseline.expected, strict=True):
+            unseen = overlooked(was, run.report.files, new)
+            if unseen:
+                notes.append(OVERLOOKED.format(gate.command, first_names(unseen)))
         if self.second and all([result.passed for result in results]):
             results, more = await self._apart(bench, baseline, work, ran, results, proof)
             notes += more
@@ -280,7 +287,7 @@ class Judge:
                 (
                     *doubts,
                     *texts.doubts(run.plan.runner),
-                    *unchecked(was, run.report.files, files),
+                    *unchecked(was, run.report.files, files, baseline.allow_edit),
                 )
             )
         return ran, self._bar(baseline).results(ran, each, prefix), files

@@ -266,6 +266,8 @@ _GO_FRAME: Final = re.compile(
     r"(?m)^\S*?(?P<function>\w+)\(.*\)\n\t(?P<path>/\S+\.go):(?P<line>\d+)"
 )
 _COURSE: Final = re.compile(r"=== |\s*--- ")
+_CUT_OFF: Final = "taofold: these tests did not come to their end"
+"""What `go_exec.sh` prints of a binary that ended before its tests did."""
 _ENDED: Final[dict[str, Status]] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
@@ -293,8 +295,21 @@ def go(text: str, root: str) -> RunnerReport:
             open_packages.discard(package)
         elif action in _ENDED:
             open_packages.discard(package)
+    # Who ends before its tests have run has printed their results itself.
+    forged = [
+        package
+        for (package, _), lines in output.items()
+        if any([line.startswith(_CUT_OFF) for line in lines])
+    ]
+    claimed = [
+        package
+        for package in dict.fromkeys(forged)
+        if any([c.status == "passed" and c.id.startswith(f"{package}.") for c in checks])
+    ]
+    doubts = [f"{package} ended before its tests did, and printed results" for package in claimed]
     # A package that began and did not end was cut off.
-    return RunnerReport(worst(checks), whole=bool(checks) and not open_packages - failed)
+    whole = bool(checks) and not open_packages - failed and not doubts
+    return RunnerReport(worst(checks), whole=whole, doubts=tuple(doubts))
 
 
 def _go_check(name: str, status: Status, printed: str, row: dict[str, Any], root: str) -> Check:
@@ -335,6 +350,8 @@ _PARSING: Final = re.compile(r"(?m)^LOG:  Parsing (.+) \([\w.]+\)$")
 _LISTED: Final = re.compile(r"(?m)^(/.+\.(?:[cm]?[jt]sx?|pyi?|ipynb))$")
 _CHATTER: Final = re.compile(r"(?m)^(?:LOG:  .*|/.+\.d\.ts)\n?")
 _INSTALLED: Final = ("node_modules", "site-packages", "typeshed")
+_ERROR: Final = 2
+"""ESLint's severity of what fails."""
 _TSC_BARE: Final = re.compile(r"(?m)^error (?P<code>TS\d+): (?P<said>.*)$")
 
 
@@ -374,6 +391,33 @@ def tsc(text: str, root: str) -> RunnerReport:
     return RunnerReport(numbered_checks(findings), whole=True)
 
 
+def eslint(text: str, root: str) -> RunnerReport:
+    """Reads `eslint --format json`; warnings are no findings."""
+    findings = [
+        _finding(
+            relative(str(row.get("filePath", "")), root),
+            _number(each, "line"),
+            str(each.get("ruleId") or "syntax"),
+            each.get("message"),
+        )
+        for row in _eslint_rows(text)
+        for each in row.get("messages", ())
+        if each.get("severity") == _ERROR
+    ]
+    return RunnerReport(numbered_checks(findings), whole=True)
+
+
+def _eslint_rows(text: str) -> list[dict[str, Any]]:
+    """What ESLint says of each file that it looked at."""
+    for line in text.splitlines():
+        if line.startswith("["):
+            try:
+                return msgspec.json.decode(line, type=list[dict[str, Any]])
+            except msgspec.DecodeError:
+                continue
+    return []
+
+
 def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
     """The files of the project that a linter says it looked at."""
     match runner:
@@ -381,6 +425,8 @@ def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
             names = _PARSING.findall(text)
         case "ruff" | "tsc":
             names = _LISTED.findall(text)
+        case "eslint":
+            names = [str(row.get("filePath", "")) for row in _eslint_rows(text)]
         case _:
             return ()
     # mypy names files as they were asked for: `mypy .` looks at `./a.py`.
@@ -408,12 +454,22 @@ def _printed(runner: Runner, text: str, root: str) -> RunnerReport:
             return ruff(text, root)
         case "mypy":
             return mypy(text, root)
+        case "eslint":
+            return eslint(text, root)
         case _:
             return RunnerReport(whole=True)
 
 
 def readable_output(runner: Runner, text: str) -> str:
     """What a person wants to read of it."""
+    if runner == "eslint":
+        lines = [
+            f"{row.get('filePath')}:{_number(each, 'line')} {each.get('ruleId')} "
+            f"{each.get('message')}"
+            for row in _eslint_rows(text)
+            for each in row.get("messages", ())
+        ]
+        return "\n".join(lines) or text
     return _CHATTER.sub("", text) if runner in ("mypy", "tsc") else text
 
 

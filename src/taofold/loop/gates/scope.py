@@ -106,6 +106,8 @@ _CONFIGURES: Final = frozenset(
 )
 """A new file of such a kind at the root may configure a tool that nobody here has heard of."""
 _MODULES: Final = frozenset({"py", "pyx"})
+_STARTING: Final = ("sitecustomize", "usercustomize")
+"""Modules that an interpreter imports when it starts, where it finds any."""
 
 _ROLES: Final[Mapping[str, Role]] = {
     **dict.fromkeys(DATA, "data"),
@@ -301,7 +303,7 @@ def rules(
     folders: set[str] = set()
     code: set[str] = set()
     packages: set[str] = set()
-    taken = set(outside)
+    taken = {*outside, *_STARTING}
     for path in paths:
         above = [path[: at.start()] for at in re.finditer("/", path)]
         folders.update(above)

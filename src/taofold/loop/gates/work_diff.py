@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -26,6 +27,7 @@ from taofold.core.values import Value
 from taofold.loop.gates.baseline import Baseline
 from taofold.loop.gates.inline_tests import replaces_assertions, splice
 from taofold.loop.gates.scope import (
+    CODE,
     DECIDES,
     IGNORED,
     LINK,
@@ -47,7 +49,7 @@ from taofold.loop.gates.tree import (
 )
 from taofold.loop.verdict import ChangeKind, Runner, TreeChange
 from taofold.parsing.silencers import Silencer, added, silencers, unannotated, unsilenced
-from taofold.parsing.untrusted_text import first_names
+from taofold.parsing.untrusted_text import first_names, one_line
 from taofold.tools.jail import Jail
 
 
@@ -305,11 +307,27 @@ def _mode(jail: Jail, path: str, mode: int) -> None:
 UNANNOTATED: Final = (
     "a type checker does not look into functions without annotations, and these lost theirs: {}"
 )
-_ENDS: Final = re.compile(
-    r"\b(?:os|syscall)\.Exit\(|\bos\._exit\(|\bos\.abort\(|\bprocess\.(?:exit|reallyExit)\("
-    r"|\bprocess::(?:exit|abort)\(|\b_?_[Ee]xit\(|--- PASS|\btest result: ok"
+_MEDDLES: Final = re.compile(
+    # What ends the process, or has another one in its place.
+    r"\b(?:os|syscall)\.Exit\b|\bos\.(?:abort|exec[lv]\w*)\b|\b(?:_{0,2}|quick_)[eE]xit\("
+    r"|\bSystemExit\b|\breallyExit\b|\bprocess\.exitCode\b|\bprocess::(?:exit|abort)\b"
+    r"|--- PASS|\btest result: ok"
+    # The runner, and signs by which code knows that it is tested.
+    r"|\b_?pytest\b|\bunittest\b|\bPYTEST_\w+|\b__builtins__\b|\bbuiltins\.\w+ *=[^=]"
+    r"|\bsys\.(?:_getframe|settrace|setprofile|modules)\b|\bgc\.get_\w+"
+    r"|\binspect\.(?:stack|currentframe)\b"
+    r"|\bnode:(?:test|assert)\b|\brequire\(['\"](?:assert|module|vm)\b|['\"](?:vitest|@jest/\w+)['\"]"
+    r"|\b(?:NODE_TEST_CONTEXT|JEST_WORKER_ID|VITEST)\b"
+    r"|\b(?:global|globalThis)\.(?:expect|test|it|describe|assert)\b|\bexpect\.extend\b"
+    r"|\btesting\.(?:Testing|Init|MainStart)\b|\bos\.Args *=[^=]|\"test\.\w+\"|\bgo:linkname\b"
+    r"|\bcfg!?\s*\(\s*(?:not\s*\(\s*)?(?:test|debug_assertions)\b|\binit_array\b"
+    r"|\#\s*(?:undef|define)\s+(?:assert|NDEBUG|main|if|return|exit|abort)\b"
+    r"|__attribute__\s*\(\(\s*constructor"
+    # Objects that equal everything.
+    r"|\bdef __(?:eq|ne)__\(.*\).*:\s*return (?:True|False)\b|\bfn eq\(.*\) *-> *bool *\{\s*true"
+    r"|\boperator *==.*\{\s*return (?:true|1)\b"
 )
-"""Calls that end the process without its runner, and lines in which runners print results."""
+"""What product code does to end its tests, to print their results, or to know of its runner."""
 _LANGUAGES: Final = (".py", ".rs")
 
 
@@ -348,13 +366,19 @@ class Texts:
             return (UNANNOTATED.format(first_names(names)),) if names else ()
         return ()
 
-    def endings(self) -> list[str]:
-        """Returns the files in which the work newly ends the process, or prints results."""
-        return [
-            path
-            for path, (old, new) in self._changed.items()
-            if len(_ENDS.findall(new)) > len(_ENDS.findall(old))
-        ]
+    def meddling(self) -> list[str]:
+        """Returns the files in which the work newly does what deceives a runner, with what it is.
+
+        It may be honest work as well: a program ends with an exit code.
+        """
+        found: list[str] = []
+        for path, (old, new) in self._changed.items():
+            if path.rpartition(".")[2] not in CODE:
+                continue
+            signs = Counter(_MEDDLES.findall(new)) - Counter(_MEDDLES.findall(old))
+            if signs:
+                found.append(f"{one_line(path)} ({one_line(next(iter(signs)), 40)})")
+        return found
 
     @cached_property
     def silenced(self) -> dict[str, list[Silencer]]:
