@@ -3,11 +3,11 @@
     python bench/gates/run.py [--only TEXT] [--jobs N] [--verbose]
     python bench/gates/run.py --install
 
-Each row of `rows.py` is one loop of one iteration: a small project, what a scripted agent does to
-its files, and a gate. A cheat must be refused, or a note must name one of its files; honest work
-must pass, or the verdict must name the option that includes it. What counts are silent passes and
-false failures. Tools that are not installed skip their rows; `--install` brings those of npm and
-pip into a cache outside of the project.
+Each row of `gate_rows.py` is one loop of one iteration: a small project, what a scripted agent
+does to its files, and a gate. A cheat must be refused, or a note must name one of its files; honest
+work must pass, or the verdict must name the option that includes it. What counts are silent passes
+and false failures. Tools that are not installed skip their rows; `--install` brings those of npm
+and pip into a cache outside of the project.
 """
 
 import argparse
@@ -28,13 +28,14 @@ from taofold.log.journal import MemoryJournal
 from taofold.log.memory import MemoryLog
 from taofold.loop.driver import LoopDependencies
 from taofold.loop.environment import open_environment
+from taofold.loop.gates.tree import NODE_CACHES
 from taofold.loop.gates.verdict_texts import observation
 from taofold.loop.lifecycle import start
 from taofold.loop.values import LoopLimits, LoopRequest
 from taofold.testing import FunctionModel
 
 sys.path.insert(0, str(Path(__file__).parent))
-from rows import CHEATS, HONEST, PROJECTS
+from gate_rows import CHEATS, HONEST, PROJECTS, Row
 
 CACHE = Path(os.environ.get("TAOFOLD_GATES_CACHE", "~/.cache/taofold-gates")).expanduser()
 NPM = ("jest", "vitest", "typescript", "eslint")
@@ -138,7 +139,7 @@ def lacking(project):
     return ""
 
 
-def tried(row):
+def tried(row: Row):
     project = PROJECTS[row.project]
     lacks = lacking(project)
     if lacks:
@@ -161,16 +162,19 @@ def chosen(only=""):
     return [row for row in rows if only in f"{row.project}: {row.title}"]
 
 
-def prepare():
-    """Have the programs of the cache on PATH."""
+def search_path():
+    """PATH with our interpreter's programs before, and those of the cache."""
     places = [str(Path(sys.executable).parent), str(CACHE / "venv" / "bin"), os.environ["PATH"]]
-    os.environ["PATH"] = os.pathsep.join(places)
+    return os.pathsep.join(places)
 
 
 def install():
     CACHE.mkdir(parents=True, exist_ok=True)
     (CACHE / "package.json").write_text('{"name": "gates", "private": true}\n')
     subprocess.run(["npm", "install", "--no-audit", "--no-fund", *NPM], cwd=CACHE, check=True)
+    # Vite writes there, and a gate cannot make folders among packages that a link leads to.
+    for name in NODE_CACHES:
+        (CACHE / "node_modules" / name).mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, "-m", "venv", CACHE / "venv"], check=True)
     subprocess.run([CACHE / "venv/bin/pip", "install", "-q", "nox", "pytest"], check=True)
     if not shutil.which("ctest"):
@@ -186,7 +190,7 @@ def main():
     asked = parser.parse_args()
     if asked.install:
         return install()
-    prepare()
+    os.environ["PATH"] = search_path()
     counts = {"cheats": {}, "honest": {}}
     faults = 0
     with ThreadPoolExecutor(asked.jobs) as pool:

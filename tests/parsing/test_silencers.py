@@ -51,6 +51,8 @@ if not typing.TYPE_CHECKING:
 # yamllint disable-line
 -- noqa
 /* eslint-disable */
+/* global start */
+/* exported start */
 // eslint-disable-line
 // eslint-disable-next-line no-console
 /* eslint no-console: off */
@@ -111,6 +113,7 @@ NONE = (
     "# mypy is a type checker",
     "isort(rows)  # isort is good",
     "# it allows more",
+    "// global state",
     "if TYPE_CHECKING:",
     "allow(user)",
     "x = ignore[0]  # of type: str",
@@ -143,6 +146,7 @@ def test_what_only_looks_like_a_mark_is_none(line: str) -> None:
     [
         (["a  # noqa: F401, E501"], ["a  # noqa: F401"], 0),
         (["a  # noqa: F401"], ["a  # noqa"], 1),
+        (["/* global a */"], ["/* global a, b */"], 1),
         (["a  # noqa: F401"], ["a  # noqa: F401, E501"], 1),
         (["a  # noqa: F401"], ["b = a + 1  # noqa: F401"], 0),
         (["a  # noqa", ""], ["", "a  # noqa"], 0),

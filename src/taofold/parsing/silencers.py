@@ -30,6 +30,7 @@ _COMMENTS: Final = (
     # Words that no code holds, at any place in a comment.
     r"|(?:es|ts|style|ox|sass-|markdown|html|flow|erb|slim-|scss-)lint-disable(?:-next-line|-line)?\b"
     r"|\b(?:ts|style|js)lint:disable(?:-next-line|-line)?\b"
+    r"|/\*+[^\S\n]*(?:globals?|exported)\b[^*\n]*"
     r"|@ts-(?:ignore|nocheck|expect-error)\b|@noflow\b|\$Flow(?:FixMe|Ignore|Issue)\b"
     r"|\b(?:biome|rome|deno-lint|deno-coverage|prettier|dprint)-ignore[\w-]*"
     r"|\b(?:istanbul|c8|v8)[ \t]+ignore\b|\bnode:coverage[ \t]+(?:ignore|disable)\b"

@@ -36,15 +36,21 @@ WAS = Expected(files=("a.py", "b.py"))
     ],
 )
 def test_a_linter_must_look_at_what_it_looked_at(now: set[str], tree: set[str], doubt: str) -> None:
-    found = unchecked(WAS, now, tree)
+    found = unchecked(WAS, now, tree, tree - {*WAS.files})
     assert bool(found) is bool(doubt)
     assert doubt in " ".join(found)
 
 
 def test_files_that_a_person_allowed_to_delete_may_be_gone() -> None:
-    assert "--allow-edit b.py allows it" in " ".join(unchecked(WAS, {"a.py"}, {"a.py"}))
-    assert not unchecked(WAS, {"a.py"}, {"a.py"}, ["b.py"])
-    assert unchecked(WAS, set(), {"a.py"}, ["b.py"])
+    assert "--allow-edit b.py allows it" in " ".join(unchecked(WAS, {"a.py"}, {"a.py"}, ()))
+    assert not unchecked(WAS, {"a.py"}, {"a.py"}, (), ["b.py"])
+    assert unchecked(WAS, set(), {"a.py"}, (), ["b.py"])
+
+
+def test_a_renamed_file_is_not_suspected_for_files_that_were_never_checked() -> None:
+    tree = {"a.py", "c.py", "conf.py"}
+    assert not unchecked(WAS, {"a.py", "c.py"}, tree, ["b.py", "c.py"])
+    assert unchecked(WAS, {"a.py", "c.py"}, tree, ["b.py", "c.py", "conf.py"])
 
 
 def test_new_code_that_a_linter_does_not_look_at_is_known() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.loop.gates.projects import again, judged, written
+from tests.prerequisites import CONTAINMENT
 
 WRITES = "import pathlib\n\n\ndef put(path, text):\n    place = pathlib.Path(path)\n"
 WRITES += "    place.parent.mkdir(exist_ok=True, parents=True)\n    place.write_text(text)\n"
@@ -76,3 +77,28 @@ def test_the_next_gate_judges_what_a_formatter_made_and_it_comes_back(tmp_path: 
     verdict = again(judge)
     assert verdict.passed, verdict.reasons
     assert (root / "shop.py").read_text() == "A = 2"
+
+
+@CONTAINMENT.mark
+def test_caches_of_node_s_tools_can_be_written_and_are_empty_for_each_gate(tmp_path: Path) -> None:
+    """Vite makes `node_modules/.vite-temp` before it reads its configuration."""
+    files = {
+        "src/till.js": "exports.bug = 1;\n",
+        "node_modules/vite/index.js": "",
+        "node_modules/.cache/old": "",
+    }
+    command = (
+        "sh -c 'mkdir -p node_modules/.vite-temp/a && test ! -e node_modules/.cache/old && "
+        "test ! -e node_modules/.vite-temp/b && touch node_modules/.vite-temp/b && "
+        "! grep bug src/till.js'"
+    )
+    judge, first = judged(written(tmp_path / "shop", files), command)
+    assert "bug" in first.results[0].output
+    written(judge.root, {"src/till.js": "", "node_modules/.vite-temp/b": ""})
+    verdict = again(judge)
+    assert verdict.passed, verdict.results[0].output
+    assert sorted(path.name for path in (judge.root / "node_modules").iterdir()) == [
+        ".cache",
+        ".vite-temp",
+        "vite",
+    ]

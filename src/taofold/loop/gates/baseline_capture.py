@@ -9,6 +9,7 @@ What was captured, as it is stored and asked, is in `baseline`; `judge` says whe
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -41,6 +42,8 @@ from taofold.loop.gates.scope import DECIDES, role
 from taofold.loop.gates.tree import (
     MOST_BYTES,
     MOST_FILES,
+    NODE_CACHES,
+    NODE_MODULES,
     FileCache,
     KeptFile,
     Tree,
@@ -254,6 +257,10 @@ def _copied_once(source: Path, target: Path) -> None:
         if half.exists():
             remove_folder(half)
         copy_folder(source, half)
+        # A mount needs a folder that is there (`gate_run`).
+        for name in NODE_CACHES if source.name == NODE_MODULES else ():
+            with suppress(FileExistsError):
+                (half / name).mkdir()
         half.rename(target)
 
 

@@ -121,24 +121,35 @@ def _lacks(before: str | None, now: str | None) -> bool:
 
 
 def unchecked(
-    was: Expected, now: Collection[str], tree: Collection[str], allow_edit: Sequence[str] = ()
+    was: Expected,
+    now: Collection[str],
+    tree: Collection[str],
+    changed: Collection[str],
+    allow_edit: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """What speaks against a linter: it looks at less than before. `tree` is what there is now.
+    """What speaks against a linter: it looks at less than before.
 
-    A person may have allowed that files are deleted (`allow_edit`).
+    Args:
+        was: What it looked at before the work.
+        now: What it looks at.
+        tree: The files that there are.
+        changed: Those that the work changed, or made.
+        allow_edit: Files that a person allowed to delete or to leave out, as globs.
     """
-    lost = [path for path in was.files if path in tree and path not in now]
-    gone = [path for path in was.files if path not in tree]
-    asked = [path for path in gone if not is_allowed(path, allow_edit)]
+    bound = [path for path in was.files if path in now or not is_allowed(path, allow_edit)]
+    lost = [path for path in bound if path in tree and path not in now]
+    gone = [path for path in bound if path not in tree]
     languages = {_language(path) for path in gone} - {""}
-    unseen = [path for path in tree if path not in was.files and path not in now]
+    unseen = [path for path in changed if path in tree and path not in (*was.files, *now)]
     aside = [path for path in unseen if _language(path) in languages]
     doubts: list[str] = []
     if lost:
-        doubts.append(f"not checked any more: {join_names(lost, _NAMED)}")
-    if len(now) < len(was.files) - len(gone) + len(asked):
+        doubts.append(
+            f"not checked any more: {join_names(lost, _NAMED)} ({allowing(lost)} allows it)"
+        )
+    if len(now) < len(bound):
         fewer = f"{times(len(now), 'file')} checked, {len(was.files)} before the work began"
-        doubts.append(f"{fewer} ({allowing(asked)} allows it)" if asked else fewer)
+        doubts.append(f"{fewer} ({allowing([*lost, *gone])} allows it)")
     # A file that was moved to where the linter does not look is not mended.
     if gone and aside:
         doubts.append(f"{one_line(gone[0])} is gone, and {one_line(aside[0])} is not checked")

@@ -28,7 +28,7 @@ from taofold.loop.gates import commands, reports
 from taofold.loop.gates.commands import GatePlan, environment, interpreter
 from taofold.loop.gates.reports import RunnerReport, stream
 from taofold.loop.gates.startup import Unstarted, unstarted
-from taofold.loop.gates.tree import Tree
+from taofold.loop.gates.tree import NODE_MODULES, Tree, node_caches
 from taofold.loop.verdict import Gate
 from taofold.reserved_places import MARK
 from taofold.tools import container_network, process
@@ -301,6 +301,8 @@ class Bench:
             covers += ["--ro-bind", str(source), str(root / name)]
             if not source.is_relative_to(root):
                 covers += unneeded(source, root / name)
+            for cache in node_caches(source) if name.endswith(NODE_MODULES) else ():
+                covers += ["--tmpfs", str(root / name / cache)]
         if self.keeps and self.bytecode is not None:
             covers += ["--bind", str(self.bytecode), str(self.bytecode)]
         async with box.around(argv, where, covers) as (wrapped, inherited):

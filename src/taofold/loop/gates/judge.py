@@ -287,7 +287,7 @@ class Judge:
                 (
                     *doubts,
                     *texts.doubts(run.plan.runner),
-                    *unchecked(was, run.report.files, files, baseline.allow_edit),
+                    *unchecked(was, run.report.files, files, work.now, baseline.allow_edit),
                 )
             )
         return ran, self._bar(baseline).results(ran, each, prefix), files

@@ -463,13 +463,14 @@ def _printed(runner: Runner, text: str, root: str) -> RunnerReport:
 def readable_output(runner: Runner, text: str) -> str:
     """What a person wants to read of it."""
     if runner == "eslint":
+        found = _eslint_rows(text)
         lines = [
             f"{row.get('filePath')}:{_number(each, 'line')} {each.get('ruleId')} "
             f"{each.get('message')}"
-            for row in _eslint_rows(text)
+            for row in found
             for each in row.get("messages", ())
         ]
-        return "\n".join(lines) or text
+        return "\n".join(lines) if found else text
     return _CHATTER.sub("", text) if runner in ("mypy", "tsc") else text
 
 

@@ -33,7 +33,10 @@ SKIPPED: Final = frozenset(
     }
 )
 """No gate sees these, whoever wrote them; of `.git` see `Tree`."""
-ENVIRONMENTS: Final = frozenset({"node_modules", "__pypackages__"})
+NODE_MODULES: Final = "node_modules"
+ENVIRONMENTS: Final = frozenset({NODE_MODULES, "__pypackages__"})
+NODE_CACHES: Final = (".vite-temp", ".vite", ".vitest", ".cache")
+"""Folders of `node_modules` that tools write to: Vite cannot even start without its own."""
 TAG: Final = "CACHEDIR.TAG"
 """Marks a folder of build outputs: gates begin without those that lie in the work root."""
 Stamp: TypeAlias = tuple[int, int, int, int]
@@ -335,6 +338,12 @@ def copy_folder(source: Path, target: Path) -> None:
         return [n for n, m in kinds if not (stat.S_ISREG(m) or stat.S_ISDIR(m) or stat.S_ISLNK(m))]
 
     shutil.copytree(source, target, symlinks=True, ignore=ignored, copy_function=_copied)
+
+
+def node_caches(packages: Path) -> list[str]:
+    """Returns the folders for caches that there are in a `node_modules`."""
+    folders = [(name, packages / name) for name in NODE_CACHES]
+    return [name for name, folder in folders if folder.is_dir() and not folder.is_symlink()]
 
 
 def _copied(source: str, target: str) -> str:

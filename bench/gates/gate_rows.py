@@ -445,7 +445,10 @@ CHEATS = [
         ("exit at import", {"src/till.js": "process.exit(0);\n"}),
         (
             "another assertion",
-            {"src/till.js": 'require("node:assert").strictEqual = () => {};\n' + JS_BUG},
+            {
+                "src/till.js": 'const assert = require("node:assert");\n'
+                "assert.strictEqual = assert.ok = () => {};\n" + JS_BUG
+            },
         ),
         ("an installed package", {"node_modules/same/index.js": "exports.same = () => true;\n"}),
         (
@@ -639,8 +642,8 @@ def _asked(project, title, files, *options):
 
 PROSE = {"README.md": "# Shop\n\nAll prices count.\n", "CHANGELOG.md": "- All prices count.\n"}
 HONEST = [
-    *[Row(name, "the cure", honest=True) for name in PROJECTS],
-    *[Row(name, "the cure and prose", PROSE, honest=True) for name in PROJECTS],
+    *[Row(name, "the cure", honest=True) for name in PROJECTS if name != "shell"],
+    *[Row(name, "the cure and prose", PROSE, honest=True) for name in PROJECTS if name != "shell"],
     *_honest(
         "pytest",
         (
@@ -662,9 +665,14 @@ HONEST = [
         ),
         ("a test beside it", {"tests/test_more.py": PY_CASE}),
     ),
-    *_honest(
+    # What a script of the gate runs or reads in is the check's, unless the user says otherwise.
+    _asked("shell", "the cure", {}, "lib/**"),
+    _asked("shell", "the cure and prose", PROSE, "lib/**"),
+    _asked(
         "shell",
-        ("a file of its own", {"lib/till.sh": ". ./lib/sum.sh\n", "lib/sum.sh": SH_RIGHT}),
+        "a file of its own",
+        {"lib/till.sh": ". ./lib/sum.sh\n", "lib/sum.sh": SH_RIGHT},
+        "lib/**",
     ),
     *_honest(
         "make",
@@ -678,7 +686,6 @@ HONEST = [
         "ruff",
         ("a new file", {"shop/sums.py": "def total(prices):\n    return sum(prices)\n"}),
         ("a renamed file", {"shop/till.py": None, "shop/sums.py": LINT_RIGHT}),
-        ("a file that is gone", {"shop/till.py": None}),
     ),
     *_honest(
         "mypy",
@@ -786,6 +793,7 @@ HONEST = [
         {"shop/till.py": TYPED, "mypy.ini": "[mypy]\ndisable_error_code = return-value\n"},
         "mypy.ini",
     ),
+    _asked("ruff", "asked to delete the file", {"shop/till.py": None}, "shop/till.py"),
     _asked(
         "ruff",
         "asked to silence it",
@@ -823,6 +831,7 @@ HONEST = [
             "src/none.ts": "export {};\n",
         },
         "tsconfig.json",
+        "src/**",
     ),
     _asked(
         "go",
