@@ -168,8 +168,14 @@ def test_an_agent_that_edits_a_test_ends_as_tampered_and_the_test_is_put_back(
     code, out, err = run(taofold, "cheat")
     assert code == 1
     assert "tampered" in out
+    assert "--allow-edit test_calc.py" in out
     assert "test_calc.py" in err
     assert (project / "test_calc.py").read_text() == before
+    # What the agent wrote is not lost: it may have been right.
+    kept = err.partition("protected files is kept in ")[2].splitlines()[0]
+    assert [file.read_text() for file in Path(kept).rglob("test_calc.py")] == [
+        "def test_double():\n    pass\n"
+    ]
 
 
 @pytest.mark.scenario("RLP-05", "RLP-18")

@@ -62,6 +62,28 @@ def test_an_agent_and_a_person_are_told_what_was_not_in_the_proof(
     assert machine["left_out"] == {"test_more.py": "new tests prove nothing"}
 
 
+def test_who_asks_for_tests_or_configuration_is_told_the_option_at_the_start(
+    taofold: Taofold, mine: Path
+) -> None:
+    asked = ("loop", "-c", GATE, "--agent", "agents:fixer")
+    err = taofold(*asked, "Add a test for the sum").err
+    assert "the task seems to ask for tests or configuration (test): these are protected" in err
+    (mine / "calc.py").write_text("def double(n):\n    return n\n")
+    assert "seems to ask" not in taofold(*asked, "Add tests", "--allow-edit", "test_*.py").err
+
+
+def test_findings_that_no_agent_may_mend_are_told_at_the_start(
+    taofold: Taofold, mine: Path
+) -> None:
+    (mine / "test_calc.py").write_text("import os\n")
+    (mine / "calc.py").write_text("import os\n")
+    asked = ("loop", "Mend it", "-c", "ruff check .", "--agent", "agents:fixer")
+    err = taofold(*asked, "--max-iterations", "1").err
+    start = err.partition("━━ iteration 1")[0]
+    assert "findings lie in files that are not the agent's to change: test_calc.py" in start
+    assert "--allow-edit test_calc.py" in start
+
+
 def test_an_emptied_check_is_noted_and_a_scope_leaves_it_out(taofold: Taofold, mine: Path) -> None:
     asked = ("loop", "Mend it", "-c", "sh ./check.sh", "--agent", "mine:cheat")
     code, _, err = taofold(*asked, "--loop-id", "noted")

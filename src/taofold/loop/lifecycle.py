@@ -29,6 +29,7 @@ from taofold.loop import events as loop_events
 from taofold.loop.decisions import Clear, Learn, decide
 from taofold.loop.driver import Driver, LoopDependencies, LoopWork, agent_for
 from taofold.loop.environment import LoopEnvironment
+from taofold.loop.gates.criteria import asked_for
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, ids, load, lost, suspended
 from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, LoopRequest
@@ -44,6 +45,10 @@ RECENT = 20
 
 AT_ONCE: Final = 4
 """Loops that may run at the same time without force."""
+PROTECTED: Final = (
+    "the task seems to ask for tests or configuration ({}): these are protected, and the gates run "
+    "without what the agent writes there. --allow-edit GLOB includes the files that you name"
+)
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 
 _PATIENCE: Final = 30.0
@@ -92,6 +97,9 @@ async def start(
     # A loop whose agent cannot be made must fail here, not in iteration 1 with a baseline taken.
     _check_agent(dependencies, state)
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
+    asked = "" if wish.allow_edit else asked_for(wish.task)
+    if asked:
+        warn(PROTECTED.format(asked))
     if not environment.contained:
         warn("the gates run not contained (no bubblewrap): they have your rights")
     me = ownership.me()

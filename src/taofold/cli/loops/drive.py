@@ -7,6 +7,7 @@ works with is in `dependencies`.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -123,12 +124,19 @@ def as_json(loop: str, state: "LoopState") -> dict[str, Any]:
 
 def _next(loop: str, state: "LoopState") -> list[str]:
     """Commands that a person may want now."""
+    from taofold.cli.project import home
+    from taofold.loop.gates.work_diff import SET_ASIDE
     from taofold.loop.values import RESUMABLE
+    from taofold.loop.workspace import state_folder
 
     call = invocation()
     lines: list[str] = []
     if state.status == "paused" and state.pause is not None and state.pause.run:
         lines += [*_questions(state.pause.run), f"{call} approvals list"]
+    if state.status == "tampered":
+        aside = state_folder(Path(state.wish.root), home(), loop) / SET_ASIDE
+        if aside.is_dir():
+            lines.append(f"what the agent made of protected files is kept in {aside}")
     if state.status in RESUMABLE:
         # Without more iterations it would be exhausted again at once.
         more = " --max-iterations N" if state.status == "exhausted" else ""

@@ -292,6 +292,22 @@ _NOT_FOUND: Final = 127
 _PYTHON_TOOLS: Final = {"pytest": "pytest", "unittest": "unittest"}
 
 
+_ASKS: Final = re.compile(
+    r"\b(?:add|write|create|extend|improve|increase|raise|rename|rewrite|reformat|delete|remove)\b"
+    r"[^.;\n]{0,60}?\b(?P<what>(?:unit |integration )?tests?|test cases?|coverage|specs?|fixtures?"
+    r"|conftest|Makefile|Dockerfile|pyproject|package\.json|tsconfig|CMakeLists|noxfile|workflow|CI)\b"
+    # "write the parser so that all tests pass" asks for a parser.
+    r"(?!\W+(?:\w+\W+){0,2}?(?:pass|succeed|green|work)\w*)",
+    re.IGNORECASE,
+)
+
+
+def asked_for(task: str) -> str:
+    """Returns what a task asks for that no proof holds: tests, configuration; "" if nothing."""
+    asked = _ASKS.search(task)
+    return asked["what"] if asked else ""
+
+
 def absent(results: Iterable[GateResult]) -> tuple[Gate, str] | None:
     """The first gate that can never be run as it is written, and why; None if all could."""
     for result in results:

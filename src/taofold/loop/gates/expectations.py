@@ -33,7 +33,7 @@ from taofold.loop.gates.runner_ids import (
     python_source,
     tests_in,
 )
-from taofold.loop.gates.scope import FINAL, is_allowed
+from taofold.loop.gates.scope import FINAL, ScopeRules, exclusion, is_allowed
 from taofold.loop.gates.verdict_texts import allowing, change_line
 from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Verdict
 from taofold.parsing.untrusted_text import first_names, join_names, one_line
@@ -154,6 +154,18 @@ def unchecked(
     if gone and aside:
         doubts.append(f"{one_line(gone[0])} is gone, and {one_line(aside[0])} is not checked")
     return tuple(doubts)
+
+
+def out_of_reach(verdict: Verdict, rules: ScopeRules) -> list[str]:
+    """Returns the files with findings of linters that no change of an agent's can mend."""
+    places = [
+        place.path
+        for result in verdict.results
+        if result.runner not in TESTS
+        for check in result.failing
+        for place in check.places[-1:]
+    ]
+    return [path for path in dict.fromkeys(places) if exclusion(path, new=False, rules=rules)]
 
 
 def overlooked(was: Expected, now: Collection[str], new: Iterable[str]) -> list[str]:

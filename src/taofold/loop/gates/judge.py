@@ -29,6 +29,7 @@ from taofold.loop.gates.expectations import (
     Expectations,
     expected,
     interference,
+    out_of_reach,
     overlooked,
     rebased,
     second_judgement,
@@ -37,7 +38,7 @@ from taofold.loop.gates.expectations import (
 from taofold.loop.gates.gate_run import Bench, GateRun, contained, warm
 from taofold.loop.gates.scope import DECIDES, OUTSIDE, role
 from taofold.loop.gates.tree import FileCache, KeptFile, Tree, TreeWalk, content
-from taofold.loop.gates.verdict_texts import change_line, suspicious
+from taofold.loop.gates.verdict_texts import allowing, change_line, suspicious
 from taofold.loop.gates.work_diff import (
     Texts,
     WorkDiff,
@@ -65,6 +66,9 @@ SILENCED: Final = (
 MEDDLING: Final = (
     "the work newly ends the process of its tests, prints results, or asks for its runner: {}; "
     "read the difference"
+)
+BARRED: Final = (
+    "findings lie in files that are not the agent's to change: {}; without {} the gate cannot pass"
 )
 OVERLOOKED: Final = "`{}` does not look at new files: {}"
 REPOSITORY = "git would take it for a repository, and run what its configuration says"
@@ -174,7 +178,12 @@ class Judge:
         await WORKERS.run(save, self.folder, baseline)
         self.baseline, self._tree = baseline, None  # the next tree knows of the build outputs
         bar = self._bar(baseline)
-        return bar.verdict(ran, bar.results(ran, [()] * len(ran)), (), "")
+        verdict = bar.verdict(ran, bar.results(ran, [()] * len(ran)), (), "")
+        barred = out_of_reach(verdict, baseline.rules())
+        if not barred:
+            return verdict
+        note = BARRED.format(first_names(barred), allowing(barred))
+        return structs.replace(verdict, notes=(note, *verdict.notes))
 
     async def verdict(
         self, *, tree: str = "", snapshot: Collection[str] | None = None, until: float = inf

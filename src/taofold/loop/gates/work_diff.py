@@ -279,11 +279,15 @@ def _clear(root: Path, folder: Path, path: str) -> None:
             return
 
 
+SET_ASIDE: Final = "set-aside"
+"""The folder of a loop with what was taken out of the work root."""
+
+
 def _aside(root: Path, folder: Path, path: str) -> None:
     """Move `path` out of the tree; nobody has to guess what it was."""
     # Nothing that was set aside is overwritten, also not by a loop that sets it aside again.
     for number in range(1, 100_000):
-        target = folder / "set-aside" / str(number) / path
+        target = folder / SET_ASIDE / str(number) / path
         if not os.path.lexists(target) and not os.path.lexists(target.parents[path.count("/")]):
             break
     else:
