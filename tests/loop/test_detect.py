@@ -64,12 +64,33 @@ def test_two_times_is_not_stuck() -> None:
 
 
 @pytest.mark.scenario("RLP-09")
-def test_three_flat_iterations_end_the_loop_without_success() -> None:
-    events = story(*[scored(0.5, error=one) for one in ("A", "B", "C")], start=0.5)
-    assert found(events) == [(3, "plateau", "abort")]
-    move = decide("x", state_after(*events), 5000)
+@pytest.mark.parametrize("files", [[{}] * 6, [{"a.py": "1"}] * 6], ids=["idle", "the same edit"])
+def test_the_same_work_with_the_same_failure_ends_the_loop(files: list[dict[str, str]]) -> None:
+    """Mutant: files that were there before count as movement."""
+    events = story(*[scored(0.5)] * 7, start=0.5, files=[*files, files[0]])
+    levels = [(kind, level) for _, kind, level in found(events)]
+    assert ("stuck", "redirect") in levels, "a change of strategy comes first"
+    assert ("plateau", "abort") in levels
+    six = [one for one in events if getattr(one, "number", 0) <= 7]
+    move = decide("x", state_after(*six), 5000)
     assert isinstance(move, Close)
     assert move.ending == "no_progress"
+    assert "t fails" in move.reason
+
+
+@pytest.mark.parametrize("what", ["files", "output"])
+def test_who_still_tries_something_is_redirected_and_never_stopped(what: str) -> None:
+    """Of a gate with an exit code, other files or another output are all that can be known.
+
+    Mutants: a flat share ends the loop; stuck pauses whatever the files.
+    """
+    files = [{"a.py": str(n) if what == "files" else "1"} for n in range(12)]
+    errors = ["E" if what == "files" else f"E{chr(97 + n)}" for n in range(12)]
+    events = story(*[scored(0.0, error=one) for one in errors], files=files)
+    assert {level for _, _, level in found(events)} <= {"redirect"}
+    move = decide("x", state_after(*events), 5000)
+    assert isinstance(move, Close)
+    assert move.ending == "exhausted", "ten iterations are ten"
 
 
 @pytest.mark.scenario("RLP-09")
@@ -119,10 +140,20 @@ def test_the_ladder_climbs_with_each_time_and_a_pause_waits_for_a_person() -> No
 
 
 def test_talk_of_something_else_is_logged_first() -> None:
-    events = story(scored(0.2), scored(0.4), scored(0.6), said=WEATHER)
-    assert [(kind, level) for _, kind, level in found(events)][:2] == [
-        ("deviation", "log"), ("deviation", "warn"),
-    ]  # fmt: skip
+    failing = Check("t", "failed", "KeyError", "'x'", (Location("parser.py", 3),))
+    result = GateResult(GATE, False, 1, "pytest", ("pytest",), (failing,))
+    levels: dict[str, list[str]] = {}
+    for edited in ("weather.py", ""):
+        events = begun()
+        for n, quality in enumerate((0.2, 0.4, 0.6), 1):
+            more = {"changed": (edited,) if edited else (), "files": {"weather.py": str(n)}}
+            judged = Verdict(False, (result,), quality)
+            opened, ended = iteration(n, judged, said=WEATHER, **more)
+            assert isinstance(ended, loop_events.IterationEnded)
+            events.append(opened)
+            events += [ended, *detect(state_after(*events), ended)]
+        levels[edited] = [level for _, kind, level in found(events) if kind == "deviation"]
+    assert levels == {"weather.py": ["log", "warn"], "": []}, "who edits nothing, leads nowhere"
 
 
 def test_who_edits_where_a_check_fails_keeps_to_the_task_in_whatever_words() -> None:
@@ -154,9 +185,9 @@ def test_a_confident_model_with_a_failed_gate_does_not_stop_the_loop() -> None:
 def test_a_plateau_of_iterations_that_were_cut_off_names_the_limit() -> None:
     for reason, named in (("max_steps", True), ("final_answer", False)):
         events = begun(0.5)
-        for n, error in enumerate("ABC", 1):
+        for n in range(1, 7):
             more = {"stop_reason": reason, "spent": Spent(steps=6)}
-            opened, ended = iteration(n, scored(0.5, error=error), **more)
+            opened, ended = iteration(n, scored(0.5), **more)
             assert isinstance(ended, loop_events.IterationEnded)
             events.append(opened)
             events += [ended, *detect(state_after(*events), ended)]

@@ -3,9 +3,13 @@ abort. Judged from the ended iterations alone. Pure.
 
 Thresholds are the seed's: stuck = the same error in at least 3 of the last 5 iterations with
 little progress; oscillation = at least 2 undo and redo cycles in the last 6, most of the files
-reverting; regression = a check that passed fails; plateau = 3 iterations in a row that change less
-than 2 %; deviation = of the last 3 iterations at least 2 speak of something else than the task,
-and edit nothing that a failing check leads into.
+reverting; regression = a check that passed fails; plateau = 3 iterations in a row with files and
+failures that were there before; deviation = of the last 3 iterations at least 2 edit nothing that a
+failing check leads into, and speak of something else than the task.
+
+Other files or another failure are movement: of a gate with an exit code alone nothing more is
+known. So `--max-iterations` is what ends a loop whose agent still tries something.
+
 Every kind climbs its own part of the ladder. After a redirect the count begins anew: the changed
 strategy gets its chance. What is written here is performed by the driver and by `decisions`.
 """
@@ -20,6 +24,7 @@ from taofold.core.text import times
 from taofold.loop.events import Intervened, IterationEnded
 from taofold.loop.state import LoopState
 from taofold.loop.values import Kind, Level
+from taofold.loop.verdict import Verdict
 from taofold.parsing.untrusted_text import join_names
 
 LADDER: Final[tuple[Level, ...]] = ("log", "warn", "redirect", "pause", "abort")
@@ -28,7 +33,7 @@ _RUNGS: Final[dict[Kind, tuple[Level, Level]]] = {
     "regression": ("warn", "redirect"),
     "stuck": ("redirect", "pause"),
     "oscillation": ("redirect", "pause"),
-    "plateau": ("abort", "abort"),
+    "plateau": ("redirect", "abort"),
 }
 """The first and the highest rung of each kind."""
 
@@ -55,6 +60,10 @@ STAY: Final = (
     "running the checks on it, keep it, and change another place."
 )
 
+MOVE: Final = (
+    "The files are as they were before, and the same checks fail. Read the failing output again, "
+    "find the cause in the code, and change the code: nothing else ends this loop."
+)
 REPAIR: Final = "Your last change broke what worked. Repair that first."
 
 
@@ -99,8 +108,8 @@ class _Course:
         self.state = state
         self.done = (*state.recent, ended)
         redirects = [event.number for event in state.interventions if event.level == "redirect"]
-        turn = max(redirects, default=0)
-        self.fresh = tuple([iteration for iteration in self.done if iteration.number > turn])
+        self.turn = max(redirects, default=0)
+        self.fresh = tuple([iteration for iteration in self.done if iteration.number > self.turn])
 
     def findings(self) -> list[_Finding]:
         """Everything that is wrong."""
@@ -120,7 +129,24 @@ class _Course:
             event.kind == kind and event.number > self.state.resumed_after
             for event in self.state.interventions
         )
+        if kind == "plateau":  # a change of strategy, for whatever reason, was the chance
+            return highest if self.turn > self.state.resumed_after else first
+        if kind == "stuck" and not self._stands_still():
+            highest = first  # who still tries something is redirected again, and not stopped
         return LADDER[min(LADDER.index(first) + before, LADDER.index(highest))]
+
+    def _stands_still(self) -> bool:
+        """Are the last iterations' files and failures all such as were there before?"""
+        recent = self.fresh[-PLATEAU:]
+        return len(recent) == PLATEAU and all(map(self._is_repeated, recent))
+
+    def _is_repeated(self, iteration: IterationEnded) -> bool:
+        """Did the files of an earlier iteration, or of the start, fail in the same way?"""
+        start = self.state.baseline
+        if start is not None and _mark({}, start.verdict) == _iteration_mark(iteration):
+            return True
+        earlier = [each for each in self.state.done if each.number < iteration.number]
+        return any(_iteration_mark(each) == _iteration_mark(iteration) for each in earlier)
 
     def _stuck(self) -> _Finding | None:
         recent = self.fresh[-RECENT:]
@@ -164,19 +190,22 @@ class _Course:
         return _Finding("regression", why, REPAIR)
 
     def _plateau(self) -> _Finding | None:
+        if not self._stands_still():
+            return None
+        # Where the same evidence is about to redirect the loop, that is enough.
+        if self._stuck() is not None and self.level("stuck") == "redirect":
+            return None
         recent = self.fresh[-PLATEAU:]
-        if len(recent) < PLATEAU:
-            return None
-        flat = all(abs(gain) < FLAT for gain in self.state.gains(self.fresh)[-PLATEAU:])
-        # A plateau aborts. Where the same evidence is about to redirect the loop, that comes first.
-        turning = self._stuck() is not None and self.level("stuck") == "redirect"
-        if not flat or turning or _advances(recent):
-            return None
-        why = f"{PLATEAU} iterations in a row changed less than {FLAT:.0%}; the gates do not pass"
+        failing = join_names(sorted({check.id for check in recent[-1].verdict.errors}), 3)
+        why = (
+            f"{PLATEAU} iterations in a row left files that were there before, and {failing} fails"
+        )
+        if not any([iteration.files for iteration in recent]):
+            why = f"{PLATEAU} iterations in a row left the files of the start, and {failing} fails"
         if all([iteration.stop_reason == "max_steps" for iteration in recent]):
             steps = recent[-1].spent.steps
             why += f". Each was cut off after {steps} steps: --steps may allow more"
-        return _Finding("plateau", why)
+        return _Finding("plateau", why, MOVE)
 
     def _deviation(self) -> _Finding | None:
         subject = frozenset(_WORD.findall(self.state.wish.task.lower()))
@@ -184,7 +213,7 @@ class _Course:
         if len(subject) < 3 or len(recent) < 2:
             return None
         # Who edits a file that a failing check leads into keeps to the task, in whatever words.
-        away = [iteration for iteration in recent if not _at_the_failure(iteration)]
+        away = [iteration for iteration in recent if _is_elsewhere(iteration)]
         texts = [words for iteration in away if len(words := _words(iteration)) >= TALK]
         apart = sum(len(subject & words) / len(subject) < OVERLAP for words in texts)
         if apart < 2:
@@ -223,9 +252,19 @@ def _advances(done: Sequence[IterationEnded]) -> bool:
     return bool(first - {check.id for check in done[-1].verdict.errors})
 
 
-def _at_the_failure(iteration: IterationEnded) -> bool:
+def _mark(files: Mapping[str, str], verdict: Verdict) -> tuple[object, ...]:
+    """What tells one piece of work from another: the files, the failures and what passes."""
+    return dict(files), verdict.signatures, verdict.quality
+
+
+def _iteration_mark(iteration: IterationEnded) -> tuple[object, ...]:
+    return _mark(iteration.files, iteration.verdict)
+
+
+def _is_elsewhere(iteration: IterationEnded) -> bool:
+    """Did it edit, but nothing that a failing check leads into? False if none leads anywhere."""
     failing = {place.path for check in iteration.verdict.errors for place in check.places}
-    return not failing.isdisjoint(iteration.changed)
+    return bool(failing and iteration.changed) and failing.isdisjoint(iteration.changed)
 
 
 def _words(iteration: IterationEnded) -> frozenset[str]:
