@@ -72,6 +72,7 @@ class Folder:
     root: Path
     judging: Judging
     contained: bool = True
+    leftovers: tuple[str, ...] = ()
     kept: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     log: list[str] = field(default_factory=list[str])
     seconds: list[float] = field(default_factory=list[float])

@@ -336,7 +336,7 @@ def test_the_run_of_an_iteration_can_be_replayed_by_itself(taofold: Taofold) -> 
     ("arguments", "word"),
     [(("--memory", "11"), "--memory"), (("--copy", "--worktree"), "exclude one another"),
      (("--interactive",), "needs a terminal"),
-     (("--copy",), "brings its own tools"), (("--loop-id", "A B"), "--loop-id")],
+     (("--copy",), "were made for the project"), (("--loop-id", "A B"), "--loop-id")],
 )  # fmt: skip
 def test_wrong_options_are_refused(taofold: Taofold, arguments: tuple[str, ...], word: str) -> None:
     code, out, err = run(taofold, "fixer", *arguments)

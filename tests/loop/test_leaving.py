@@ -21,7 +21,8 @@ from taofold.loop.lifecycle import catch_up
 from taofold.loop.state import LoopState
 from taofold.loop.stream import load
 from taofold.loop.values import LoopLimits, LoopRequest
-from tests.prerequisites import GIT
+from taofold.loop.workspace import Mode, open_workspace
+from tests.prerequisites import CONTAINMENT, GIT
 from tests.terminal import Taofold
 
 from .conftest import GATE
@@ -54,7 +55,7 @@ def repository(project: Path) -> Path:
 
 def places(root: Path) -> list[Path]:
     """Worktrees and copies that are still there."""
-    return sorted((root.parent / "state").glob("**/x/work"))
+    return sorted((root.parent / "state").glob("**/x.*/work"))
 
 
 def broken(project: Path) -> None:
@@ -141,8 +142,9 @@ def crashed(taofold: Taofold, project: Path, given: tuple[str, ...]) -> None:
     asyncio.run(cut())
 
 
-def site(project: Path, home: Path, **more: object) -> LocalEnvironment:
-    state = LoopState(wish=LoopRequest(TASK, (GATE,), str(project), LoopLimits(), **more))  # type: ignore[arg-type]
+def site(project: Path, home: Path, place: str = "", **more: object) -> LocalEnvironment:
+    wish = LoopRequest(TASK, (GATE,), str(project), LoopLimits(), **more)  # type: ignore[arg-type]
+    state = LoopState(wish=wish, place=place)
     return open_environment("x", state, home)
 
 
@@ -164,6 +166,71 @@ def test_the_place_of_a_loop_that_began_is_never_made_anew(
     with pytest.raises(ConfigError, match="workspace of x cannot be used any more"):
         open_environment("x", begun, home)
     assert not kept.exists()
+
+
+def test_a_loop_uses_nothing_that_an_earlier_one_of_its_name_left(
+    project: Path, tmp_path: Path
+) -> None:
+    """Mutant: the folder is known by the loop's name alone."""
+    home = tmp_path / "home"
+    before = site(project, home, mode="copy", place="1")
+    (before.root / "calc.py").write_text("def double(n):\n    return 2 * n\n")
+    assert site(project, home, mode="copy", place="1").root == before.root, "after a crash"
+    now = site(project, home, place="2")
+    assert now.root == project
+    assert now.leftovers == (str(before.root.parent),)
+
+
+def test_a_loop_whose_journal_is_gone_gives_no_false_pass(
+    taofold: Taofold, repository: Path
+) -> None:
+    """The first loop cures the code beside the project; of the second the agent does nothing."""
+    red = ("-c", "python -c 'raise SystemExit(1)'")
+    broken(repository)
+    first = ("loop", TASK, *REPAIR, *red, "--copy", "--max-iterations", "1", "--loop-id", "x")
+    assert taofold(*first).code == 1
+    [place] = places(repository)
+    assert "return 2 * n" in (place / "calc.py").read_text()
+    shutil.rmtree(repository / ".taofold")
+    idle = ("--loop-id", "x", "--max-iterations", "1", "--steps", "1")
+    code, _, err = taofold("loop", TASK, *REPAIR, *idle)
+    assert code == 1
+    assert f"does not use: {place.parent}" in " ".join(err.split())
+
+
+@CONTAINMENT.mark
+@pytest.mark.parametrize("mode", ["worktree", "copy"])
+@pytest.mark.parametrize("how", ["folder", "link"])
+def test_installed_packages_of_the_project_are_seen_beside_it(
+    repository: Path, tmp_path: Path, mode: Mode, how: str
+) -> None:
+    """Mutants: nothing is linked; the link is brought back over the project's folder."""
+    packages = tmp_path / "elsewhere" if how == "link" else repository / ".venv"
+    (packages / "bin").mkdir(parents=True)
+    (packages / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    if how == "link":
+        (repository / ".venv").symlink_to(packages)
+    (repository / "web" / "node_modules" / "left-pad").mkdir(parents=True)
+    (repository / "web" / "index.js").write_text("1;\n")
+    space = open_workspace(repository, tmp_path / "state" / "l", mode=mode)
+    assert (space.root / ".venv" / "pyvenv.cfg").is_file()
+    assert (space.root / "web" / "node_modules" / "left-pad").is_dir()
+    (space.root / "calc.py").write_text("x = 1\n")
+    assert space.bring_back() == ("calc.py",)
+    assert space.close().removed
+    assert (packages / "pyvenv.cfg").is_file()
+    assert (repository / ".venv").is_symlink() is (how == "link")
+    assert (repository / "web" / "node_modules" / "left-pad").is_dir()
+
+
+@pytest.mark.parametrize("mode", ["--worktree", "--copy"])
+def test_a_start_that_is_refused_leaves_nothing(
+    taofold: Taofold, repository: Path, mode: str
+) -> None:
+    given = ("--model", "offline:repair", "-c", "no-such-program run", mode)
+    assert taofold("loop", TASK, *given).code == 2
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert not list((repository.parent / "state").glob("**/work"))
 
 
 @pytest.mark.anyio

@@ -300,5 +300,6 @@ def test_what_is_kept_lies_outside_the_project(
     with pytest.raises(ConfigError, match="an agent could write"):
         open_workspace(plain, plain / ".taofold" / "loops")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    assert state_folder(plain, tmp_path / "home", "l") == tmp_path / "home/loops/l"
-    assert state_folder(plain, plain / ".taofold", "l").is_relative_to(tmp_path / "state")
+    assert state_folder(plain, tmp_path / "home", "l", "7") == tmp_path / "home/loops/l.7"
+    inside = state_folder(plain, plain / ".taofold", "l", "7")
+    assert inside.is_relative_to(tmp_path / "state")

@@ -386,18 +386,24 @@ def _default(
 ) -> "Agent[Any, Any]":
     from taofold.agent import Agent
     from taofold.policy import Limits
-    from taofold.tools.command import command_tool
-    from taofold.tools.files import file_tools
 
     limits = replace(Limits(steps=STEPS), **config.limits.given())
     return Agent[Any, Any](
         config.model,
         name="default",
         instructions=_INSTRUCTIONS,
-        tools=(file_tools(root), command_tool(root, network=network)),
+        tools=tools_for_work(root, network=network),
         limits=limits,
         policy=operator,
     )
+
+
+def tools_for_work(root: Path, *, network: bool = False) -> "tuple[Any, ...]":
+    """The tools of whoever works on the files of a folder: files and commands."""
+    from taofold.tools.command import command_tool
+    from taofold.tools.files import file_tools
+
+    return file_tools(root), command_tool(root, network=network)
 
 
 def _digest(choice: AgentChoice) -> str:

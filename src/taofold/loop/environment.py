@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -20,9 +20,16 @@ from taofold.loop.gates.judge import Judge
 from taofold.loop.gates.verdict_texts import observation
 from taofold.loop.git import repository
 from taofold.loop.state import LoopState
-from taofold.loop.values import Left, LoopRequest
+from taofold.loop.values import Left
 from taofold.loop.verdict import Settled, Verdict, unexecuted
-from taofold.loop.workspace import Workspace, open_workspace, state_folder
+from taofold.loop.workspace import (
+    Mode,
+    Workspace,
+    discard,
+    leftovers,
+    open_workspace,
+    state_folder,
+)
 from taofold.policy.redaction import Redactor
 
 
@@ -54,6 +61,11 @@ class LoopEnvironment(Protocol):
     @property
     def contained(self) -> bool:
         """Do the gates run in a container?"""
+        ...
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """Folders of earlier loops of this name that are not in the journal. None is used."""
         ...
 
     def observation(self, verdict: Verdict, limit: int) -> str:
@@ -124,14 +136,18 @@ OpenEnvironment = Callable[[str, LoopState], LoopEnvironment]
 """Opens the place of a loop (blocking): made at its start, found again later."""
 
 
-_SPACES = {"in-place": "place", "worktree": "worktree", "copy": "copy"}
+_SPACES: Final[Mapping[str, Mode]] = {
+    "in-place": "place",
+    "worktree": "worktree",
+    "copy": "copy",
+}
 
 
 class LocalEnvironment:
     """A `LoopEnvironment` of real files and real commands."""
 
-    def __init__(self, space: Workspace, judge: Judge) -> None:
-        self._space, self._judge = space, judge
+    def __init__(self, space: Workspace, judge: Judge, leftovers: tuple[str, ...] = ()) -> None:
+        self._space, self._judge, self._leftovers = space, judge, leftovers
 
     @property
     def root(self) -> Path:
@@ -142,6 +158,11 @@ class LocalEnvironment:
     def contained(self) -> bool:
         """Whether bubblewrap holds the gates."""
         return self._judge.contained
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """Those that were there at the start."""
+        return self._leftovers
 
     def observation(self, verdict: Verdict, limit: int) -> str:
         """The gates' own words."""
@@ -256,7 +277,7 @@ def open_environment(
     """
     wish = state.wish
     project = Path(wish.root)
-    folder = state_folder(project, home, loop)
+    folder = state_folder(project, home, loop, state.place)
     # Found out before an agent has worked for an hour.
     if state.baseline is None and wish.commit:
         _committable(project, wish.branch)
@@ -265,14 +286,20 @@ def open_environment(
         "redact": redact or Redactor(),
         "second": wish.second_judge,
     }
-    space = _space(project, folder, wish, loop, begun=state.baseline is not None)
     if state.baseline is not None:
+        space = _found(project, folder, loop)
         return LocalEnvironment(
             space, Judge.resume(space.root, folder, state.baseline.baseline, **options)
         )
-    criteria = gates(wish.commands, space.root)
     options |= {"allow_edit": wish.allow_edit, "scope": wish.scope}
-    return LocalEnvironment(space, Judge(space.root, folder, criteria, **options))
+    mode: Mode = _SPACES[wish.mode]
+    try:
+        space = _found_or_new(project, folder, mode, loop)
+        judge = Judge(space.root, folder, gates(wish.commands, space.root), **options)
+    except BaseException:
+        discard(project, folder, mode)  # a start that is refused leaves nothing
+        raise
+    return LocalEnvironment(space, judge, leftovers(folder, loop))
 
 
 def _committable(project: Path, branch: str) -> None:
@@ -291,18 +318,21 @@ def _committable(project: Path, branch: str) -> None:
         raise ConfigError(str(refused), path="--branch") from refused
 
 
-def _space(project: Path, folder: Path, wish: LoopRequest, loop: str, *, begun: bool) -> Workspace:
-    """The workspace. Of a loop that has begun it is never opened anew: snapshots would be lost."""
+def _found_or_new(project: Path, folder: Path, mode: Mode, loop: str) -> Workspace:
+    """The workspace of a loop without a baseline: its process may have died before it took one."""
     try:
         return Workspace.load(project, folder)
-    # There is no workspace yet, or what was kept of it cannot be read.
+    except (ConfigError, OSError):
+        discard(project, folder, mode)
+        return open_workspace(project, folder, mode=mode, loop_id=loop)
+
+
+def _found(project: Path, folder: Path, loop: str) -> Workspace:
+    """The workspace of a loop that has begun: never opened anew, its snapshots would be lost."""
+    try:
+        return Workspace.load(project, folder)
     except (ConfigError, OSError) as error:
-        if begun:
-            raise ConfigError(
-                f"the workspace of {loop} cannot be used any more: {error}"
-            ) from error
-        mode = _SPACES[wish.mode]
-        return open_workspace(project, folder, mode=mode, loop_id=loop)  # type: ignore[arg-type]
+        raise ConfigError(f"the workspace of {loop} cannot be used any more: {error}") from error
 
 
 def _digest(path: Path) -> str:

@@ -34,10 +34,14 @@ class LoopFact(Value, frozen=True, kw_only=True, tag_field="e"):
 
 
 class LoopStarted(LoopFact, frozen=True, tag="loop_started"):
-    """What is wanted. `owner` is the process that drives it."""
+    """What is wanted. `owner` is the process that drives it.
+
+    `place` tells the loop's folder from those of other loops of the same name.
+    """
 
     wish: LoopRequest
     owner: str = ""
+    place: str = ""
 
 
 class BaselineTaken(LoopFact, frozen=True, tag="baseline_taken"):

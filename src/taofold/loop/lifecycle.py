@@ -93,18 +93,23 @@ async def start(
     await _room(dependencies, loop, force=force, warn=warn)
     # Before the new loop asks for lessons, so that loops whose process died have taught theirs.
     await catch_up(dependencies)
-    state = LoopState(wish=wish, bounds=wish.bounds)
+    state = LoopState(wish=wish, bounds=wish.bounds, place=token_hex(4))
     # A loop whose agent cannot be made must fail here, not in iteration 1 with a baseline taken.
     _check_agent(dependencies, state)
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
     asked = "" if wish.allow_edit else asked_for(wish.task)
     if asked:
         warn(PROTECTED.format(asked))
+    if environment.leftovers:
+        warn(
+            f"an earlier loop {loop!r} that is in no journal any more left files, which this one "
+            f"does not use: {', '.join(environment.leftovers)}"
+        )
     if not environment.contained:
         warn("the gates run not contained (no bubblewrap): they have your rights")
     me = ownership.me()
     async with stream.driving():
-        await stream.append(loop_events.LoopStarted(wish=wish, owner=me))
+        await stream.append(loop_events.LoopStarted(wish=wish, owner=me, place=state.place))
         if not force:
             await _was_room(dependencies, stream, environment)
         return await Driver(stream, dependencies, environment, me)()

@@ -22,10 +22,12 @@ from taofold.tools.jail import Jail
 
 MADE_AGAIN: Final = (
     *(".taofold/", "__pycache__/", "*.pyc", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/"),
-    *(".venv/", "node_modules/", ".hypothesis/", ".tox/", ".nox/", ".coverage", "target/debug/"),
+    *(".venv", "node_modules", ".hypothesis/", ".tox/", ".nox/", ".coverage", "target/debug/"),
     *("target/release/", ".DS_Store"),
 )
-"""Caches and installed packages: never kept, and no loss."""
+"""Caches and installed packages, also behind links: never kept, and no loss."""
+INSTALLED: Final = (".venv", "node_modules")
+"""Those of them that hold installed packages."""
 _NAMES: Final = frozenset([pattern.rstrip("/") for pattern in MADE_AGAIN])
 _BUILT: Final = tuple([pattern for pattern in MADE_AGAIN if "/" in pattern.rstrip("/")])
 """Those of them that are a folder in a folder."""
@@ -238,5 +240,5 @@ def _made_again(name: str) -> bool:
     *folders, last = name.rstrip("/").split("/")
     if last in _NAMES or last.endswith(".pyc"):
         return True
-    inside = any([f"{folder}/" in MADE_AGAIN for folder in folders])
+    inside = not _NAMES.isdisjoint(folders)
     return inside or any([folder in name for folder in _BUILT])

@@ -47,6 +47,7 @@ class LoopState(Value, frozen=True):
     wish: LoopRequest = LoopRequest("", (), "")
     bounds: LoopLimits = LoopLimits()
     owner: str = ""
+    place: str = ""
     started_at: int = 0
     active_at: int = 0
     """When it was started or last resumed: the timer counts from here."""
@@ -217,6 +218,7 @@ def _follow(state: LoopState, event: loop_events.LoopEvent, at: int) -> LoopStat
                 wish=event.wish,
                 bounds=event.wish.bounds,
                 owner=event.owner,
+                place=event.place,
                 started_at=at,
                 active_at=at,
             )

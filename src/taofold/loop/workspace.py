@@ -9,6 +9,7 @@ packages are made again.
 """
 
 import hashlib
+import os
 import shlex
 import shutil
 from contextlib import suppress
@@ -23,9 +24,10 @@ from taofold import reserved_places
 from taofold.core.errors import ConfigError, Refused, RunError
 from taofold.core.values import Value
 from taofold.loop.git import Git, repository
-from taofold.loop.snapshots import DIFF, Snapshots, TreeSnapshot, shadow
+from taofold.loop.snapshots import DIFF, INSTALLED, Snapshots, TreeSnapshot, shadow
 from taofold.loop.values import Left
 from taofold.parsing.untrusted_text import first_names
+from taofold.tools.containment import why_not
 
 
 def remove(project: Path, top: Path, *, worktree: bool) -> None:
@@ -358,6 +360,9 @@ def open_workspace(
         whole = git.whole(Path(top)) if top and Path(top) != root else ""
         now = git.take(None)
         git.restore(first.id, now.id)
+        # Not contained, an agent could install something through the link, into the project.
+        if not why_not():
+            link_packages(home, root, Path(top or root))
     # Found once, before an agent has worked: later, a repository could be the agent's.
     around = repository(root)
     location = (str(around.store), str(around.tree)) if around is not None else ("", "")
@@ -368,14 +373,61 @@ def open_workspace(
     return space
 
 
-def state_folder(project: Path | str, home: Path | str, loop_id: str) -> Path:
-    """Where a loop keeps what its agent may not reach: in `home` unless that is in the project."""
+def link_packages(project: Path, root: Path, top: Path) -> None:
+    """Show the installed packages of the project in a worktree or a copy of it, by links.
+
+    Git does not have them, and gates such as `.venv/bin/python -m pytest` need them. Folders above
+    the root count, too, up to the worktree's `top`: a workspace of Node has its packages there.
+    """
+    above = [(project, root)]
+    while above[-1][1] != top:
+        above.append((above[-1][0].parent, above[-1][1].parent))
+    for folder, there in above[1:]:
+        _link(folder, there)
+    for walked, inner, _ in os.walk(project):
+        inner[:] = [name for name in inner if name not in (*INSTALLED, ".git", ".taofold")]
+        there = root / Path(walked).relative_to(project)
+        if there.is_dir() and not there.is_symlink():
+            _link(Path(walked), there)
+
+
+def _link(folder: Path, there: Path) -> None:
+    for name in INSTALLED:
+        if (folder / name).is_dir() and not os.path.lexists(there / name):
+            (there / name).symlink_to((folder / name).resolve(), target_is_directory=True)
+
+
+def state_folder(project: Path | str, home: Path | str, loop_id: str, place: str) -> Path:
+    """Where a loop keeps what its agent may not reach: in `home` unless that is in the project.
+
+    `place` is in the loop's first fact: another loop of the same name has another folder.
+    """
+    name = f"{loop_id}.{place}" if place else loop_id
     root, state_home = Path(project).resolve(), Path(home).resolve()
     if not state_home.is_relative_to(root):
-        return state_home / "loops" / loop_id
+        return state_home / "loops" / name
     # The project's path stands for it: two projects may have loops of the same name.
     mark = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    return reserved_places.state_folder() / "loops" / mark / loop_id
+    return reserved_places.state_folder() / "loops" / mark / name
+
+
+def leftovers(folder: Path, loop_id: str) -> tuple[str, ...]:
+    """Folders of earlier loops of this name beside `folder`, of which no journal knows any more."""
+    found: list[str] = []
+    for other in sorted(folder.parent.glob(f"{loop_id}*")):
+        with suppress(OSError, msgspec.DecodeError):
+            kept = msgspec.json.decode(reserved_places.read_file(other / FILE), type=_Kept)
+            if other != folder and kept.loop_id == loop_id:
+                found.append(str(other))
+    return tuple(found)
+
+
+def discard(project: Path, folder: Path, mode: Mode) -> None:
+    """Remove the folder of a loop in which nobody has worked, with what git knows of it."""
+    if mode != "place":
+        with suppress(OSError, RunError):
+            remove(project, folder / "work", worktree=mode == "worktree")
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _worktree(project: Path, target: Path) -> tuple[Path, str]:

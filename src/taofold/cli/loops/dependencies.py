@@ -88,8 +88,17 @@ def with_dependencies(work: "Callable[[LoopDependencies], Awaitable[T]]") -> T:
 def loop_agent(
     folder: Path, state: "LoopState", audience: LoopAudience = LoopAudience()
 ) -> "Agent[Any, Any]":
-    """The agent of a loop, with its tools in the loop's own work root."""
-    from taofold.cli.agent_argument import AgentChoice, approved_by, make
+    """The agent of a loop, with its tools in the loop's own work root.
+
+    An agent that is made in Python without tools gets those of the default agent.
+    """
+    from taofold.cli.agent_argument import (
+        AgentChoice,
+        approved_by,
+        is_file,
+        make,
+        tools_for_work,
+    )
 
     choice = AgentChoice.of(state.wish.agent)
     if not choice.folder:
@@ -97,6 +106,8 @@ def loop_agent(
             "this loop does not say how to make its agent: it was not started by this program"
         )
     agent = make(replace(choice, root=str(folder)), own_approver=True)
+    if choice.agent and not is_file(choice.agent) and not agent.toolset:
+        agent = agent.but(tools=tools_for_work(folder, network=choice.network))
     return approved_by(agent, audience.approve, audience.approver)
 
 

@@ -155,13 +155,6 @@ def loop(
         fail(f'TASK is missing: {invocation()} loop "what is to be done" --completion CMD')
     if not commands:
         commands = confirmed_gates(task, work)
-    # An agent made in Python has bound its tools to
-    # folders already; a file's are made per folder.
-    if agent and mode != "in-place" and not is_file(agent):
-        fail(
-            f"{agent!r} brings its own tools, which would not work in the {mode}: "
-            "use --in-place, or an agent file"
-        )
     choice = chosen(
         agent,
         root,
@@ -173,6 +166,14 @@ def loop(
     )
     # Made once before anything is written, so that an error comes first.
     described = make(choice, own_approver=True)
+    # An agent made in Python has bound its tools to
+    # folders already; a file's are made per folder.
+    if agent and mode != "in-place" and not is_file(agent) and described.toolset:
+        fail(
+            f"the tools of {agent!r} were made for the project and would not work in the {mode}: "
+            "use --in-place, an agent file, or the agent without tools (the loop gives it "
+            f"files and commands of the {mode})"
+        )
     if reason := lacking_for(described, task, " AND ".join(commands)):
         fail(reason)
     bounds = LoopLimits()
