@@ -216,7 +216,7 @@ def test_installed_packages_of_the_project_are_seen_beside_it(
     assert (space.root / ".venv" / "pyvenv.cfg").is_file()
     assert (space.root / "web" / "node_modules" / "left-pad").is_dir()
     (space.root / "calc.py").write_text("x = 1\n")
-    assert space.bring_back() == ("calc.py",)
+    assert space.bring_back() == (("calc.py",), ())
     assert space.close().removed
     assert (packages / "pyvenv.cfg").is_file()
     assert (repository / ".venv").is_symlink() is (how == "link")
@@ -307,6 +307,7 @@ async def test_a_place_whose_result_was_not_brought_back_is_not_cleared(tmp_path
     state = await start(given, wish(tmp_path, mode="copy"))
     assert state.status == "completed"
     assert state.ended is not None
+    assert not state.is_in_place
     assert "changed meanwhile: a.py" in state.ended.warning
     assert "rm" in state.ended.warning
     assert "clear" not in ground.log

@@ -68,6 +68,7 @@ def test_exit_codes_say_how_it_ended() -> None:
     assert codes.pop("paused") == 3
     assert codes.pop("aborted") == 130
     assert exit_code("paused", "interrupted") == 130
+    assert exit_code("completed", in_place=False) == 4
     assert set(codes.values()) == {1}
 
 

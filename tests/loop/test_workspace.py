@@ -211,12 +211,13 @@ def test_results_are_brought_back(dirty: Path, mode: Mode) -> None:
     written(space.root, {"sub/b.txt": "better\n", "made.txt": "m\n"})
     (space.root / "run.sh").unlink()
     written(dirty, {"theirs.txt": "meanwhile\n"})
-    assert set(space.bring_back()) == {"sub/b.txt", "made.txt", "run.sh"}
+    brought, merged = space.bring_back()
+    assert (set(brought), merged) == ({"sub/b.txt", "made.txt", "run.sh"}, ())
     assert (dirty / "sub/b.txt").read_text() == "better\n"
     assert (dirty / "theirs.txt").read_text() == "meanwhile\n"
     assert not (dirty / "run.sh").exists()
     assert (dirty / "a.txt").read_text() == "unstaged\n"
-    assert space.bring_back() == ()
+    assert space.bring_back() == ((), ())
 
 
 def test_results_are_not_brought_over_changes_of_others(dirty: Path) -> None:
@@ -226,6 +227,41 @@ def test_results_are_not_brought_over_changes_of_others(dirty: Path) -> None:
     with pytest.raises(Refused, match=r"sub/b\.txt\. The"):
         space.bring_back()
     assert (dirty / "sub/b.txt").read_text() == "a person's\n"
+
+
+LINES = "".join(f"line {n}\n" for n in range(20))
+
+
+def test_edits_of_one_file_that_do_not_overlap_are_merged(dirty: Path) -> None:
+    """Mutants: the loop's file wins; the file of the start is no side."""
+    written(dirty, {"long.txt": LINES})
+    space = opened(dirty, "copy")
+    written(space.root, {"long.txt": LINES.replace("line 2\n", "ours\n")})
+    written(dirty, {"long.txt": LINES.replace("line 17\n", "theirs\n")})
+    assert space.bring_back() == (("long.txt",), ("long.txt",))
+    both = LINES.replace("line 2\n", "ours\n").replace("line 17\n", "theirs\n")
+    assert (dirty / "long.txt").read_text() == both
+    assert space.bring_back() == (("long.txt",), ("long.txt",)), "after a crash it is done again"
+    assert (dirty / "long.txt").read_text() == both
+
+
+@pytest.mark.parametrize("theirs", ["line 2, theirs\n", None, "\0"])
+def test_nothing_is_brought_back_where_one_file_cannot_be_merged(
+    dirty: Path, theirs: str | None
+) -> None:
+    written(dirty, {"long.txt": LINES, "other.txt": LINES})
+    space = opened(dirty, "copy")
+    changed = LINES.replace("line 2\n", "ours\n")
+    written(space.root, {"long.txt": changed, "other.txt": changed})
+    mine = LINES.replace("line 17\n", "theirs\n")
+    written(dirty, {"other.txt": mine})
+    if theirs is None:
+        (dirty / "long.txt").unlink()
+    else:
+        written(dirty, {"long.txt": LINES.replace("line 2\n", theirs)})
+    with pytest.raises(Refused, match=r"meanwhile: long\.txt\. The"):
+        space.bring_back()
+    assert (dirty / "other.txt").read_text() == mine
 
 
 def test_a_worktree_of_a_part_of_a_repository_works_in_that_part(dirty: Path) -> None:

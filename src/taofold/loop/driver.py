@@ -55,7 +55,7 @@ from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, Overtaken
 from taofold.loop.values import Ending, Learnt, Lessons
 from taofold.loop.verdict import Verdict
-from taofold.parsing.untrusted_text import BAR
+from taofold.parsing.untrusted_text import BAR, join_names
 from taofold.runtime.run import TITLE
 from taofold.tools.context import RunContext
 
@@ -459,9 +459,9 @@ class Driver:
         apart = state.wish.mode != "in-place"
         warning = ""
         if ending == "completed":
-            warning = await self._delivered()
-            if not warning:
-                return True, ""
+            delivered, warning = await self._delivered()
+            if delivered:
+                return True, warning
         elif apart:
             warning = f"the work is in {environment.root}; it was not brought to {state.wish.root}"
         # A worktree or a copy with work that was not brought back is never removed here.
@@ -470,13 +470,16 @@ class Driver:
             warning += f". When you have what you want of it: {left.remove}"
         return False, warning
 
-    async def _delivered(self) -> str:
-        """Bring the work to the project; what is to be said if that cannot be done."""
+    async def _delivered(self) -> tuple[bool, str]:
+        """Bring the work to the project: was that possible, and what a person must know."""
         try:
-            await self.environment.deliver()
+            merged = await self.environment.deliver()
         except Refused as refused:
-            return f"the work stays in {self.environment.root}: {refused}"
-        return ""
+            return False, f"the work stays in {self.environment.root}: {refused}"
+        if not merged:
+            return True, ""
+        names = join_names(merged, 5)
+        return True, f"merged with changes made meanwhile: {names}; no gate has run on the result"
 
 
 class LoopWork:

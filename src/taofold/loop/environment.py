@@ -120,7 +120,11 @@ class LoopEnvironment(Protocol):
         ...
 
     async def deliver(self) -> tuple[str, ...]:
-        """Bring what was made to the project, if the work was done elsewhere."""
+        """Bring what was made to the project, if the work was done elsewhere.
+
+        Returns:
+            The files that were merged with changes made there meanwhile.
+        """
         ...
 
     async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
@@ -251,7 +255,7 @@ class LocalEnvironment:
 
     async def deliver(self) -> tuple[str, ...]:
         """From the worktree or the copy to the project."""
-        return await asyncio.to_thread(self._space.bring_back)
+        return (await asyncio.to_thread(self._space.bring_back))[1]
 
     async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
         """Keep or revert."""

@@ -177,6 +177,11 @@ class LoopState(Value, frozen=True):
         return self.pause.touched if self.pause is not None else None
 
     @property
+    def is_in_place(self) -> bool:
+        """False if the gates passed, but the work could not be brought to the project."""
+        return self.status != "completed" or self.ended is None or self.ended.delivered
+
+    @property
     def reverted(self) -> bool:
         """Were its files put back as they were at the start?"""
         return self.cleared is not None and self.cleared.reverted is not None

@@ -188,11 +188,14 @@ def check(now: Status, then: Status, loop: str = "the loop") -> None:
     raise Refused(f"{loop} is {now} and cannot become {then}; possible: {ways}")
 
 
-def exit_code(status: Status, reason: str = "") -> int:
-    """The program's exit code for a loop that stands so (D1)."""
+def exit_code(status: Status, reason: str = "", *, in_place: bool = True) -> int:
+    """The program's exit code for a loop that stands so (D1).
+
+    4 without `in_place`: the gates passed, but the project has not got the work.
+    """
     match status:
         case "completed":
-            return 0
+            return 0 if in_place else 4
         case "paused":
             return 130 if reason == "interrupted" else 3
         case "aborted":

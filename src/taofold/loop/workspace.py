@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from filecmp import cmp
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
 import msgspec
@@ -28,6 +29,7 @@ from taofold.loop.snapshots import DIFF, INSTALLED, Snapshots, TreeSnapshot, sha
 from taofold.loop.values import Left
 from taofold.parsing.untrusted_text import first_names
 from taofold.tools.containment import why_not
+from taofold.tools.jail import Jail
 
 
 def remove(project: Path, top: Path, *, worktree: bool) -> None:
@@ -208,14 +210,19 @@ class Workspace:
         changed = self.changed(self.first.id, now.id)
         return project.committed(self.root, index, name, title, body, changed)
 
-    def bring_back(self) -> tuple[str, ...]:
-        """Bring what was made to the project; the paths that this changed there.
+    def bring_back(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Bring what was made to the project.
+
+        A file that was changed there meanwhile is merged, if the edits do not overlap.
+
+        Returns:
+            The paths that this changed there, and those of them that were merged.
 
         Raises:
-            Refused: the same files were changed in the project meanwhile.
+            Refused: the same lines were changed in the project meanwhile.
         """
         if self.mode == "place":
-            return ()
+            return (), ()
         result = self.snapshot("brought back")
         # Only what the loop changed is brought back; all else stays as the person has it by now.
         paths = self.changed(self.first.id, result.id)
@@ -224,14 +231,32 @@ class Workspace:
         changed_by_others = set(home.changed(self.first.id, now.id))
         unlike_ours = set(home.changed(result.id, now.id))
         # The same change on both sides is no clash: bringing it back is done already.
-        clash = sorted(changed_by_others & unlike_ours & set(paths))
+        both = sorted(changed_by_others & unlike_ours & set(paths))
+        merged = {path: self._merged(path, now.id, result.id) for path in both}
+        clash = [path for path, text in merged.items() if text is None]
         if clash:
             raise Refused(
                 f"changed in {str(self.project)!r} meanwhile: {first_names(clash)}. The "
                 f"loop's files are in {str(self.root)!r}; bring them together by hand"
             )
-        touched = home.restore(result.id, now.id, paths)
-        return tuple(touched)
+        touched = home.restore(result.id, now.id, [path for path in paths if path not in merged])
+        for path, text in merged.items():
+            Jail(self.project, (), ()).write(path, text or b"")
+        return (*touched, *both), tuple(both)
+
+    def _merged(self, path: str, theirs: str, ours: str) -> bytes | None:
+        """A text file with both sides' edits; None if they overlap, or it is no text."""
+        sides = [self.git.content(state, path) for state in (theirs, self.first.id, ours)]
+        if any([side is None or b"\0" in side for side in sides]):
+            return None
+        with TemporaryDirectory(dir=self.folder) as folder:
+            names = [Path(folder) / name for name in ("theirs", "first", "ours")]
+            for name, side in zip(names, sides, strict=True):
+                name.write_bytes(side or b"")
+            try:
+                return self.git.run("merge-file", "-p", "--quiet", *map(str, names))
+            except RunError:
+                return None
 
     def abort(self, *, keep: bool = True, force: bool = False) -> tuple[str, ...]:
         """Give up: keep the files, or put back those of the start.

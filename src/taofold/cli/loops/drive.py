@@ -94,10 +94,11 @@ def finish(loop: str, state: "LoopState | None", *, json: bool = False) -> None:
         give_json(as_json(loop, state))
     else:
         why = reason or (state.ended.reason if state.ended is not None else "")
-        give(f"{loop}: {state.status}{f', {why}' if why else ''}")
+        stays = "" if state.is_in_place else ", not brought back"
+        give(f"{loop}: {state.status}{stays}{f', {why}' if why else ''}")
         for text in _next(loop, state):
             say(text)
-    raise typer.Exit(exit_code(state.status, reason))
+    raise typer.Exit(exit_code(state.status, reason, in_place=state.is_in_place))
 
 
 def as_json(loop: str, state: "LoopState") -> dict[str, Any]:
@@ -108,6 +109,7 @@ def as_json(loop: str, state: "LoopState") -> dict[str, Any]:
     return {
         "loop_id": loop,
         "status": state.status,
+        "brought_back": ended is not None and ended.delivered,
         "reason": (state.pause.reason if state.pause else "") or (ended.reason if ended else ""),
         "iterations": len(state.done),
         "best": ended.best if ended is not None else None,
@@ -134,7 +136,7 @@ def _next(loop: str, state: "LoopState") -> list[str]:
     if state.status == "paused" and state.pause is not None and state.pause.run:
         lines += [*_questions(state.pause.run), f"{call} approvals list"]
     if state.status == "tampered":
-        aside = state_folder(Path(state.wish.root), home(), loop) / SET_ASIDE
+        aside = state_folder(Path(state.wish.root), home(), loop, state.place) / SET_ASIDE
         if aside.is_dir():
             lines.append(f"what the agent made of protected files is kept in {aside}")
     if state.status in RESUMABLE:
