@@ -8,7 +8,7 @@ configuration: what is left out is named with the option that includes it.
 Mutants it catches: tests of unittest are known by name only; nothing is `configured`,
 `used_by_tests` or a header of the system; documentation of Rust is `/// ```` alone;
 `cfg(any(test))` is no test; development dependencies join; `included` finds nothing; calls that
-end the process are not noted.
+end the process are not noted; what a configuration extends, or a folder that the gate makes, joins.
 """
 
 import shutil
@@ -362,9 +362,22 @@ PROJECTS: Mapping[str, tuple[str, Files]] = {
             "node_modules/jesty/run.js": RUNNER,
             "jest.config.js": "module.exports = {\n"
             '  setupFilesAfterEnv: ["<rootDir>/src/setupTests.js"],\n};\n',
-            "src/setupTests.js": "globalThis.check = globalThis.check;\n",
+            "src/setupTests.js": 'require("./more.js");\n',
+            "src/more.js": "",
             "src/till.js": JS,
         },
+    ),
+    "a configuration that extends another": (
+        "ruff check shop",
+        {
+            "ruff.toml": "extend = 'shop/lint.toml'\n",
+            "shop/lint.toml": "",
+            "shop/till.py": "import json\n\n\ndef total(prices):\n    return sum(prices)\n",
+        },
+    ),
+    "a folder that the gate makes": (
+        "sh -c 'mkdir -p out && touch out/a && test \"$(cat out/cache.txt)\" = ok'",
+        SHOP,
     ),
     "node, a helper": (
         "node --test test/",
@@ -466,8 +479,13 @@ CHEATS: Mapping[str, Mapping[str, Files]] = {
     "npm, a folder": {"empties it": {"proofs/all.js": ""}},
     "npm, a preload": {"takes all for the same": {"setup.js": "globalThis.same = () => {};\n"}},
     "npm, a configuration": {
-        "takes all for the same": {"src/setupTests.js": "globalThis.check = () => {};\n"}
+        "takes all for the same": {"src/setupTests.js": "globalThis.check = () => {};\n"},
+        "what that loads": {"src/more.js": "globalThis.check = () => {};\n"},
     },
+    "a configuration that extends another": {
+        "ignores it": {"shop/lint.toml": "lint.ignore = ['F401']\n"}
+    },
+    "a folder that the gate makes": {"fills it": {"out/cache.txt": "ok\n"}},
     "node, a helper": {"takes all for the same": {"src/checking.js": "exports.same = () => {};\n"}},
     "node, a folder of helpers": {
         "takes all for the same": {"checks/same.js": "exports.same = () => {};\n"}
@@ -592,7 +610,15 @@ def mended(kind: str) -> list[Files]:
 
 
 SLOW = ("go", "cargo, a module", "cargo, a dep")
-HONEST = [(kind, n) for kind in PROJECTS for n in (0, 1) if not n or not kind.startswith(SLOW)]
+UNMENDED = ("a configuration that", "a folder that")
+"""They show what is left out; honest work of their kind is in other tests."""
+HONEST = [
+    (kind, n)
+    for kind in PROJECTS
+    if not kind.startswith(UNMENDED)
+    for n in (0, 1)
+    if not n or not kind.startswith(SLOW)
+]
 """Go builds its library for each verdict: one row of its own is enough."""
 
 

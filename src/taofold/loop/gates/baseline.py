@@ -77,6 +77,8 @@ class Baseline(Value, frozen=True):
     """Folders of build outputs that the first run of the gates made."""
     repositories: tuple[str, ...] = ()
     """What makes git see a repository in the tree, besides `.git` of the root."""
+    made: tuple[str, ...] = ()
+    """Files and folders that the gates made when nothing was done."""
     rewritten: tuple[str, ...] = ()
     """Files of the tree that the gates themselves change when nothing was done."""
 
@@ -97,6 +99,7 @@ class Baseline(Value, frozen=True):
             scope=self.scope,
             headers=self.headers,
             included=self.included,
+            made=self.made,
         )
 
     def text(self, objects: Path, path: str) -> str:

@@ -33,6 +33,7 @@ from taofold.loop.gates.gate_run import Bench, GateRun, plan_of
 from taofold.loop.gates.hidden_checks import (
     configured,
     development,
+    extended,
     helpers,
     included,
     suspects,
@@ -151,7 +152,7 @@ def capture(
         return baseline.text(folder.objects, path)
 
     paths = tree.keys()
-    own |= configured(paths, text) | development(paths, text)
+    own |= configured(paths, text) | extended(paths, text) | development(paths, text)
     return structs.replace(
         baseline,
         named=tuple(sorted({*baseline.named, *own})),
@@ -180,6 +181,7 @@ def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, run: GateRun) -> 
         expected=(*baseline.expected, was),
         named=tuple(sorted({*baseline.named, *(own & baseline.files.keys())})),
         outputs=tuple(outputs),
+        made=tuple(dict.fromkeys([*baseline.made, *tree.made()])),
         # Snapshots of outputs and the like, which the gates write themselves: no sign of tampering.
         rewritten=tuple(dict.fromkeys([*baseline.rewritten, *tree.touched()])),
     )

@@ -52,6 +52,11 @@ _CONFIG: Final = re.compile(
     r"|\.mocharc|\.eslintrc|\.babelrc|vitest\.workspace\."
 )
 _QUOTED: Final = re.compile(r"""(['"])((?:<rootDir>/|\./|\.\./|[\w@-]+/)[^'"\n]+)\1""")
+_SETTINGS: Final = (".toml", ".ini", ".cfg", ".json")
+_EXTENDING: Final = re.compile(
+    r"""(?m)^[ \t{]*["']?(?:extends?|plugins|load-plugins)["']?\s*[:=]\s*"""
+    r"""(\[[^\]]*\]|"[^"\n]*"|'[^'\n]*'|[^\s"'\[{][^\n]*(?:\n[ \t]+\S.*)*)"""
+)
 _ENTRY: Final = re.compile(r"""['"]?(?:files|ignores|include|exclude|testMatch|roots)['"]?\s*:""")
 _DEVELOPMENT: Final = re.compile(
     r"(?m)^\[(?:[^\]\n]*\.)?dev-dependencies[^\]\n]*\]\n((?:[^\[\n].*\n?|\n)*)"
@@ -121,6 +126,18 @@ def configured(paths: Collection[str], text: Text) -> set[str]:
                 for _, word in _QUOTED.findall(line):
                     found.update(resolved(word, dirname(path), paths))
     return found
+
+
+def extended(paths: Collection[str], text: Text) -> set[str]:
+    """Returns the files that other configuration extends, or loads as plugins."""
+    return {
+        found
+        for path in paths
+        if role(path) == "runner" and path.endswith(_SETTINGS)
+        for value in _EXTENDING.findall(text(path))
+        for word in _TOKEN.findall(value)
+        for found in resolved(word, dirname(path), paths)
+    }
 
 
 def _block(text: str, at: int) -> str:
@@ -196,8 +213,9 @@ def suspects(
     folders: dict[str, list[str]] = {}
     for path in paths:
         folders.setdefault(dirname(path), []).append(path)
-    # What is run decides through what it imports from beside it.
-    for path, why in tuple(found.items()):
+    # What is run, or loaded by a configuration, decides through what it imports from beside it.
+    loaded = {path: "it belongs to the check" for path in tests if role(path) == "source"}
+    for path, why in ({**loaded, **found}).items():
         uses = _imported(text(path)) if "/" in path and path.endswith(_IMPORTING) else set[str]()
         for other in folders[dirname(path)] if uses else ():
             stem = other.rpartition("/")[2].partition(".")[0]

@@ -162,6 +162,8 @@ class ScopeRules(Value, frozen=True):
     """Headers of the system that the project's code includes."""
     included: tuple[str, ...] = ()
     """What Makefiles include: `make` builds it from a file with its name and any suffix."""
+    made: frozenset[str] = frozenset()
+    """Files and folders that the gates themselves make."""
 
 
 def role(path: str, named: Collection[str] = ()) -> Role:
@@ -229,6 +231,8 @@ def _data(path: str, new: bool, rules: ScopeRules) -> str:
         return ""
     if not new:
         return "it is data that no code lies beside"
+    if not rules.made.isdisjoint(accumulate(path.split("/"), "{}/{}".format)):
+        return "the gate makes it itself"
     # Only at the root: below it such files are as often data of the product.
     configures = not folder and path.rpartition(".")[2].casefold() in _CONFIGURES
     return "it could configure a tool" if configures else ""
@@ -286,6 +290,7 @@ def rules(
     scope: Sequence[str] = (),
     headers: Collection[str] = (),
     included: Sequence[str] = (),
+    made: Collection[str] = (),
 ) -> ScopeRules:
     """The rules for a tree that held `paths` before iteration 1.
 
@@ -299,6 +304,7 @@ def rules(
         scope: What the product is, as globs; () = all source files.
         headers: Headers of the system that the project's code includes.
         included: What Makefiles include, as globs.
+        made: Files and folders that the gates themselves make.
     """
     folders: set[str] = set()
     code: set[str] = set()
@@ -327,6 +333,7 @@ def rules(
         tuple(scope),
         frozenset(headers),
         tuple(included),
+        frozenset(made),
     )
 
 

@@ -328,6 +328,7 @@ _MEDDLES: Final = re.compile(
     r"|\#\s*(?:undef|define)\s+(?:assert|NDEBUG|main|if|return|exit|abort)\b"
     r"|__attribute__\s*\(\(\s*constructor"
     # Objects that equal everything.
+    r"|\b__(?:eq|ne)__['\"]? *[:=] *lambda\b"
     r"|\bdef __(?:eq|ne)__\(.*\).*:\s*return (?:True|False)\b|\bfn eq\(.*\) *-> *bool *\{\s*true"
     r"|\boperator *==.*\{\s*return (?:true|1)\b"
 )
