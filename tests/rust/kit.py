@@ -5,6 +5,8 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from tests.conformance_kit import UNCOMPARED
+
 AGENT = """
 name: counter
 tools:
@@ -77,3 +79,25 @@ def identical(run: str, *programs: Program) -> None:
         replayed = replaying("runs", "replay", run, "--json")
         assert replayed.code == 0, replayed
         assert replayed.json["identical"] is True
+
+
+def events(rust: Program, run: str) -> list[dict[str, Any]]:
+    """The events of a run, without what runtimes need not agree on."""
+    _, *records = rust("runs", "export", run).out.splitlines()
+    found = [without(json.loads(record)["event"]) for record in records]
+    # Rust parks a run over each question and resumes it, also where nobody is asked.
+    return [event for event in found if event["e"] not in ("parked", "resumed")]
+
+
+def without(value: Any) -> Any:
+    left_out = {*UNCOMPARED, "deciders", "policy"} - {"digest", "preview"}
+    if isinstance(value, dict):
+        return {name: without(each) for name, each in value.items() if name not in left_out}
+    return [*map(without, value)] if isinstance(value, list) else value
+
+
+def done(program: Program, *options: str) -> str:
+    result = program("run", "agent.yaml", "go", "--approve", "all", "--json", *options)
+    assert result.code == 0, result
+    run: str = result.json["id"]
+    return run

@@ -10,13 +10,11 @@ import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conformance_kit import UNCOMPARED
 from tests.prerequisites import TAOFOLD_RS, taofold_rs
-from tests.rust.kit import ANSWER, Program, Script, action, begun, identical
+from tests.rust.kit import ANSWER, Program, Script, action, begun, done, events, identical
 
 pytestmark = [pytest.mark.rust, TAOFOLD_RS.mark]
 
@@ -67,28 +65,6 @@ def url() -> Generator[str]:
         assert process.stdout is not None
         yield f"http://127.0.0.1:{process.stdout.readline().strip()}/mcp"
         process.terminate()
-
-
-def events(rust: Program, run: str) -> list[dict[str, Any]]:
-    """The events of a run, without what runtimes need not agree on."""
-    _, *records = rust("runs", "export", run).out.splitlines()
-    found = [without(json.loads(record)["event"]) for record in records]
-    # Rust parks a run over each question and resumes it, also where nobody is asked.
-    return [event for event in found if event["e"] not in ("parked", "resumed")]
-
-
-def without(value: Any) -> Any:
-    left_out = {*UNCOMPARED, "deciders", "policy"} - {"digest", "preview"}
-    if isinstance(value, dict):
-        return {name: without(each) for name, each in value.items() if name not in left_out}
-    return [*map(without, value)] if isinstance(value, list) else value
-
-
-def done(program: Program, *options: str) -> str:
-    result = program("run", "agent.yaml", "go", "--approve", "all", "--json", *options)
-    assert result.code == 0, result
-    run: str = result.json["id"]
-    return run
 
 
 def test_both_write_the_same_records_of_a_server(

@@ -19,6 +19,7 @@ pub mod policy;
 mod process;
 pub mod providers;
 pub mod runtime;
+mod schema;
 pub mod state;
 pub mod strategy;
 pub mod tao;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use tokio::process::Command;
 
+use super::syscall_filter;
 use crate::json::Value;
 use crate::process::Group;
 use crate::values::{Observation, ObservationStatus};
@@ -59,6 +60,12 @@ pub(super) struct Shell {
     /// Folders and files of authority, which no command may see.
     reserved: Vec<PathBuf>,
     path: String,
+}
+
+/// Returns the filter of system calls for this processor.
+fn filter() -> &'static [u8] {
+    static FILTER: OnceLock<Vec<u8>> = OnceLock::new();
+    FILTER.get_or_init(|| syscall_filter::program(std::env::consts::ARCH))
 }
 
 /// Returns why commands cannot be contained here; `None` if they can. Found out by doing it, once.
@@ -115,6 +122,17 @@ impl Shell {
         })
     }
 
+    /// Returns the shell of a system on which nothing contains commands.
+    #[cfg(test)]
+    pub(super) fn uncontained(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            contained: false,
+            reserved: Vec::new(),
+            path: PATH.to_owned(),
+        }
+    }
+
     pub(super) fn contained(&self) -> bool {
         self.contained
     }
@@ -127,13 +145,18 @@ impl Shell {
         }
     }
 
-    /// Runs a program with arguments; nothing goes through a shell.
-    pub(super) async fn run(&self, arguments: &[String], timeout: Duration) -> Observation {
+    /// Runs a program with arguments in `folder` below the root; nothing goes through a shell.
+    pub(super) async fn run(
+        &self,
+        arguments: &[String],
+        folder: &Path,
+        timeout: Duration,
+    ) -> Observation {
         if arguments.iter().any(|argument| argument.contains('\0')) {
             return Observation::failure("the command holds a NUL character");
         }
         let label = self.label();
-        let (command, stubs) = match self.wrapped(arguments) {
+        let (command, stubs) = match self.wrapped(arguments, folder) {
             Ok(wrapped) => wrapped,
             Err(error) => {
                 return Observation::failure(format!(
@@ -142,7 +165,7 @@ impl Shell {
             }
         };
         let begun = Instant::now();
-        let ended = self.observed(&command, timeout).await;
+        let ended = self.observed(&command, folder, timeout).await;
         drop(stubs);
         let seconds = begun.elapsed().as_secs_f64();
         match ended {
@@ -175,11 +198,26 @@ impl Shell {
                     extraction: if line.is_empty() { head.clone() } else { line },
                     result: Value::String(format!("{head}\n{text}")),
                     status,
-                    auto: true,
                     ..Observation::default()
                 }
             }
         }
+    }
+
+    /// Returns standard input: empty, or the filter of system calls for bwrap.
+    fn input(&self) -> std::io::Result<Stdio> {
+        if !self.contained || filter().is_empty() {
+            return Ok(Stdio::null());
+        }
+        let held = rustix::fs::memfd_create("taofold", rustix::fs::MemfdFlags::CLOEXEC)?;
+        let mut file = std::fs::File::from(held);
+        file.write_all(filter())?;
+        file.rewind()?;
+        Ok(file.into())
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
     }
 
     fn environment(&self) -> BTreeMap<&'static str, String> {
@@ -207,14 +245,29 @@ impl Shell {
     }
 
     /// Returns the whole command, and what must live as long as it runs.
-    fn wrapped(&self, arguments: &[String]) -> std::io::Result<(Vec<OsString>, Vec<Stub>)> {
+    fn wrapped(
+        &self,
+        arguments: &[String],
+        folder: &Path,
+    ) -> std::io::Result<(Vec<OsString>, Vec<Stub>)> {
         let plain = arguments.iter().map(OsString::from);
         if !self.contained {
             return Ok((plain.collect(), Vec::new()));
         }
         let bwrap = program("bwrap").ok_or_else(|| std::io::Error::other("bwrap is gone"))?;
-        let mut options: Vec<OsString> = vec![bwrap.into()];
+        let mut options: Vec<OsString> = Vec::new();
         let mut put = |words: &[&std::ffi::OsStr]| options.extend(words.iter().map(OsString::from));
+        let filtered = !filter().is_empty();
+        if filtered {
+            // The shell moves the filter from standard input to where bwrap reads it.
+            for word in ["/bin/sh", "-c", "exec \"$@\" 3<&0 0</dev/null", "sh"] {
+                put(&[word.as_ref()]);
+            }
+        }
+        put(&[bwrap.as_os_str()]);
+        if filtered {
+            put(&["--seccomp".as_ref(), "3".as_ref()]);
+        }
         for word in [
             "--unshare-all",
             "--die-with-parent",
@@ -263,22 +316,27 @@ impl Shell {
                 }
             }
         }
-        put(&["--chdir".as_ref(), root, "--".as_ref()]);
+        put(&["--chdir".as_ref(), folder.as_os_str(), "--".as_ref()]);
         options.extend(plain);
         Ok((options, stubs))
     }
 
-    async fn observed(&self, command: &[OsString], timeout: Duration) -> std::io::Result<Ended> {
+    async fn observed(
+        &self,
+        command: &[OsString],
+        folder: &Path,
+        timeout: Duration,
+    ) -> std::io::Result<Ended> {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| std::io::Error::other("there is no program"))?;
         let (mut reader, writer) = std::io::pipe()?;
         let mut child = Command::new(program)
             .args(arguments)
-            .current_dir(&self.root)
+            .current_dir(if self.contained { &self.root } else { folder })
             .env_clear()
             .envs(self.environment())
-            .stdin(Stdio::null())
+            .stdin(self.input()?)
             // One pipe for both, so that errors stand where they happened.
             .stdout(writer.try_clone()?)
             .stderr(writer)
@@ -457,7 +515,9 @@ mod tests {
 
     async fn sh(shell: &Shell, script: &str) -> Observation {
         let arguments = ["/bin/sh", "-c", script].map(str::to_owned);
-        shell.run(&arguments, Duration::from_secs(20)).await
+        shell
+            .run(&arguments, shell.root(), Duration::from_secs(20))
+            .await
     }
 
     fn text(observation: &Observation) -> String {
@@ -475,7 +535,11 @@ mod tests {
         ];
         let begun = Instant::now();
         let observation = shell
-            .run(&arguments.map(str::to_owned), Duration::from_millis(1500))
+            .run(
+                &arguments.map(str::to_owned),
+                folder.path(),
+                Duration::from_millis(1500),
+            )
             .await;
         assert_eq!(observation.status, ObservationStatus::Timeout);
         assert!(text(&observation).contains("begun"), "{observation:?}");
@@ -510,7 +574,7 @@ mod tests {
         let shell = shell(&root);
         let script = "echo ok > made; cat .taofold/runs.db; touch .taofold/x; touch sub/.git/hook; \
                       touch .git/hook; cat ../outside; ls /root /home; ls /sys/class/net; \
-                      exec 3<>/dev/tcp/127.0.0.1/1";
+                      touch run; chmod 4755 run; exec 3<>/dev/tcp/127.0.0.1/1";
         let observation = sh(&shell, script).await;
         let said = text(&observation);
         assert!(!said.contains("secret"), "{said}");
@@ -519,5 +583,8 @@ mod tests {
             assert!(!root.join(name).exists(), "{name}: {said}");
         }
         assert!(said.contains("contained, no network"));
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(root.join("run")).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o6000, 0, "{said}");
     }
 }

@@ -4,10 +4,15 @@
 //! agent of it. The keys and their meaning are those of the Python runtime. A key that this runtime
 //! does not know is refused, and so is a tool that only Python can run.
 
+mod builtin;
 mod choice;
 mod command;
+mod diff;
+mod files;
+mod jail;
 mod policy_file;
 mod servers;
+mod syscall_filter;
 mod tools;
 pub(crate) mod types;
 
@@ -18,8 +23,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Deserialize;
 
+use self::builtin::CommandTool;
 pub use self::choice::{Choice, Place};
 use self::command::Shell;
+use self::jail::Jail;
 use self::policy_file::PolicyKeys;
 use self::tools::InlineTool;
 use self::types::Kind;
@@ -34,7 +41,7 @@ use crate::policy::{Limits, Policy, Redactor};
 use crate::providers;
 use crate::runtime::Setup;
 use crate::strategy::{Cot, Decompose, Direct, Offer, Output, React, SelfCorrect, Strategy, Task};
-use crate::tools::Tool as _;
+use crate::tools::Tool;
 use crate::values::{ASK_USER, FINISH, ModelSettings, Profile, Reply, StepRole};
 
 /// Keys of agent files that a flow file shares; all others of a flow are the graph's.
@@ -228,19 +235,17 @@ impl Agent {
             let path = format!("tools.{index}");
             let shell = Shell::new(&root, place.reserved())
                 .map_err(|error| ConfigError::new(&path, error.to_string()))?;
-            let tool = match entry {
+            match entry {
                 Value::Object(members) if members.contains_key("name") => {
-                    InlineTool::read(entry, &path, shell)?
+                    let tool = InlineTool::read(entry, &path, shell)?;
+                    setup.tools.insert(Arc::new(tool));
                 }
                 other => {
-                    let message = format!(
-                        "{other} is no tool of this runtime: it has tools that are defined in \
-                         place (name, description, parameters, command)"
-                    );
-                    return Err(ConfigError::new(path, message));
+                    for tool in built_in(other, &path, &root, place)? {
+                        setup.tools.insert(tool);
+                    }
                 }
-            };
-            setup.tools.insert(Arc::new(tool));
+            }
         }
         let base = Limits {
             // A flow's steps are unbounded unless they are said.
@@ -420,6 +425,94 @@ fn split(written: Value) -> Result<(AgentKeys, Option<Flow>), ConfigError> {
         keys.instructions = text;
     }
     Ok((keys, Some(flow)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct FilesKeys {
+    root: String,
+    write: bool,
+}
+
+impl Default for FilesKeys {
+    fn default() -> Self {
+        Self {
+            root: ".".to_owned(),
+            write: true,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct CommandKeys {
+    root: String,
+    timeout: f64,
+    longest: f64,
+}
+
+impl Default for CommandKeys {
+    fn default() -> Self {
+        Self {
+            root: ".".to_owned(),
+            timeout: 60.0,
+            longest: 600.0,
+        }
+    }
+}
+
+/// Returns the tools of an entry that names a built-in, or is one with its options.
+fn built_in(
+    entry: &Value,
+    path: &str,
+    root: &Path,
+    place: &Place,
+) -> Result<Vec<Arc<dyn Tool>>, ConfigError> {
+    let wrong = |message: String| ConfigError::new(path, message);
+    let (name, options) = match entry {
+        Value::String(name) => (name.as_str(), json!({})),
+        Value::Object(members) if members.len() == 1 => match members.iter().next() {
+            Some((name, Value::Null)) => (name.as_str(), json!({})),
+            Some((name, options)) => (name.as_str(), options.clone()),
+            None => ("", json!({})),
+        },
+        _ => ("", json!({})),
+    };
+    // A project's file may narrow the work root, never leave it.
+    let inside = |relative: &str| {
+        let target = root.join(relative).canonicalize();
+        let target = target.map_err(|error| wrong(format!("{relative:?}: {error}")))?;
+        if target.starts_with(root) {
+            return Ok(target);
+        }
+        Err(wrong(format!("{relative:?} leads out of {root:?}")))
+    };
+    match name {
+        "files" => {
+            let keys: FilesKeys =
+                serde_json::from_value(options).map_err(|error| wrong(error.to_string()))?;
+            let jail = Jail::new(inside(&keys.root)?, &place.reserved());
+            files::tools(jail, keys.write)
+        }
+        "command" => {
+            let keys: CommandKeys =
+                serde_json::from_value(options).map_err(|error| wrong(error.to_string()))?;
+            if !(keys.timeout > 0.0 && keys.longest > 0.0) {
+                return Err(wrong("timeout and longest are seconds above 0".to_owned()));
+            }
+            let target = inside(&keys.root)?;
+            let shell =
+                Shell::new(&target, place.reserved()).map_err(|error| wrong(error.to_string()))?;
+            let jail = Jail::new(target, &place.reserved());
+            let tool = CommandTool::new(shell, jail, keys.timeout, keys.longest)
+                .map_err(|error| wrong(error.message))?;
+            Ok(vec![Arc::new(tool)])
+        }
+        _ => Err(wrong(format!(
+            "{entry} is no tool of this runtime: it has files, command and tools that are defined \
+             in place (name, description, parameters, command)"
+        ))),
+    }
 }
 
 fn strategy_of(name: &str) -> Result<Arc<dyn Strategy>, ConfigError> {

@@ -185,7 +185,8 @@ impl Tool for InlineTool {
             .unwrap_or(self.timeout)
             .min(LONGEST_S);
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(60));
-        self.shell.run(&arguments, timeout).await
+        let root = self.shell.root();
+        self.shell.run(&arguments, root, timeout).await
     }
 }
 

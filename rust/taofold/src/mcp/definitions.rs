@@ -16,11 +16,11 @@ use blake2::digest::consts::{U4, U16};
 use blake2::{Blake2b, Digest};
 use serde::{Deserialize, Serialize};
 
-use super::schema::Schema;
 use crate::content::hex;
 use crate::errors::ConfigError;
 use crate::json::{Object, Value, canonical, json, to_value};
 use crate::policy::Tier;
+use crate::schema::Schema;
 use crate::text::{clip, visible};
 use crate::tools::literal;
 use crate::values::{ASK_USER, FINISH, Sideeffect};

@@ -8,7 +8,7 @@
 mod address;
 mod content;
 mod definitions;
-mod schema;
+
 mod session;
 
 use std::collections::BTreeMap;
@@ -20,11 +20,12 @@ use async_trait::async_trait;
 
 pub use self::address::Address;
 use self::definitions::{Definition, Pins, RENAMED, RESERVED, differences, safe_names};
-use self::schema::Schema;
+
 use self::session::{Session, Unanswered};
 use crate::errors::ConfigError;
 use crate::json::{Object, Value, json};
 use crate::policy::Tier;
+use crate::schema::Schema;
 use crate::tools::{CallContext, Tool, literal};
 use crate::values::{Observation, ObservationStatus, Sideeffect};
 

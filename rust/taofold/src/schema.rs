@@ -1,8 +1,8 @@
-//! Parameters and results held against a JSON Schema of a server.
+//! Parameters and results held against a JSON Schema, of a server or of a built-in tool.
 //!
-//! The rules are `type`, `properties`, `required`, `additionalProperties`, `items`, `enum` and
-//! `const`: what a model gets wrong, told before anybody is asked. Every other rule is left to the
-//! server, which checks again. A schema may be hostile, so each check has a bound of steps.
+//! The rules are `type`, `properties`, `required`, `additionalProperties`, `items`, `enum`, `const`,
+//! `minimum` and `maximum`: what a model gets wrong, told before anybody is asked. Every other rule
+//! is left to the server, which checks again. A schema may be hostile, so each check has a bound of steps.
 
 use std::cell::Cell;
 
@@ -18,16 +18,16 @@ const KINDS: [&str; 7] = [
 
 /// A schema that can be used.
 #[derive(Debug, Clone)]
-pub(super) struct Schema(Value);
+pub(crate) struct Schema(Value);
 
 impl Schema {
     /// Returns the schema, or why it is none.
-    pub(super) fn new(schema: Value) -> Result<Self, String> {
+    pub(crate) fn new(schema: Value) -> Result<Self, String> {
         flaw(&schema, 0).map_or(Ok(Self(schema)), Err)
     }
 
     /// Returns the faults of a value in one text.
-    pub(super) fn check(&self, value: &Value) -> Result<(), String> {
+    pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
         let check = Check {
             left: Cell::new(STEPS),
         };
@@ -130,6 +130,18 @@ impl Check {
             && !same(constant, value)
         {
             fault(format!("must be {}", literal(constant)));
+        }
+        if let Some(number) = value.as_f64() {
+            let bound = |name: &str| rules.get(name).and_then(Value::as_f64);
+            let mut beyond = |text: &str, bound: f64| {
+                let got = literal(value);
+                faults.push(format!("{}: {got} is {text} of {bound}", place(path)));
+            };
+            match (bound("minimum"), bound("maximum")) {
+                (Some(least), _) if number < least => beyond("less than the minimum", least),
+                (_, Some(most)) if number > most => beyond("greater than the maximum", most),
+                _ => {}
+            }
         }
         match value {
             Value::Object(members) => self.members(rules, members, path, faults),
