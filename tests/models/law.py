@@ -10,7 +10,10 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from jsonschema import Draft202012Validator
+
 Body = Mapping[str, Any]
+VALIDATOR = Draft202012Validator(Draft202012Validator.META_SCHEMA)
 TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
 
 
@@ -51,6 +54,9 @@ def valid_schema(schema: Any, where: str) -> None:
     """Anthropic: "JSON schema is invalid. It must match JSON Schema draft 2020-12". OpenAI:
     "array schema missing items", "is not valid under any of the given schemas".
     """
+    for error in VALIDATOR.iter_errors(schema):
+        at_key = "/".join(map(str, error.absolute_path))
+        expect(None, f"{where}: JSON schema is invalid: {at_key}: {error.message}"[:300])
     for node in nodes(schema):
         kinds = node.get("type", [])
         kinds = kinds if isinstance(kinds, list) else [kinds]

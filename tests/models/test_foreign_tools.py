@@ -41,7 +41,23 @@ LEAVES = st.one_of(
         {"type": st.just("integer"), "minimum": st.integers(), "exclusiveMinimum": st.booleans()}
     ),
     st.fixed_dictionaries(
-        {"$ref": st.sampled_from(["#", "#/$defs/A", "#/definitions/A", "#/none", "x.json", 5])}
+        {
+            "$ref": st.sampled_from(
+                ["#", "#/$defs/A", "#/definitions/A", "#/properties/a~1b", "#/none", "x.json", 5]
+            )
+        }
+    ),
+    st.dictionaries(
+        st.sampled_from(
+            [
+                *("minLength", "maxItems", "minimum", "exclusiveMaximum", "multipleOf"),
+                *("uniqueItems", "examples", "readOnly", "pattern", "dependentRequired"),
+                *("$anchor", "items"),
+            ]
+        ),
+        st.sampled_from([-1, 0, 1.5, 2.0, "3", True, False, None, [], {}, float("nan")]),
+        min_size=1,
+        max_size=3,
     ),
     st.just({}),
     st.just(True),

@@ -168,3 +168,26 @@ async def test_a_bad_request_is_reported_in_the_servers_words(tools: str) -> Non
         await connect(tools).complete(request)
     assert caught.value.kind in ("request", "server")
     assert caught.value.status in (400, 500)
+
+
+ODD: dict[str, Any] = {
+    "bounds that are none": {"a": {"type": "string", "minLength": -1, "maxLength": "7"}},
+    "a bound that is a fraction": {"a": {"type": "array", "items": {}, "minItems": 1.5}},
+    "a minimum that is a text": {"a": {"type": "integer", "minimum": "0"}},
+    "items true": {"a": {"type": "array", "items": True}},
+    "items false": {"a": {"type": "array", "items": False}},
+    "a reference to the root": {"a": {"type": "array", "items": {"$ref": "#"}}},
+    "a reference with an escape": {"a/b": {"type": "string"}, "c": {"$ref": "#/properties/a~1b"}},
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+async def test_a_strangers_tool_costs_no_request(what: str, tools: str) -> None:
+    """llama.cpp turns the schemas of all tools into one grammar: one that it cannot read costs
+    every request.
+    """
+    odd = ToolSpec("odd", "", {"type": "object", "properties": ODD[what]})
+    request = Request(
+        Conversation([Message("user", "hi")]), tools=(odd,), settings=ModelSettings(max_tokens=4)
+    )
+    assert (await connect(tools, "llamacpp").complete(request)).finish

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, TypeAdapter
 
 from taofold.models.wire_names import (
@@ -32,6 +33,7 @@ from taofold.models.wire_schema import (
     adapt_parameters,
 )
 from taofold.runtime.model import ToolSpec
+from tests.models import law
 
 NAMES = st.text(min_size=1, max_size=80) | st.sampled_from(["$filter", "a[]", "x-y.z", "a b"])
 
@@ -297,3 +299,42 @@ def test_choices_that_the_type_rules_out_are_dropped() -> None:
         "y": {"type": "array", "items": {"type": "integer"}},
         "z": {"type": ["integer", "null"], "enum": [1, None]},
     }
+
+
+ODD_NODES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"type": "string", "minLength": -1, "maxLength": "7"}, {"type": "string"}),
+    ({"type": "string", "minLength": 2.0, "maxLength": 3}, {"minLength": 2, "maxLength": 3}),
+    ({"type": "integer", "minimum": "0", "multipleOf": 0}, {"type": "integer"}),
+    ({"type": "number", "maximum": float("inf"), "minimum": float("nan")}, {"type": "number"}),
+    ({"type": "array", "items": True, "minItems": 1.5}, {"type": "array", "items": {}}),
+    ({"type": "array", "items": False, "uniqueItems": "true"}, {"type": "array", "items": {}}),
+    ({"examples": "5", "readOnly": "no", "$anchor": 5}, {}),
+    ({"$ref": "#/properties/a~1b"}, {}),
+    ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, {"exclusiveMinimum": 1}),
+]
+
+
+@pytest.mark.parametrize(("odd", "sent"), ODD_NODES)
+def test_values_that_no_draft_allows_are_dropped(odd: dict[str, Any], sent: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"x": odd, "a/b": {"type": "string"}}}
+    adapted, _ = adapt_parameters(schema, {})
+    law.valid_schema(adapted, "x")
+    kind = {"type": odd["type"]} if "type" in odd else {}
+    assert adapted["properties"]["x"] == {**kind, **sent}
+
+
+def test_a_reference_to_the_whole_schema_leads_to_a_definition() -> None:
+    """llama.cpp: "unsupported $ref #"."""
+    kids = {"type": "array", "items": {"$ref": "#"}}
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}, "kids": kids},
+              "required": ["a"], "$defs": {"A": {"type": "integer"}}}  # fmt: skip
+    adapted, _ = adapt_parameters(schema, {})
+    law.valid_schema(adapted, "x")
+    reference = adapted["properties"]["kids"]["items"]["$ref"]
+    assert reference != "#"
+    root = law.at(adapted, reference)
+    assert root["required"] == ["a"]
+    assert root["properties"] == adapted["properties"]
+    deep = {"a": 1, "kids": [{"a": 2, "kids": [{"a": "x"}]}]}
+    assert not Draft202012Validator(adapted).is_valid(deep)
+    assert Draft202012Validator(adapted).is_valid({"a": 1, "kids": [{"a": 2, "kids": []}]})

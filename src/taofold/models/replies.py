@@ -121,7 +121,7 @@ class ReplyContext(msgspec.Struct, frozen=True):
     """Tokens that the text of the prompt has at least."""
     has_own_price: bool = False
     """The user configured the price: the price in the endpoint's answer does not count."""
-    unused: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    unused: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
     """The last event with words for people and without a field that a reader uses."""
 
     def call(self, name: str, arguments: str, id: str, index: int, opaque: str = "") -> ToolCall:  # noqa: A002

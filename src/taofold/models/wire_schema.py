@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +32,10 @@ _SINGLE: Final = (
 )
 _UNIONS: Final = ("anyOf", "oneOf")
 _ROOT_ONLY_REFUSED: Final = ("enum", "const", "not")
+
+
+_ROOT: Final = "taofold_root"
+"""The definition that a reference to the whole schema (`#`) leads to."""
 
 
 class Unsupported(Exception):
@@ -100,9 +105,14 @@ def adapt_parameters(schema: JSON, renames: Mapping[str, str]) -> tuple[dict[str
     for key in ("$defs", "definitions"):
         if is_object(schema.get(key)):
             root[key] = schema[key]
-    whole = _Repair(schema, renames).node(root)
+    repair = _Repair(schema, renames)
+    whole = repair.node(root)
     whole["type"] = "object"
     whole.setdefault("properties", {})
+    if repair.refers_to_root:
+        # llama.cpp: "unsupported $ref #, only references into the same document are".
+        own = {key: value for key, value in whole.items() if key not in ("$defs", "definitions")}
+        whole["$defs"] = {**whole.get("$defs", {}), _ROOT: own}
     names = [" and ".join(renames.get(name, name) for name in group) for group in groups]
     distinct = list(dict.fromkeys(names))
     hint = f"Arguments: give {' or '.join(distinct)}." if len(distinct) > 1 else ""
@@ -200,6 +210,7 @@ class _Repair:
 
     def __init__(self, root: JSON, renames: Mapping[str, str]) -> None:
         self._root, self._renames = root, renames
+        self.refers_to_root = False
 
     def node(self, schema: JSON, depth: int = 0) -> dict[str, Any]:
         if depth > _DEEPEST:
@@ -212,6 +223,7 @@ class _Repair:
             node.pop(key, None)
         self._references(node)
         _types(node)
+        _values(node)
         _lists(node)
         _choices(node)
         _bounds(node)
@@ -223,17 +235,22 @@ class _Repair:
             if key in node:
                 node[key] = [self.node(inner, depth + 1) for inner in node[key]]
         for key in _SINGLE:
-            if key in node and not isinstance(node[key], bool):
+            # llama.cpp: "items: schema must be an object". `false` there is relaxed to anything.
+            if key in ("items", "contains") and isinstance(node.get(key), bool):
+                node[key] = {}
+            elif key in node and not isinstance(node[key], bool):
                 node[key] = self.node(node[key], depth + 1)
         self._rename(node)
         return node
 
     def _references(self, node: dict[str, Any]) -> None:
         reference = node.get("$ref")
-        # OpenAI refuses a reference that leads nowhere; "anything" is what it means to us.
+        # OpenAI refuses a reference that leads nowhere; "anything" is what it means to us. That
+        # llama.cpp does not read the escapes of RFC 6901 (`~1`) has the same end.
         if "$ref" in node and (
             not isinstance(reference, str)
             or not reference.startswith("#")
+            or "~" in reference
             or at_pointer(self._root, reference) is None
         ):
             del node["$ref"]
@@ -244,6 +261,9 @@ class _Repair:
                 self._renames.get(part, part) if before == "properties" else part
                 for before, part in zip(["", *parts], parts, strict=False)
             )
+        if node.get("$ref") == "#":
+            node["$ref"] = f"#/$defs/{_ROOT}"
+            self.refers_to_root = True
 
     def _named(self, node: dict[str, Any], key: str, depth: int) -> None:
         if not is_object(node[key]):
@@ -295,9 +315,50 @@ def _lists(node: dict[str, Any]) -> None:
     for key in ("enum", *_LISTS):
         if key in node and (not is_sequence(node[key]) or not node[key]):
             del node[key]
-    for key in ("title", "description", "pattern", "format", "$comment"):
-        if key in node and not isinstance(node[key], str):
+
+
+def _is_number(value: JSON) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _is_count(value: JSON) -> bool:
+    return _is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_text(value: JSON) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: JSON) -> bool:
+    return isinstance(value, bool)
+
+
+_COUNTS: Final = ("Length", "Items", "Properties", "Contains")
+_VALUES: Final[Mapping[str, Callable[[JSON], bool]]] = {
+    **{f"{bound}{what}": _is_count for bound in ("min", "max") for what in _COUNTS},
+    # Draft 4 has flags here, which `_bounds` rewrites.
+    "exclusiveMinimum": lambda value: _is_flag(value) or _is_number(value),
+    "exclusiveMaximum": lambda value: _is_flag(value) or _is_number(value),
+    "minimum": _is_number,
+    "maximum": _is_number,
+    "multipleOf": lambda value: _is_number(value) and value > 0,
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), _is_flag),
+    **dict.fromkeys(("title", "description", "pattern", "format", "$comment"), _is_text),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),
+    **dict.fromkeys(("$anchor", "$dynamicAnchor", "$dynamicRef"), _is_text),
+    "examples": is_sequence,
+    "dependentRequired": is_object,
+}
+"""What the keywords of draft 2020-12 take. `"minLength": "3"` is refused with the request."""
+
+
+def _values(node: dict[str, Any]) -> None:
+    """Drops keywords whose value the draft does not allow: a bound that none is."""
+    for key in node.keys() & _VALUES.keys():
+        if not _VALUES[key](node[key]):
             del node[key]
+        elif _VALUES[key] is _is_count:
+            node[key] = int(node[key])
 
 
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
