@@ -24,10 +24,9 @@ ODD: list[Any] = [6, 6.5, "x", True, [], [1], {}, {"a": 1}, None, [None], "-1", 
 ITEM = {"type": "message", "content": [{"type": "output_text", "text": "fine"}]}
 
 
-def frame(**more: Any) -> ReplyContext:
-    return ReplyContext(
-        "a:model", Issuer("chat", "host", "model"), "http://provider", "", PRICE, {}, 0, **more
-    )
+def frame(names: dict[str, str] | None = None, **more: Any) -> ReplyContext:
+    issuer = Issuer("chat", "host", "model")
+    return ReplyContext("a:model", issuer, "http://provider", "", PRICE, names or {}, 0, **more)
 
 
 def chat(delta: Any, finish: Any = None, **more: Any) -> dict[str, Any]:
@@ -417,3 +416,53 @@ def test_native_arguments_may_be_an_object() -> None:
     message = {"content": None, "tool_calls": [{"id": "c", "function": function}]}
     reply = whole(ChatReader, {"choices": [{"message": message, "finish_reason": "tool_calls"}]})
     assert [(call.name, json.loads(call.arguments)) for call in reply.calls] == [("add", {"a": 1})]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["functions.add", "default_api.add", "tools.add", " add ", "functions.add:0",
+     "add<|channel|>commentary", "functions.add<|constrain|>json"],
+)  # fmt: skip
+def test_what_a_servers_template_puts_around_a_name_is_left_out(name: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    answer = {"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    names = {"add": "add", "files_read": "files.read"}
+    assert whole(ChatReader, answer, names=names).calls[0].name == "add"
+    # A tool of that very name wins, and one that is not on offer keeps the name as it came.
+    assert whole(ChatReader, answer, names={name: "x", **names}).calls[0].name == "x"
+    assert whole(ChatReader, answer, names={"sub": "sub"}).calls[0].name == name
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"tool_calls": [{"id": "c1", "type": "function", "name": "add", "arguments": "{}"}]},
+        {"function_call": {"name": "add", "arguments": "{}"}},
+        {"function_call": {"name": "add", "arguments": {}}, "tool_calls": None},
+    ],
+)
+def test_a_call_of_an_older_or_flatter_shape_is_read(message: dict[str, Any]) -> None:
+    answer = {"choices": [{"message": message, "finish_reason": "function_call"}]}
+    reply = whole(ChatReader, answer)
+    assert [(call.name, call.arguments) for call in reply.calls] == [("add", "{}")]
+    assert reply.finish == "tool_calls"
+
+
+def test_a_streamed_call_of_the_older_shape_is_put_together() -> None:
+    pieces = [{"name": "add", "arguments": ""}, {"arguments": '{"a":'}, {"arguments": " 1}"}]
+    events = [chat({"function_call": each}) for each in pieces]
+    reply = streamed(ChatReader, *events, chat({}, "function_call"), b"data: [DONE]")
+    assert [(call.name, call.arguments) for call in reply.calls] == [("add", '{"a": 1}')]
+
+
+def test_what_follows_the_end_of_a_stream_does_not_depend_on_how_it_is_cut() -> None:
+    whole_stream = b"".join(
+        [
+            b"data: " + json.dumps(each).encode() + b"\n\n"
+            for each in (chat({"content": "fine"}), chat({}, "stop"))
+        ]
+    )
+    more = b"data: " + json.dumps(chat({"content": " and more"})).encode() + b"\n\n"
+    reader = ChatReader(frame())
+    assert reader.feed(whole_stream + b"data: [DONE]\n\n" + more) is True
+    assert reader.close().text == "fine"

@@ -4,6 +4,7 @@ What a provider says in its own words becomes one of the values here (`finish_of
 provider's bytes is `models`. Usages add up, over calls and over child runs. Pure.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, TypeAlias
@@ -128,6 +129,23 @@ _FINISHES: Final[Mapping[str, Finish]] = {
 def finish_of(reason: str | None) -> Finish:
     """The reason a reply ended, from a provider's word for it; "" if unknown."""
     return _FINISHES.get((reason or "").lower(), "")
+
+
+_NAMESPACE: Final = re.compile(r"\A(?:functions|default_api|tools)\.")
+_TEMPLATE_TOKEN: Final = re.compile(r"<\|.*", re.DOTALL)
+_CALL_NUMBER: Final = re.compile(r":\d{1,4}\Z")
+
+
+def bare_tool_name(name: str) -> str:
+    """Returns a tool's name without what a server's template puts around it.
+
+    OpenAI's open models are offered tools in the name space `functions`, Gemini in `default_api`,
+    and servers that read their templates let that through (`functions.add`), or the token behind
+    the name (`add<|channel|>commentary`, vllm-project/vllm issue 32587), or the call's number
+    (`functions.add:0`).
+    """
+    bare = _TEMPLATE_TOKEN.sub("", name).strip()
+    return _CALL_NUMBER.sub("", _NAMESPACE.sub("", bare, count=1))
 
 
 def is_cut(reason: str | None) -> bool:

@@ -78,12 +78,15 @@ class _Call(msgspec.Struct):
     id: str | None = None
     index: int | None = None
     function: _Function | None = None
+    name: str | None = None
+    arguments: Any = None
     extra_content: Any = None
 
 
 class _Message(msgspec.Struct):
     content: Any = None
     tool_calls: list[_Call] | None = None
+    function_call: _Function | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     reasoning_details: list[dict[str, Any]] | None = None
@@ -275,7 +278,13 @@ class ChatReader(EventReader):
         if message.refusal and isinstance(message.refusal, str):
             self._refusal.append(message.refusal)
         for call in message.tool_calls or ():
+            if call.function is None and call.name:
+                # As in the Responses format: name and arguments without a `function` around them.
+                call.function = _Function(call.name, call.arguments)
             self._grow(call)
+        if message.function_call and not message.tool_calls:
+            # The format before `tool_calls`, which servers still send.
+            self._grow(_Call(index=0, function=message.function_call))
 
     def _detail(self, detail: dict[str, Any]) -> None:
         """Pieces of one detail have one index and one type; they come one after the other."""

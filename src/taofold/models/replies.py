@@ -19,6 +19,7 @@ from msgspec import structs
 from taofold.core.content import Issuer, Part, TextPart, ThinkingPart
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object, is_sequence
+from taofold.core.reply import bare_tool_name
 from taofold.core.values import Reply, ToolCall, Usage
 from taofold.models.decoding import (
     Unfit,
@@ -126,7 +127,9 @@ class ReplyContext(msgspec.Struct, frozen=True):
 
     def call(self, name: str, arguments: str, id: str, index: int, opaque: str = "") -> ToolCall:  # noqa: A002
         """A tool call under the tool's own name, with an id in any case."""
-        original = self.names.get(name, name)
+        original = self.names.get(name)
+        if original is None:
+            original = self.names.get(bare_tool_name(name), name)
         if original in self.properties:
             arguments = original_arguments(arguments, self.properties[original])
         # Servers that send no id get one that is the same in a replay: turn and place.
@@ -460,6 +463,8 @@ class EventReader:
 
     def _next(self, data: bytes) -> None:
         """The next event. Gateways end the streams of all formats as chat completions do."""
+        if self._ended:
+            return  # the bytes of one read may hold more, and those of the next are not read
         if data.strip() == _DONE:
             self._ended = True
         else:

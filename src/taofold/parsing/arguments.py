@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from taofold.core.json_values import DECODER, decoded, is_object
+from taofold.core.reply import bare_tool_name
 from taofold.parsing.markup.tags import elements_in
 from taofold.parsing.outcome import Repair
 from taofold.parsing.protocol_keys import FINISH, FINISH_KEYS, PARAMETER_KEYS, Object, Tools
@@ -103,14 +104,17 @@ def _as_written(value: Any) -> Any:
 
 
 def offered_name(name: str, tools: Tools) -> str:
-    """The name of a tool without a name space that only repeats it: `echo.echo`.
+    """The name of a tool without what stands around it: `echo.echo`, `functions.echo`.
 
     ReAct prompts of other libraries have models name the end `Final Answer`.
     """
-    if name not in tools and fold(name) == "finalanswer":
+    if name in tools:
+        return name
+    if fold(name) == "finalanswer":
         return FINISH
     space, _, last = name.rpartition(".")
-    return last if space == last and name not in tools and last in tools else name
+    bare = last if space == last else bare_tool_name(name)
+    return bare if bare in tools else name
 
 
 def _unwrapped(given: Object, shape: TypeShape) -> tuple[Object, tuple[Repair, ...]]:
