@@ -52,6 +52,8 @@ RESULTS: list[tuple[dict[str, Any], str]] = [
     ({"content": [{"type": "text", "text": "x", "annotations": {"priority": 9}}]}, "x"),
     ({"content": [{"type": "text", "text": "x"}], "_meta": 5, "isError": "false"}, "x"),
     ({"content": [{"type": "resource", "resource": {"text": "held"}}]}, "held"),
+    ({"toolResult": "of old"}, "of old"),
+    ({"toolResult": {"a": 1}}, '{"a": 1}'),
 ]
 SCRIPT = """
 import json, sys
@@ -115,7 +117,7 @@ async def test_readable_blocks_of_a_result_are_kept_and_the_others_named() -> No
 
 @pytest.mark.parametrize("result", [{"content": None}, {"content": []}, {}])
 async def test_a_result_without_content_is_an_empty_one(result: dict[str, Any]) -> None:
-    async with started([GOOD], {"content": None, **result}) as server:
+    async with started([GOOD], result) as server:
         outcome = await server["s_good"].bind({"x": "1"}).run(RunContext(None))
     assert outcome.status == "success", outcome
 

@@ -335,6 +335,11 @@ async def test_an_answer_that_does_not_fit_the_form_does_not_reach_the_tool(mode
     assert "must be one of ['red', 'blue'], got 'green'" in words(result)
     [asked] = await pending(log)
     assert asked.action.tool == "colour", "the question stays"
+    assert f"resume_run with run_id {asked.run!r}" in words(result), "and the client can go on"
+    blue = says("accept", {"colour": "blue"})
+    async with Client(served(log), mode=mode, elicitation_callback=blue) as client:
+        result = await client.call_tool("resume_run", {"run_id": asked.run})
+    assert words(result) == 'True: {"colour":"blue"}'
 
 
 @MODES

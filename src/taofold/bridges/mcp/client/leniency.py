@@ -9,6 +9,7 @@ package does not: it bounds what they unpack to, and skips a byte order mark. Kn
 tools or runs.
 """
 
+import json
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -30,6 +31,11 @@ def readable(result: dict[str, Any], *, legacy: bool = True) -> dict[str, Any]:
     `legacy`: by the older era of the protocol, in which structured content is an object.
     """
     sound = dict(result)
+    if "toolResult" in sound and "content" not in sound:
+        # As the protocol had it before its first version.
+        sound["content"] = _block(_said(sound["toolResult"]))
+    elif not sound:
+        sound["content"] = []  # of a tool that says nothing
     lists = {**_LISTS, "tools": _legacy_tool} if legacy else _LISTS
     for name, element in lists.items():
         if name in sound:
@@ -218,6 +224,10 @@ def _block(entry: Any) -> dict[str, Any]:
             return {**block, "name": entry["uri"], **link, "type": kind, "uri": entry["uri"]}
         case _:
             return _described(entry, str(kind or "block"))
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _described(entry: Any, kind: str) -> dict[str, Any]:

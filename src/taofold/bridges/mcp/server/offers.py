@@ -206,12 +206,17 @@ class Offers:
         """Put the principal's decision where the run looks for it.
 
         Raises:
-            Refused: the policy or the approval does not let it stand.
+            Refused: the policy or the approval does not let it stand. The words name the run, for
+                it still waits, and the client has no other place to read its id.
         """
         by, policy, redactor = self.principal, self.policy, self.redactor
-        await control.decide(
-            self.log, approval.id, decision, by=by, policy=policy, redactor=redactor
-        )
+        try:
+            await control.decide(
+                self.log, approval.id, decision, by=by, policy=policy, redactor=redactor
+            )
+        except Refused as error:
+            again = f"Call {RESUME} with run_id {approval.run!r} to go on."
+            raise Refused(f"{error} {again}") from error
 
     async def _first(self, run: str) -> e.RunStarted:
         try:
