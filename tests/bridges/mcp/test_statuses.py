@@ -250,3 +250,17 @@ async def test_where_nobody_answers_nothing_happened() -> None:
     assert "nobody answers there" in str(said.value)
     assert "may have happened" not in str(said.value)
     await server.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "doubt"), [(500, True), (502, True), (504, True), (503, False), (429, False)]
+)
+async def test_a_call_that_a_gateway_gave_up_is_in_doubt(status: int, doubt: bool) -> None:
+    """Mutant: a gateway's timeout counts as a call that was not made."""
+    with listening() as peer:
+        async with bridge(peer) as server:
+            peer.answer = lambda _: status
+            said = str((await note(server, "once")).value)
+            assert f"answers {status}" in said
+            assert ("it may have happened" in said) is doubt
+            assert peer.calls == ["once"]

@@ -184,11 +184,16 @@ def _client_class(base: Any, credentials: Credentials) -> Any:
             if is_lost and request.headers.get("mcp-session-id"):
                 return _answer(errors, request, status, LOST, reason or "session not found")
             if (status >= 500 or _is_call(request)) and not _is_protocol(response):
-                text = _failure(status, reason, response)
+                doubt = status in _IN_DOUBT and _method(request) == "tools/call"
+                text = _failure(status, reason, response) + "; it may have happened" * doubt
                 return _answer(errors, request, status, -32603, text)
             return response
 
     return ServerClient
+
+
+_IN_DOUBT: Final = (500, 502, 504)
+"""A server that failed in the middle, or a gateway that did not wait for its answer."""
 
 
 def _refusal(status: int, reason: str) -> str:
@@ -224,11 +229,15 @@ def _is_call(request: Any) -> bool:
 
     The package itself reads the refusal of a greeting, to greet in the older way.
     """
+    return _method(request).startswith(("tools/", "resources/", "prompts/", "tasks/"))
+
+
+def _method(request: Any) -> str:
+    """Returns the method of the protocol that the request is for, or ""."""
     try:
-        method = str(json.loads(request.content or b"null")["method"])
+        return str(json.loads(request.content or b"null")["method"])
     except (ValueError, TypeError, KeyError):
-        return False
-    return method.startswith(("tools/", "resources/", "prompts/", "tasks/"))
+        return ""
 
 
 def _is_protocol(response: Any) -> bool:
