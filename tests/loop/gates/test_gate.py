@@ -38,6 +38,10 @@ def shop(tmp_path: Path) -> Path:
         "python -m pytest -q AND",
         "AND python -m pytest -q",
         "   ",
+        "coverage report shows >80%",
+        "test coverage is above 80 %",
+        "make works",
+        "passes",
     ],
 )
 def test_what_cannot_be_run_is_refused(shop: Path, text: str) -> None:
@@ -104,6 +108,40 @@ def test_commands_are_read_without_running_anything(
     found = gates([text], shop)
     shown = [(g.argv, g.env, g.folder, g.shell) for g in found]
     assert shown == [(g.argv, g.env, g.folder, g.shell) for g in expected]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        *("passes", "pass", "passes.", "succeeds", "works", "is green", "runs clean"),
+        *("exits 0", "exits with 0", "exits with code 0", "exits with exit code 0", "returns 0"),
+        *(
+            "returns status 0",
+            "exits successfully",
+            "completes without errors",
+            "reports no errors",
+        ),
+    ],
+)
+def test_a_sentence_that_a_command_passes_is_the_command(shop: Path, claim: str) -> None:
+    """Mutant: the claim's words are arguments."""
+    for command in ("make check", "python -m pytest -q", "cd shop && true"):
+        assert gates([f"{command} {claim}"], shop) == gates([command], shop)
+    both = gates([f"make check {claim} AND python -m pytest {claim}"], shop)
+    assert [gate.argv for gate in both] == [("make", "check"), ("python", "-m", "pytest")]
+
+
+def test_words_that_name_something_are_arguments(shop: Path) -> None:
+    (shop / "passes").touch()
+    assert gates(["cat passes"], shop)[0].argv == ("cat", "passes")
+    assert gates(["grep -q 'is green' Makefile"], shop)[0].argv[-2] == "is green"
+    assert gates(["grep -rq works"], shop)[0].argv[-1] == "works"
+    assert gates(["echo it exits 1"], shop)[0].argv == ("echo", "it", "exits", "1")
+
+
+def test_a_sentence_about_coverage_is_refused_with_the_command(shop: Path) -> None:
+    with pytest.raises(ConfigError, match="--cov-fail-under=80"):
+        gates(["coverage report shows >80%"], shop)
 
 
 def test_many_gates_are_refused(shop: Path) -> None:

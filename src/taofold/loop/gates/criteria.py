@@ -33,6 +33,20 @@ written nowhere."""
 _BUILTINS: Final = frozenset({"test", "[", ":", "cd", "export", "source", ".", "if", "for", "set"})
 _WORD: Final = re.compile(r"[A-Za-z][a-z']*[.!?]?")
 _CD: Final = re.compile(r"\s*cd\s+([\w./-]+)\s*&&\s*(.+)", re.DOTALL)
+_CLAIM: Final = re.compile(
+    r"\s+(?:(?:all\s+)?pass(?:es)?|succeeds?|works?|(?:is|are|runs?)\s+(?:green|clean|ok)"
+    r"|(?:exits?|returns?|ends?)(?:\s+with)?(?:\s+(?:exit\s+)?(?:code|status))?\s+(?:0|zero)"
+    r"|(?:exits|completes|finishes|builds|runs)\s+(?:successfully|cleanly|without\s+errors?)"
+    r"|(?:has|reports|shows|gives)\s+no\s+(?:errors|failures|warnings|issues|problems))\s*[.!]?$",
+    re.IGNORECASE,
+)
+"""What people say of a command that exits with 0."""
+_TAKES_TARGET: Final = frozenset({"make", "run", "just", "task", "rake", "invoke", "-s", "-e"})
+_TEXTUAL: Final = frozenset({"echo", "printf", "grep", "rg"})
+"""Programs whose last argument may be any text."""
+_COVERAGE: Final = re.compile(
+    r"(?:test |code |the )?coverage\b[^0-9]*(\d{1,3})\s*%.*", re.IGNORECASE
+)
 _LOADERS: Final = re.compile(r"(?:LD_|DYLD_)\w+\Z")
 _SPOKEN: Final = frozenset(
     {
@@ -83,7 +97,8 @@ def gates(
     """The gates that `criteria` name; all of them must hold.
 
     Args:
-        criteria: Commands; each may join several with ` AND `.
+        criteria: Commands; each may join several with ` AND `, and may claim that it passes
+            (`npm test passes`, `pytest exits with code 0`).
         root: The work root, where commands and their arguments are looked for.
         path: Where programs are looked for; None = where gates look for them.
         timeout: Seconds that each may take.
@@ -104,7 +119,7 @@ def gates(
     path = search_path(work_root) if path is None else path
     parsed: list[Gate] = []
     for part in parts:
-        parsed += _gates(part, work_root, path, timeout)
+        parsed += _gates(_unclaimed(part, work_root), work_root, path, timeout)
     if output:
         _pattern(output)
         parsed[-1] = structs.replace(parsed[-1], output=output)
@@ -126,6 +141,28 @@ def suggestion(text: str, root: Path | str) -> str:
                 if any([next(work_root.glob(sign), None) for sign in signs]):
                     return command
     return ""
+
+
+def _unclaimed(text: str, root: Path) -> str:
+    """The command of a sentence that claims that it passes; else the text itself.
+
+    Raises:
+        ConfigError: the sentence is about coverage.
+    """
+    if about := _COVERAGE.fullmatch(text):
+        raise ConfigError(
+            f"{text!r} is no command: write one that fails below {about[1]} %, such as "
+            f"'python -m pytest --cov --cov-fail-under={about[1]}'"
+        )
+    claim = _CLAIM.search(text)
+    if claim is None:
+        return text
+    command, said = text[: claim.start()].rstrip(), claim[0].split()
+    words = command.split() or [""]
+    # A target or a file may have such a name, and a wish such as "test everything works" is none.
+    is_name = len(said) == 1 and (words[-1] in _TAKES_TARGET or (root / said[0]).exists())
+    is_wish = words[0] in (_SPOKEN - {"make"}) | _TEXTUAL
+    return text if is_name or is_wish else command
 
 
 def _gates(text: str, root: Path, path: str | None, timeout: float) -> list[Gate]:
