@@ -223,6 +223,44 @@ def test_installed_packages_of_the_project_are_seen_beside_it(
     assert (repository / "web" / "node_modules" / "left-pad").is_dir()
 
 
+@pytest.mark.parametrize("mode", ["--in-place", "--worktree", "--copy"])
+@pytest.mark.parametrize("ending", ["completed", "exhausted"])
+def test_what_an_ended_loop_did_can_be_undone(
+    taofold: Taofold, repository: Path, mode: str, ending: str
+) -> None:
+    """Mutants: only running loops are reverted; what a person did since goes, too."""
+    if ending == "exhausted":
+        more = ("-c", "python -c 'raise SystemExit(1)'", "--max-iterations", "1")
+    else:
+        more = ()
+    broken(repository)
+    given = ("loop", TASK, *REPAIR, *more, mode)
+    assert taofold(*given).code == (1 if more else 0)
+    is_there = ending == "completed" or mode == "--in-place"
+    assert ("return 2 * n" in (repository / "calc.py").read_text()) is is_there
+    (repository / "notes.txt").write_text("written since")
+    code, out, err = taofold("loops", "revert", "x", "--yes")
+    assert code == 0, err
+    assert out.startswith("x: 1 file put back")
+    assert (repository / "calc.py").read_text() == "def double(n):\n    return 3 * n\n"
+    assert (repository / "notes.txt").read_text() == "written since"
+    assert taofold("loops", "revert", "x", "--yes").code == 1, "once is enough"
+
+
+def test_an_undo_does_not_overwrite_what_a_person_did_to_the_same_lines(
+    taofold: Taofold, repository: Path
+) -> None:
+    broken(repository)
+    assert taofold("loop", TASK, *REPAIR).code == 0
+    (repository / "calc.py").write_text("def double(n):\n    return n + n  # mine\n")
+    code, _, err = taofold("loops", "revert", "x", "--yes")
+    assert code != 0
+    assert "calc.py" in err
+    assert "mine" in (repository / "calc.py").read_text()
+    assert taofold("loops", "revert", "x", "--yes", "--force").code == 0
+    assert "return 3 * n" in (repository / "calc.py").read_text()
+
+
 @pytest.mark.parametrize("mode", ["--worktree", "--copy"])
 def test_a_start_that_is_refused_leaves_nothing(
     taofold: Taofold, repository: Path, mode: str

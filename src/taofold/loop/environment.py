@@ -20,7 +20,7 @@ from taofold.loop.gates.judge import Judge
 from taofold.loop.gates.verdict_texts import observation
 from taofold.loop.git import repository
 from taofold.loop.state import LoopState
-from taofold.loop.values import Left
+from taofold.loop.values import ENDED, Left
 from taofold.loop.verdict import Settled, Verdict, unexecuted
 from taofold.loop.workspace import (
     Mode,
@@ -150,8 +150,17 @@ _SPACES: Final[Mapping[str, Mode]] = {
 class LocalEnvironment:
     """A `LoopEnvironment` of real files and real commands."""
 
-    def __init__(self, space: Workspace, judge: Judge, leftovers: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        space: Workspace,
+        judge: Judge,
+        leftovers: tuple[str, ...] = (),
+        *,
+        over: bool = False,
+    ) -> None:
         self._space, self._judge, self._leftovers = space, judge, leftovers
+        self._over = over
+        """Has the loop ended, with its work in the project?"""
 
     @property
     def root(self) -> Path:
@@ -259,6 +268,8 @@ class LocalEnvironment:
 
     async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
         """Keep or revert."""
+        if self._over:
+            return () if keep else await asyncio.to_thread(self._space.take_back, force=force)
         return await asyncio.to_thread(lambda: self._space.abort(keep=keep, force=force))
 
     async def clear(self, *, keep: str = "") -> Left:
@@ -292,9 +303,9 @@ def open_environment(
     }
     if state.baseline is not None:
         space = _found(project, folder, loop)
-        return LocalEnvironment(
-            space, Judge.resume(space.root, folder, state.baseline.baseline, **options)
-        )
+        judge = Judge.resume(space.root, folder, state.baseline.baseline, **options)
+        is_there = wish.mode == "in-place" or (state.ended is not None and state.ended.delivered)
+        return LocalEnvironment(space, judge, over=state.status in ENDED and is_there)
     options |= {"allow_edit": wish.allow_edit, "scope": wish.scope}
     mode: Mode = _SPACES[wish.mode]
     try:

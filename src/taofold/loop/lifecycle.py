@@ -32,7 +32,7 @@ from taofold.loop.environment import LoopEnvironment
 from taofold.loop.gates.criteria import asked_for
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, ids, load, lost, suspended
-from taofold.loop.values import DRIVEN, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, LoopRequest
+from taofold.loop.values import DRIVEN, ENDED, LIVE, MOST_MEMORY, RESUMABLE, LoopLimits, LoopRequest
 from taofold.parsing.untrusted_text import join_names, one_line
 from taofold.runtime import ownership
 from taofold.runtime.inbox import environment_redactor
@@ -223,6 +223,31 @@ async def abort(
         keep="the changes are there, and were to be kept" if keep else ""
     )
     await stream.append(loop_events.Cleared(left=left, reverted=None if keep else tuple(paths)))
+    return stream.state, paths
+
+
+async def revert(
+    dependencies: LoopDependencies, loop: str, *, force: bool = False
+) -> tuple[LoopState, Sequence[str]]:
+    """Put the files back as they were before a loop that has ended, however it ended.
+
+    Returns:
+        The state, and the paths that were put back.
+
+    Raises:
+        UnknownRun: there is no such loop.
+        Refused: it goes on, its files were put back already, or others changed them since.
+    """
+    stream = await load(dependencies.journal, loop, now=dependencies.now)
+    state = stream.state
+    if state.status not in ENDED:
+        raise Refused(f"loop {loop!r} is {state.status}: end it with `loops abort --revert`")
+    if state.reverted or state.baseline is None:
+        raise Refused(f"the files of loop {loop!r} are as they were before it")
+    environment = await asyncio.to_thread(dependencies.environment, loop, state)
+    paths = await environment.leave(keep=False, force=force)
+    left = await environment.clear()
+    await stream.append(loop_events.Cleared(left=left, reverted=tuple(paths)))
     return stream.state, paths
 
 

@@ -224,33 +224,64 @@ class Workspace:
         if self.mode == "place":
             return (), ()
         result = self.snapshot("brought back")
-        # Only what the loop changed is brought back; all else stays as the person has it by now.
-        paths = self.changed(self.first.id, result.id)
-        home = Snapshots(self.git.store, self.project, self.folder / "project.index")
-        now = home.take(repository(self.project), "project")
-        changed_by_others = set(home.changed(self.first.id, now.id))
-        unlike_ours = set(home.changed(result.id, now.id))
-        # The same change on both sides is no clash: bringing it back is done already.
-        both = sorted(changed_by_others & unlike_ours & set(paths))
-        merged = {path: self._merged(path, now.id, result.id) for path in both}
-        clash = [path for path, text in merged.items() if text is None]
+        paths, merged, clash = self._carry(self.first.id, result.id)
         if clash:
             raise Refused(
                 f"changed in {str(self.project)!r} meanwhile: {first_names(clash)}. The "
                 f"loop's files are in {str(self.root)!r}; bring them together by hand"
             )
-        touched = home.restore(result.id, now.id, [path for path in paths if path not in merged])
-        for path, text in merged.items():
-            Jail(self.project, (), ()).write(path, text or b"")
-        return (*touched, *both), tuple(both)
+        return paths, merged
 
-    def _merged(self, path: str, theirs: str, ours: str) -> bytes | None:
+    def take_back(self, *, force: bool = False) -> tuple[str, ...]:
+        """Undo in the project what was brought to it; the paths that this changed there.
+
+        What was changed there since stays, if the edits do not overlap.
+
+        Raises:
+            Refused: the same lines were changed since (unless `force`: then those edits go, too).
+        """
+        paths, _, clash = self._carry(self.last.id, self.first.id, force=force)
+        if clash and not force:
+            raise Refused(
+                f"changed since in {str(self.project)!r}, not by the loop: {first_names(clash)}. "
+                "Keep the changes, or force the way back"
+            )
+        return paths
+
+    def _carry(
+        self, before: str, after: str, *, force: bool = False
+    ) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
+        """Change the project as the snapshot `before` was changed to become `after`.
+
+        Only what differs between them is touched. Nothing is, if files clash, unless `force`.
+
+        Returns:
+            The paths that this changed, those of them that were merged, and those that clash.
+        """
+        paths = self.changed(before, after)
+        home = Snapshots(self.git.store, self.project, self.folder / "project.index")
+        now = home.take(repository(self.project), "project")
+        changed_by_others = set(home.changed(before, now.id))
+        unlike_ours = set(home.changed(after, now.id))
+        # The same change on both sides is no clash: it is done already.
+        both = sorted(changed_by_others & unlike_ours & set(paths))
+        texts = {path: self._merged(path, now.id, before, after) for path in both}
+        clash = [path for path, text in texts.items() if text is None]
+        if clash and not force:
+            return (), (), clash
+        merged = {path: text for path, text in texts.items() if text is not None}
+        touched = home.restore(after, now.id, [path for path in paths if path not in merged])
+        for path, text in merged.items():
+            Jail(self.project, (), ()).write(path, text)
+        return (*touched, *merged), tuple(merged), clash
+
+    def _merged(self, path: str, theirs: str, before: str, after: str) -> bytes | None:
         """A text file with both sides' edits; None if they overlap, or it is no text."""
-        sides = [self.git.content(state, path) for state in (theirs, self.first.id, ours)]
+        sides = [self.git.content(state, path) for state in (theirs, before, after)]
         if any([side is None or b"\0" in side for side in sides]):
             return None
         with TemporaryDirectory(dir=self.folder) as folder:
-            names = [Path(folder) / name for name in ("theirs", "first", "ours")]
+            names = [Path(folder) / name for name in ("theirs", "before", "after")]
             for name, side in zip(names, sides, strict=True):
                 name.write_bytes(side or b"")
             try:

@@ -327,13 +327,40 @@ def abort(
         say(f"{left.folder} stays: {line(left.why, 1000)}. Remove it with: {left.remove}")
 
 
+@app.command("revert")
+def revert(
+    loop: options.Loop = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Revert although others changed files since.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before reverting.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Put the files back as they were before a loop that has ended."""
+    from taofold.cli.loops.dependencies import with_dependencies
+    from taofold.loop.lifecycle import revert as put_back
+    from taofold.loop.values import ENDED
+
+    async def work(dependencies: "LoopDependencies") -> "tuple[str, LoopState, Sequence[str]]":
+        name = await which(dependencies, loop, ENDED)
+        return name, *await put_back(dependencies, name, force=force)
+
+    if not yes:
+        _confirm()
+    name, state, paths = with_dependencies(work)
+    if json:
+        give_json({"loop_id": name, "status": state.status, "reverted": list(paths)})
+    else:
+        give(f"{name}: {times(len(paths), 'file')} put back")
+
+
 def _confirm() -> None:
     """A revert overwrites files: a person says so, or --yes does."""
     from taofold.cli.loops.start import terminal
     from taofold.runtime.approvers import discard_typed
 
     if not terminal():
-        fail("--revert overwrites files: confirm with --yes")
+        fail("this overwrites files: confirm with --yes")
     discard_typed()
     if not typer.confirm("put the files back as they were before the loop?", err=True):
         fail("nothing was changed", 1)
