@@ -209,8 +209,9 @@ def _faults(error: Any) -> list[SchemaFault]:
             SchemaFault((*path, name), sentence)
             for name, sentence in zip(odd, sentences, strict=True)
         ]
-    if word in ("anyOf", "oneOf") and all([is_object(each) and "const" in each for each in said]):
-        word, said = "enum", [each["const"] for each in said]
+    choices = _constants(said) if word in ("anyOf", "oneOf") else []
+    if choices:
+        word, said = "enum", choices
     elif word in ("anyOf", "oneOf") and error.context:
         branches: dict[Any, list[SchemaFault]] = {}
         for each in error.context:
@@ -228,6 +229,13 @@ def _faults(error: Any) -> list[SchemaFault]:
         case _:
             text = clip(error.message, _LONGEST)
     return [SchemaFault(path, subject + text)]
+
+
+def _constants(alternatives: Any) -> list[Any]:
+    """The values of alternatives each of which is one value; else nothing."""
+    if not all([is_object(each) and "const" in each for each in alternatives]):
+        return []
+    return [each["const"] for each in alternatives]
 
 
 def _inside(where: str, name: object) -> str:
