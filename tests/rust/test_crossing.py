@@ -16,7 +16,7 @@ from taofold.testing.models import ScriptedModel
 from tests import conformance_kit as kit
 from tests.files.flow.kit import with_model
 from tests.prerequisites import TAOFOLD_RS
-from tests.rust.kit import AGENT, ANSWER, COUNT, Program, Script, action, begun, identical
+from tests.rust.kit import AGENT, ANSWER, COUNT, Program, Script, action, begun, events, identical
 
 pytestmark = [pytest.mark.rust, TAOFOLD_RS.mark]
 
@@ -106,6 +106,32 @@ def test_a_flow_of_one_replays_in_the_other(both: tuple[Program, Program], scrip
     identical(run, first, second)
     state = second("runs", "show", run, "--json").json
     assert (state["status"], state["output"]) == ("finished", "yes")
+
+
+def reply(thought: str, kind: str, tool: str, **parameters: Any) -> str:
+    call = {"tool": tool, "parameters": parameters, "rationale": "so that the goal is reached"}
+    learned = {"learned": "word_count is there"} if tool == "finish" else {}
+    return json.dumps({"thought": thought, "thought_type": kind, "action": call, **learned})
+
+
+def test_a_strict_run_asks_for_aim_and_reason_in_both(
+    both: tuple[Program, Program], rust: Program, script: Script
+) -> None:
+    """Mutants: a reason that "to the" gives; an aim that is judged in lenient runs."""
+    first, second = both
+    script(
+        [
+            reply("Looking at the code.", "reasoning", "nope"),
+            reply("I go to the file of the words.", "reasoning", "nope"),
+            reply("nope failed, word_count is there: I end.", "exception", "finish", answer="no"),
+        ]
+    )
+    done = first("run", "agent.yaml", "count", "--strict", "--json")
+    assert done.code == 0, done
+    run = done.json["id"]
+    broken = [event["rule"] for event in events(rust, run) if event["e"] == "violated"]
+    assert sorted(broken) == ["missing_reason", "missing_reason", "unclear_intent"]
+    identical(run, first, second)
 
 
 def without_tools(case: Path) -> bool:

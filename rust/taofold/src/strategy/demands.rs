@@ -2,12 +2,12 @@
 //!
 //! [`Demands`] follows one `react` loop and judges each readable turn by form alone. A lenient run
 //! judges a thought, its type, an exception after a failure, a rationale. A strict run also judges
-//! the extraction and research steps; the rules about aim, reason and grounding (`unclear_intent`,
-//! `missing_reason`, `R4`) are the Python runtime's. Whether a turn is refused for what it lacks is
-//! decided in `react`.
+//! the aim, the reason, the extraction and research steps; the rule about grounding (`R4`) is the
+//! Python runtime's. Whether a turn is refused for what it lacks is decided in `react`.
 
 use crate::parsing::{Call, Remark, Turn};
 use crate::strategy::Task;
+use crate::strategy::vague::{lacks_intent, lacks_reason};
 use crate::values::{Observation, Sideeffect, Thought, ThoughtType};
 
 /// A rule that a reply breaks, and what the model is told about it.
@@ -52,7 +52,7 @@ impl Demands {
     pub(super) fn judge(&self, task: &Task, turn: &Turn, calls: &[&Call]) -> (Thought, Vec<Lack>) {
         let remark = turn.remark.as_ref();
         let (thought, mut lacks) = match remark.filter(|it| !it.content.trim().is_empty()) {
-            Some(remark) => self.typed(task, remark),
+            Some(remark) => self.typed(task, remark, !calls.is_empty()),
             None => {
                 let tools: Vec<&str> = turn.calls.iter().map(|call| call.tool.as_str()).collect();
                 let content = format!("(no thought given) calls {}", tools.join(", "));
@@ -62,11 +62,16 @@ impl Demands {
             }
         };
         if !task.native {
-            let bare = calls.iter().filter(|call| call.rationale.is_empty());
-            lacks.extend(bare.map(|call| {
-                let detail = format!("Say in \"rationale\" why {:?} is called.", call.tool);
-                Lack::new("missing_rationale", detail)
-            }));
+            for call in calls {
+                let tool = &call.tool;
+                if call.rationale.is_empty() {
+                    let detail = format!("Say in \"rationale\" why {tool:?} is called.");
+                    lacks.push(Lack::new("missing_rationale", detail));
+                } else if task.strict && lacks_intent(&call.rationale) {
+                    let detail = format!("The rationale of {tool:?} says what is done, not why.");
+                    lacks.push(Lack::new("missing_rationale", detail));
+                }
+            }
         }
         if task.strict && thought.kind == ThoughtType::Research {
             let changes = |call: &&&Call| {
@@ -91,7 +96,7 @@ impl Demands {
         }
     }
 
-    fn typed(&self, task: &Task, remark: &Remark) -> (Thought, Vec<Lack>) {
+    fn typed(&self, task: &Task, remark: &Remark, acts: bool) -> (Thought, Vec<Lack>) {
         let mut lacks = Vec::new();
         let kind = match kind_of(task, remark) {
             Ok(kind) => Some(kind),
@@ -107,6 +112,16 @@ impl Demands {
             let detail = "The last action failed. The next thought must be of type exception: \
                           say why it failed and what you will change.";
             lacks.push(Lack::new("exception", detail));
+        }
+        if task.strict && lacks_intent(&remark.content) {
+            let detail = "The thought names an activity, not what it is for: state the aim.";
+            lacks.push(Lack::new("unclear_intent", detail));
+        }
+        // The reason of an answer is that the goal is reached.
+        if task.strict && acts && remark.because.is_empty() && lacks_reason(&remark.content) {
+            let detail = "The thought gives no reason: say why this action is next, or list the \
+                          steps it rests on in \"because\".";
+            lacks.push(Lack::new("missing_reason", detail));
         }
         let unlearned = self.unextracted && remark.learned.trim().is_empty();
         if task.strict && unlearned && !task.native {
@@ -215,6 +230,24 @@ mod tests {
         assert_eq!(
             rules(&demands, &task, Some("goal"), "x"),
             ["missing_extraction", "missing_rationale"]
+        );
+    }
+
+    #[test]
+    fn a_strict_run_asks_for_the_aim_and_the_reason_of_a_thought() {
+        let task = Task {
+            strict: true,
+            ..Task::new("go")
+        };
+        let demands = Demands::default();
+        assert_eq!(
+            rules(&demands, &task, Some("goal"), "Looking at the code."),
+            ["unclear_intent", "missing_reason", "missing_rationale"]
+        );
+        let lenient = Task::new("go");
+        assert_eq!(
+            rules(&demands, &lenient, Some("goal"), "Looking at the code."),
+            ["missing_rationale"]
         );
     }
 }

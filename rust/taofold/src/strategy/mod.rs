@@ -15,6 +15,7 @@ mod question;
 mod react;
 mod self_correct;
 mod task;
+mod vague;
 
 use std::fmt::Debug;
 
