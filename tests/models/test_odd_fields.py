@@ -243,6 +243,21 @@ def test_words_before_a_reply_are_no_error(words: bytes) -> None:
     assert streamed(ChatReader, b"data: " + words, STREAM).text == "fine"
 
 
+@pytest.mark.parametrize("first", [0, 1, None])
+def test_of_several_answers_in_a_stream_one_is_read(first: int | None) -> None:
+    """Mutant: whatever comes first in an event is read."""
+    pieces = [(first, "fi"), (2, "no"), (first, "ne"), (2, "ne")]
+    events = [{"choices": [{"index": at, "delta": {"content": text}}]} for at, text in pieces]
+    ends = [{"choices": [{"index": at, "delta": {}, "finish_reason": "stop"}]} for at in (2, first)]
+    assert streamed(ChatReader, *events, *ends).text == "fine"
+
+
+def test_a_number_of_very_many_digits_costs_no_answer() -> None:
+    message = b'{"message":{"content":"fine"},"finish_reason":"stop"}'
+    body = b'{"choices":[' + message + b'],"usage":{"prompt_tokens":1' + b"0" * 100_000 + b"}}"
+    assert ChatReader(frame()).whole(body).text == "fine"
+
+
 def test_a_gateway_may_end_a_stream_of_any_format_as_chat_completions_do() -> None:
     part = {"content": {"parts": [{"text": "fine"}]}, "finishReason": "STOP"}
     assert streamed(GeminiReader, {"candidates": [part]}, b"data: [DONE]").text == "fine"

@@ -94,6 +94,7 @@ class _Message(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
+    index: int | None = None
     message: _Message | None = None
     delta: _Message | None = None
     finish_reason: str | None = None
@@ -219,6 +220,8 @@ class ChatReader(EventReader):
         self._in_messages = False
         self._tier = ""
         self._finish: str | None = None
+        self._place: int | None = None
+        """The index of the answer that is read."""
 
     def whole(self, body: bytes) -> Reply:
         """Read an answer that was not streamed."""
@@ -249,9 +252,13 @@ class ChatReader(EventReader):
         if answer.usage is not None:
             self._usage = answer.usage
         # The last event of a stream may hold the usage alone (`include_usage`).
-        if not answer.choices:
+        choices = answer.choices or []
+        if choices and self._place is None:
+            self._place = choices[0].index or 0
+        # Of several answers the pieces come in turn: the answer that began first is read.
+        choice = next((each for each in choices if (each.index or 0) == self._place), None)
+        if choice is None:
             return
-        choice = answer.choices[0]
         self._finish = choice.finish_reason or self._finish
         piece = choice.delta
         if piece is None and (self._in_messages or not (self._text or self._calls)):

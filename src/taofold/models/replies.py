@@ -240,7 +240,7 @@ class ReplyContext(msgspec.Struct, frozen=True):
     def empty(self, why: str, body: bytes) -> ModelError:
         """The error for an answer without a reply: what the server says in it, or `why`."""
         with suppress(ValueError, RecursionError):
-            report = json.loads(body, strict=False)
+            report = _loaded(body)
             if is_object(report) and spoken_words(report):
                 return reported_error(self, report)
         return self.unreadable(why)
@@ -343,6 +343,7 @@ Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are no JSON, of another shape, or nested without end."""
 _SHOWN: Final = 120
+_MOST_DIGITS: Final = 4000
 _ERROR: Final = b'"error"'
 """In text it would be escaped, so that it is a key or a whole value."""
 
@@ -361,7 +362,7 @@ def decode(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: 
         answer, odd = decoder.decode(data), False
     except UNREADABLE as error:
         try:
-            answer, odd = fitted(json.loads(data, strict=False), decoder.type), True
+            answer, odd = fitted(_loaded(data), decoder.type), True
         except (ValueError, RecursionError, Unfit):
             excerpt = bytes(data[:_SHOWN]).decode("utf-8", "replace")
             # An excerpt: an answer may be megabytes of a proxy's HTML.
@@ -373,10 +374,25 @@ def decode(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: 
     return answer
 
 
+def _loaded(data: bytes) -> Any:
+    """JSON with raw control characters, and with numbers of any length.
+
+    Raises:
+        ValueError: it is none.
+        RecursionError: it is nested without end.
+    """
+    return json.loads(data, strict=False, parse_int=_integer)
+
+
+def _integer(digits: str) -> int | float:
+    # Python refuses to read very long ones, and nobody means them.
+    return int(digits) if len(digits) <= _MOST_DIGITS else float("inf")
+
+
 def _look_for_errors(frame: ReplyContext, data: bytes, *, unused: bool) -> None:
     """Raise the error that an event reports; keep its words if there is nothing else in it."""
     with suppress(ValueError, RecursionError):
-        value = json.loads(data, strict=False)
+        value = _loaded(data)
         if report := error_report(value):
             raise reported_error(frame, report)
         if unused and is_object(value) and spoken_words(value):
@@ -473,7 +489,7 @@ class EventReader:
     def _error(self, data: bytes) -> None:
         """An event that is named "error": its data may be JSON of any shape, or words."""
         try:
-            report: Any = json.loads(data, strict=False)
+            report: Any = _loaded(data)
         except (ValueError, RecursionError):
             report = data.decode("utf-8", "replace").strip()
         raise reported_error(self._frame, report)
