@@ -138,17 +138,21 @@ def test_the_wal_is_folded_back_although_no_note_can_be_written(tmp_path: Path) 
     """Mutant: a checkpoint that ends when its note fails. Only a checkpoint makes room."""
     path = tmp_path / "log.db"
 
-    async def main() -> None:
+    async def make() -> None:
         log = await opened(path)
-        await log.append("r", 1, step(0))
-        with closing(sqlite3.connect(path, factory=FullDisk, isolation_level=None)) as db:
-            db.full = True
-            assert b'"key":"0"' not in path.read_bytes()
-            checkpoint(db)
-            assert b'"key":"0"' in path.read_bytes()
-        await log.close()
+        await log.close()  # an open one makes checkpoints of its own, and two at once fail
 
-    asyncio.run(main())
+    asyncio.run(make())
+    with (
+        closing(open_for_writing(path, 1.0)) as writer,
+        closing(sqlite3.connect(path, factory=FullDisk, isolation_level=None)) as db,
+    ):
+        writer.execute("insert into meta values('probe', 'written to the wal')")
+        writer.commit()
+        db.full = True
+        assert b"written to the wal" not in path.read_bytes()
+        checkpoint(db)
+        assert b"written to the wal" in path.read_bytes()
 
 
 def test_a_disk_that_fails_to_sync_is_an_error_of_the_log(tmp_path: Path) -> None:
