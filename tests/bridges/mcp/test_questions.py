@@ -446,3 +446,21 @@ def test_an_ordinary_message_is_asked(message: str) -> None:
 def test_whoever_only_chooses_is_asked() -> None:
     assert asked("Reset the password of bob?", sure={"type": "boolean"})
     assert asked("Which password manager?", which={"type": "string", "enum": ["a", "b"]})
+    sorts = [{"const": "a", "title": "A"}, {"const": "b", "title": "B"}]
+    assert asked("Which password manager?", which={"type": "string", "oneOf": sorts})
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"anyOf": [{"type": "string"}]},
+        {"oneOf": [{"type": "string"}, {"const": "none"}]},
+        {"type": "string", "oneOf": []},
+        {"type": "string", "enum": None},
+        {"type": "array", "items": {"anyOf": [{"type": "string"}]}},
+    ],
+)
+def test_alternatives_that_take_any_text_are_no_choice(rules: dict[str, Any]) -> None:
+    """Mutant: the word `anyOf` alone makes a choice."""
+    with pytest.raises(Unaskable):
+        asked("Enter your password", password=rules)

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any, Final
 from unicodedata import category, normalize
 
-from taofold.core.json_values import is_object
+from taofold.core.json_values import is_array, is_object
 from taofold.core.text import visible
 from taofold.policy.redaction import is_named_secret
 
@@ -70,7 +70,6 @@ _KINDS: Final = {kind: _pattern(lists["stems"]) for kind, lists in _LISTS.items(
 _NAMED: Final = {kind: frozenset(lists["words"]) for kind, lists in _LISTS.items()}
 _LIKE_A_SECRET: Final = "x" * 12
 _SMALL: Final = 100
-_CHOSEN: Final = ("enum", "const", "oneOf", "anyOf")
 
 
 def secret_asked(message: str, properties: Mapping[str, Any]) -> str:
@@ -103,8 +102,17 @@ def _is_open(rules: Any) -> bool:
     items = rules.get("items")
     if rules.get("type") == "array" and is_object(items):
         return _is_open(items)
-    chosen = rules.get("type") == "boolean" or any(key in rules for key in _CHOSEN)
-    return not chosen and not _is_small(rules)
+    return rules.get("type") != "boolean" and not _is_chosen(rules) and not _is_small(rules)
+
+
+def _is_chosen(rules: Mapping[str, Any]) -> bool:
+    """Does the user choose one of some values? A mere type among alternatives takes any text."""
+    if "const" in rules or is_array(rules.get("enum")):
+        return True
+    offers = [rules[word] for word in ("oneOf", "anyOf") if is_array(rules.get(word))]
+    return any(
+        [offer and all([is_object(each) and "const" in each for each in offer]) for offer in offers]
+    )
 
 
 def _is_small(rules: Mapping[str, Any]) -> bool:
