@@ -398,8 +398,13 @@ def _default(
     )
 
 
+def has_own_tools(agent: "Agent[Any, Any]") -> bool:
+    """Does the agent name tools? Nothing is opened to find out, such as an MCP server."""
+    return bool(agent.tools or agent.discover)
+
+
 def tools_for_work(root: Path, *, network: bool = False) -> "tuple[Any, ...]":
-    """The tools of whoever works on the files of a folder: files and commands."""
+    """The tools for work on the files of a folder: files and commands."""
     from taofold.tools.command import command_tool
     from taofold.tools.files import file_tools
 

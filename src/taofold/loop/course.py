@@ -125,12 +125,12 @@ class _Course:
     def level(self, kind: Kind) -> Level:
         """The rung for this finding: one higher each time, up to the highest of its kind."""
         first, highest = _RUNGS[kind]
+        if kind == "plateau":  # any change of strategy was the chance
+            return highest if self.turn > self.state.resumed_after else first
         before = sum(
             event.kind == kind and event.number > self.state.resumed_after
             for event in self.state.interventions
         )
-        if kind == "plateau":  # a change of strategy, for whatever reason, was the chance
-            return highest if self.turn > self.state.resumed_after else first
         if kind == "stuck" and not self._stands_still():
             highest = first  # who still tries something is redirected again, and not stopped
         return LADDER[min(LADDER.index(first) + before, LADDER.index(highest))]
@@ -143,10 +143,14 @@ class _Course:
     def _is_repeated(self, iteration: IterationEnded) -> bool:
         """Did the files of an earlier iteration, or of the start, fail in the same way?"""
         start = self.state.baseline
-        if start is not None and _mark({}, start.verdict) == _iteration_mark(iteration):
-            return True
-        earlier = [each for each in self.state.done if each.number < iteration.number]
-        return any(_iteration_mark(each) == _iteration_mark(iteration) for each in earlier)
+        earlier = [
+            _mark(each.files, each.verdict)
+            for each in self.state.done
+            if each.number < iteration.number
+        ]
+        if start is not None:
+            earlier.append(_mark({}, start.verdict))
+        return _mark(iteration.files, iteration.verdict) in earlier
 
     def _stuck(self) -> _Finding | None:
         recent = self.fresh[-RECENT:]
@@ -253,12 +257,8 @@ def _advances(done: Sequence[IterationEnded]) -> bool:
 
 
 def _mark(files: Mapping[str, str], verdict: Verdict) -> tuple[object, ...]:
-    """What tells one piece of work from another: the files, the failures and what passes."""
+    """The identity of a piece of work: the files, the failures and the share that passes."""
     return dict(files), verdict.signatures, verdict.quality
-
-
-def _iteration_mark(iteration: IterationEnded) -> tuple[object, ...]:
-    return _mark(iteration.files, iteration.verdict)
 
 
 def _is_elsewhere(iteration: IterationEnded) -> bool:

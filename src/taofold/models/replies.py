@@ -359,18 +359,22 @@ def decode(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: 
         ModelError: the bytes do not have the format, or report an error.
     """
     try:
-        answer, odd = decoder.decode(data), False
+        answer, value = decoder.decode(data), None
     except UNREADABLE as error:
         try:
-            answer, odd = fitted(_loaded(data), decoder.type), True
+            value = _loaded(data)
+            answer = fitted(value, decoder.type)
         except (ValueError, RecursionError, Unfit):
             excerpt = bytes(data[:_SHOWN]).decode("utf-8", "replace")
             # An excerpt: an answer may be megabytes of a proxy's HTML.
             raise frame.unreadable(f"{error}; it begins {excerpt!r}") from None
     unused = not any(structs.astuple(answer))
     # Looked at again only where it may be an error: the mark is in it, or nothing that is used.
-    if odd or unused or _ERROR in data:
-        _look_for_errors(frame, data, unused=unused)
+    with suppress(ValueError, RecursionError):
+        if value is None and (unused or _ERROR in data):
+            value = _loaded(data)
+        if value is not None:
+            _look_for_errors(frame, value, unused=unused)
     return answer
 
 
@@ -385,18 +389,16 @@ def _loaded(data: bytes) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    # Python refuses to read very long ones, and nobody means them.
+    # Python refuses to read very long ones, and no server means them.
     return int(digits) if len(digits) <= _MOST_DIGITS else float("inf")
 
 
-def _look_for_errors(frame: ReplyContext, data: bytes, *, unused: bool) -> None:
+def _look_for_errors(frame: ReplyContext, value: Any, *, unused: bool) -> None:
     """Raise the error that an event reports; keep its words if there is nothing else in it."""
-    with suppress(ValueError, RecursionError):
-        value = _loaded(data)
-        if report := error_report(value):
-            raise reported_error(frame, report)
-        if unused and is_object(value) and spoken_words(value):
-            frame.unused[:] = [value]
+    if report := error_report(value):
+        raise reported_error(frame, report)
+    if unused and is_object(value) and spoken_words(value):
+        frame.unused[:] = [value]
 
 
 def join_surrogates(text: str) -> str:

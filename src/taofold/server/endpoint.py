@@ -8,7 +8,7 @@ are refusals. A run that a caller may not see is answered like one that is not t
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from itertools import islice
@@ -227,9 +227,8 @@ async def check_body(endpoint: ApiEndpoint, request: Request, most: int) -> Any:
     # is JSON of the client's (`data`, `parameters`) would be kept as something else than was sent.
     wrong = list(islice(not_finite(document), _MOST_FAULTS))
     if wrong:
-        faults = [{"where": "body", "path": path, "fault": _NO_NUMBER} for path in wrong]
-        summary = f"{wrong[0] or 'body'}: {_NO_NUMBER}"
-        raise Problem(422, "invalid", summary, faults=faults)
+        named = [f"{wrong[0] or 'body'}: {_NO_NUMBER}"]
+        raise faulty("body", [(path, _NO_NUMBER) for path in wrong], named)
     return _checked(endpoint.body, document, "body", strings=False)
 
 
@@ -248,17 +247,18 @@ def _checked(model: type[BaseModel], document: Any, where: str, *, strings: bool
 
 def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
     """422 with every fault: where it is, and its path, below `under`."""
-    faults = [
-        {
-            "where": where,
-            "path": "/".join(filter(None, (under, *map(str, fault["loc"])))),
-            "fault": fault["msg"],
-        }
-        # Without the input: a token or secret that was sent must not come back in the answer.
-        for fault in error.errors(include_url=False, include_input=False, include_context=False)
-    ]
-    summary = "; ".join(f"{fault['path'] or where}: {fault['fault']}" for fault in faults[:5])
-    return Problem(422, "invalid", summary, faults=faults[:_MOST_FAULTS])
+    # Without the input: a token or secret that was sent must not come back in the answer.
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    paths = ["/".join(filter(None, (under, *map(str, fault["loc"])))) for fault in found]
+    texts = [fault["msg"] for fault in found]
+    named = [f"{path or where}: {text}" for path, text in zip(paths, texts, strict=True)]
+    return faulty(where, list(zip(paths, texts, strict=True)), named)
+
+
+def faulty(where: str, faults: Sequence[tuple[str, str]], named: Sequence[str]) -> Problem:
+    """422 with the path and the text of each fault; the summary is of the first of `named`."""
+    rows = [{"where": where, "path": path, "fault": text} for path, text in faults]
+    return Problem(422, "invalid", "; ".join(named[:5]), faults=rows[:_MOST_FAULTS])
 
 
 async def visible_run(call: ApiCall, run: str) -> RunRow:

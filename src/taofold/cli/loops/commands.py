@@ -7,7 +7,7 @@ goes on is shown by `render/loops`.
 
 import json as jsons
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
@@ -283,16 +283,20 @@ def pause(loop: options.Loop = "", json: options.Json = False) -> None:
     say("it ends earlier if its gates pass or a limit is reached")
 
 
+_Force: TypeAlias = Annotated[
+    bool, typer.Option("--force", help="Revert although others changed files since.")
+]
+_Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before reverting.")]
+
+
 @app.command("abort")
 def abort(
     loop: options.Loop = "",
     revert: Annotated[
         bool, typer.Option("--revert/--keep-changes", help="Put the files back [default: keep].")
     ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Revert although others changed files since.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before reverting.")] = False,
+    force: _Force = False,
+    yes: _Yes = False,
     json: options.Json = False,
 ) -> None:
     """End a loop for good. It cannot be resumed."""
@@ -330,10 +334,8 @@ def abort(
 @app.command("revert")
 def revert(
     loop: options.Loop = "",
-    force: Annotated[
-        bool, typer.Option("--force", help="Revert although others changed files since.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before reverting.")] = False,
+    force: _Force = False,
+    yes: _Yes = False,
     json: options.Json = False,
 ) -> None:
     """Put the files back as they were before a loop that has ended."""

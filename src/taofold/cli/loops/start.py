@@ -138,7 +138,7 @@ def loop(
     Gates are run by the loop, outside the agent's reach; tests, build and CI files are protected.
     What a model says of its work is never believed. Stop with Ctrl-C, go on with `loops resume`.
     """
-    from taofold.cli.agent_argument import chosen, is_file, make
+    from taofold.cli.agent_argument import chosen, has_own_tools, is_file, make
     from taofold.cli.prerequisites import lacking_for
     from taofold.loop.lifecycle import new_id, start
     from taofold.loop.values import LoopLimits, LoopRequest
@@ -168,7 +168,7 @@ def loop(
     described = make(choice, own_approver=True)
     # An agent made in Python has bound its tools to
     # folders already; a file's are made per folder.
-    if agent and mode != "in-place" and not is_file(agent) and described.toolset:
+    if agent and mode != "in-place" and not is_file(agent) and has_own_tools(described):
         fail(
             f"the tools of {agent!r} were made for the project and would not work in the {mode}: "
             "use --in-place, an agent file, or the agent without tools (the loop gives it "

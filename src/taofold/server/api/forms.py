@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from taofold.server.endpoint import Problem
+from taofold.server.endpoint import Problem, faulty
 from taofold.tools.forms import form_faults, form_fields, form_values, plain_faults, wanted
 from taofold.tools.schema_check import SchemaFault
 
@@ -38,16 +38,7 @@ def check(form: Mapping[str, Any], filled: Mapping[str, Any], where: str) -> Non
 
 def _refuse(faults: Sequence[SchemaFault], where: str) -> None:
     if faults:
-        raise Problem(
-            422,
-            "invalid",
-            f"{where}: {'; '.join(fault.sentence for fault in faults[:5])}",
-            faults=[
-                {
-                    "where": "body",
-                    "path": "/".join(map(str, (where, *fault.path))),
-                    "fault": fault.sentence,
-                }
-                for fault in faults[:100]
-            ],
-        )
+        paths = ["/".join(map(str, (where, *fault.path))) for fault in faults]
+        texts = [fault.sentence for fault in faults]
+        named = [f"{where}: {texts[0]}", *texts[1:]]
+        raise faulty("body", list(zip(paths, texts, strict=True)), named)
