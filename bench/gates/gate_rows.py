@@ -772,7 +772,7 @@ HONEST = [
         ),
         ("a test beside it", {"tests/test_more.py": PY_CASE}),
     ),
-    # What a script of the gate runs or reads in is the check's, unless the user says otherwise.
+    # What a script of the gate runs or reads in is the check's, unless the user names it.
     _asked("shell", "the cure", {}, "lib/**"),
     _asked("shell", "the cure and prose", PROSE, "lib/**"),
     _asked(

@@ -50,7 +50,7 @@ class Ending:
     status: str
     notes: tuple[str, ...]
     told: str
-    """What the agent and a person were told of the verdict."""
+    """The texts about the verdict for the agent and the user."""
 
 
 def act(name, kind, **parameters):

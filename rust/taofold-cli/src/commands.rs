@@ -507,7 +507,7 @@ impl Project {
     }
 }
 
-/// Adds the tools of the agent's servers, and says which are left out.
+/// Adds the tools of the agent's servers, and reports which are left out.
 async fn open(agent: &mut Agent) -> Result<(), Failure> {
     for note in agent.open().await? {
         say(&note);

@@ -1,4 +1,4 @@
-//! Verbs that are a person's: a process that an agent started may not call them.
+//! Verbs for people only: a process that an agent started may not call them.
 //!
 //! What an agent starts uncontained, a command or an MCP server, has the rights of the user. It could
 //! else approve its own calls.

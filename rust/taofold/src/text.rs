@@ -1,4 +1,4 @@
-//! Text for people and the log: excerpts, key lines, and what nobody would see made visible.
+//! Text for people and the log: excerpts, key lines, and invisible characters made visible.
 //!
 //! The words are those of the Python runtime, because logs of both hold them. Knows nothing about
 //! runs or tools.
@@ -102,7 +102,7 @@ fn is_error(line: &str) -> bool {
         .is_some_and(|error| error.is_match(&line[..end]))
 }
 
-/// Returns the first line that says something; of a failure the first that looks like an error.
+/// Returns the first line that holds something; of a failure the first that looks like an error.
 pub(crate) fn key_line(text: &str, failed: bool) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.clone().next();

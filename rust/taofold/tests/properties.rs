@@ -29,7 +29,7 @@ fn parameters() -> impl Strategy<Value = Value> {
         .prop_map(|members| Value::Object(members.into_iter().collect()))
 }
 
-/// Whether what the model says may have been changed to read it: such a call needs a person.
+/// Whether the model's text may have been changed to read it: such a call needs a person.
 fn guessed(call: &Call) -> bool {
     call.repairs.iter().any(|repair| repair.content)
 }

@@ -471,7 +471,7 @@ class Driver:
         return False, warning
 
     async def _delivered(self) -> tuple[bool, str]:
-        """Bring the work to the project: was that possible, and what a person must know."""
+        """Bring the work to the project: was that possible, and the warning to show."""
         try:
             merged = await self.environment.deliver()
         except Refused as refused:

@@ -123,7 +123,7 @@ class LoopEnvironment(Protocol):
         """Bring what was made to the project, if the work was done elsewhere.
 
         Returns:
-            The files that were merged with changes made there meanwhile.
+            The files that were merged with changes made there.
         """
         ...
 
@@ -343,7 +343,7 @@ def _found_or_new(project: Path, folder: Path, mode: Mode, loop: str) -> Workspa
 
 
 def _found(project: Path, folder: Path, loop: str) -> Workspace:
-    """The workspace of a loop that has begun: never opened anew, its snapshots would be lost."""
+    """The workspace of a loop that has begun: never replaced, its snapshots would be lost."""
     try:
         return Workspace.load(project, folder)
     except (ConfigError, OSError) as error:

@@ -213,13 +213,13 @@ class Workspace:
     def bring_back(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Bring what was made to the project.
 
-        A file that was changed there meanwhile is merged, if the edits do not overlap.
+        A file that was also changed there is merged, if the edits do not overlap.
 
         Returns:
             The paths that this changed there, and those of them that were merged.
 
         Raises:
-            Refused: the same lines were changed in the project meanwhile.
+            Refused: the same lines were changed in the project.
         """
         if self.mode == "place":
             return (), ()
@@ -479,7 +479,7 @@ def leftovers(folder: Path, loop_id: str) -> tuple[str, ...]:
 
 
 def discard(project: Path, folder: Path, mode: Mode) -> None:
-    """Remove the folder of a loop in which nobody has worked, with what git knows of it."""
+    """Remove the folder of a loop without any work, with git's record of it."""
     if mode != "place":
         with suppress(OSError, RunError):
             remove(project, folder / "work", worktree=mode == "worktree")

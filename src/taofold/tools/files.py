@@ -1,5 +1,5 @@
 """The built-in file tools: list, read (images, too), search, write and edit below one directory,
-with a preview of each change for whoever approves it.
+with a preview of each change for its approver.
 
 Every path goes through `jail`; nothing here opens a file by name. Those that change files may be
 repeated after a crash with the same parameters and leave the same file: an edit keeps the id of its

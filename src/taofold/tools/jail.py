@@ -8,7 +8,7 @@ of a path: there is no such interval. Writes go to a new file that is renamed ov
 one in the same open directory. Knows nothing about tools or models.
 
 What it cannot see: a hard link to a file outside (reading it reads that file; writing
-replaces the link only), and directories that somebody with rights outside moves away.
+replaces the link only), and directories that another user with rights outside moves away.
 """
 
 import errno
@@ -27,7 +27,7 @@ from taofold.reserved_places import is_same_name
 from taofold.trusted_code import OUTSIDE, frozen
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK a FIFO would hold the tool until somebody writes to it.
+# Without O_NONBLOCK a FIFO would hold the tool until a writer comes.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -125,7 +125,7 @@ impl Choice {
     }
 }
 
-/// Whether the name of a variable or a header says that its value is a secret.
+/// Whether the name of a variable or a header marks its value as a secret.
 pub(super) fn is_secret_name(name: &str) -> bool {
     const WORDS: [&str; 12] = [
         "KEY",

@@ -5,7 +5,7 @@
 //! there is no such interval. Writes go to a new file that is renamed over the old one in the same
 //! open directory. Knows nothing about tools.
 //!
-//! What it cannot see: a hard link to a file outside, and directories that somebody with rights
+//! What it cannot see: a hard link to a file outside, and directories that another user with rights
 //! outside moves away.
 
 use std::fs::File;
@@ -65,7 +65,7 @@ impl Jail {
                 Some(above.canonicalize().ok()?.join(rest))
             })?;
             let parts = names(real.strip_prefix(&root).ok()?);
-            // A place that encloses the root itself does not count: whoever chose it said so.
+            // A place that encloses the root itself does not count: the user chose it.
             (!parts.is_empty()).then_some(parts)
         };
         let reserved = reserved.iter().filter_map(inside).collect();
@@ -161,7 +161,7 @@ impl Jail {
                     return Err(format!("there is no directory {shown}"));
                 }
                 match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-                    // Somebody else made it meanwhile.
+                    // Another process has made it.
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(refusal(&folder, name, &path, error)),
                 }
@@ -176,7 +176,7 @@ impl Jail {
         let shown = literal(&json!(path));
         let (name, above) = parts.split_last().ok_or("name a file")?;
         let folder = self.folder(above, false)?;
-        // Without O_NONBLOCK a FIFO would hold the tool until somebody writes to it.
+        // Without O_NONBLOCK a FIFO would hold the tool until a writer comes.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let opened = rustix::fs::openat(&folder, name, flags, Mode::empty());
         let opened = opened.map_err(|error| match error {
@@ -197,7 +197,7 @@ impl Jail {
         let file = self.open(path, &parts)?;
         let shown = literal(&json!(path));
         let mut content = Vec::new();
-        // The read is bounded, since the file may grow meanwhile.
+        // The read is bounded, since the file may grow.
         let read = file.take(limit + 1).read_to_end(&mut content);
         read.map_err(|error| format!("{shown} cannot be used: {error}"))?;
         if content.len() as u64 > limit {

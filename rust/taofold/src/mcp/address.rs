@@ -43,7 +43,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Returns the same for the same place, whatever its secrets are.
+    /// Returns the same for the same place, with any secrets.
     pub(super) fn digest(&self) -> String {
         let identity = match self {
             Self::Stdio {

@@ -34,7 +34,7 @@ pub(super) fn observation(result: &Value) -> Observation {
     }
 }
 
-/// Whether the server says that the call failed.
+/// Whether the server reports the call as failed.
 pub(super) fn is_error(result: &Value) -> bool {
     match result.get("isError") {
         Some(Value::Bool(failed)) => *failed,

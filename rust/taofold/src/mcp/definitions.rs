@@ -415,7 +415,7 @@ fn name_forms(name: &str, prefix: &str) -> Vec<String> {
     fits.then_some(plain).into_iter().chain(marked).collect()
 }
 
-/// Returns what the tools of one server are called here, by its names, in whatever order they come.
+/// Returns what the tools of one server are called here, by its names, in any order.
 /// Each has its plainest form that is no form of another's, so that none takes another's name.
 pub(super) fn safe_names<'a>(
     names: impl IntoIterator<Item = &'a str>,
@@ -467,7 +467,7 @@ impl Pins {
     ///
     /// # Errors
     ///
-    /// The file is damaged, or another user could have written it: nobody can say what was accepted.
+    /// The file is damaged, or another user could have written it, so what was accepted is unknown.
     pub(super) fn known(&self) -> Result<Option<BTreeMap<String, Definition>>, ConfigError> {
         let path = self.path.to_string_lossy();
         let wrong = |why: String| {

@@ -1,7 +1,7 @@
 //! Servers of the Model Context Protocol: their tools as tools of a run.
 //!
 //! A [`Server`] is asked for its tools by [`Server::tools`], which starts or reaches it; its calls use
-//! the same session, and open it again if it broke. What a server says is data: it never lowers a
+//! the same session, and open it again if it broke. A server's words are data: it never lowers a
 //! tier unless the file says `trust`, and a tool that changed since the server was met is not called.
 //! A session lives on the tokio runtime that opened it. The protocol is that of the crate `rmcp`.
 
@@ -29,7 +29,7 @@ use crate::schema::Schema;
 use crate::tools::{CallContext, Tool, literal};
 use crate::values::{Observation, ObservationStatus, Sideeffect};
 
-/// Seconds for which a list counts as fresh if the server says nothing.
+/// Seconds for which a list counts as fresh by default.
 const STALE: Duration = Duration::from_secs(300);
 /// Seconds that a call may take at most.
 const LONGEST_S: f64 = 3600.0;
@@ -41,7 +41,7 @@ const MOST_TOOLS: usize = 512;
 pub struct Options {
     /// Only these tools, by the server's names; `None`: all.
     pub tools: Option<Vec<String>>,
-    /// Whether to believe what it says of its tools: what reads only is tier 1 then.
+    /// Whether to believe its hints about its tools: what reads only is tier 1 then.
     pub trust: bool,
     /// Seconds that a call may take, if the model asks for no other time.
     pub timeout: f64,
@@ -220,7 +220,7 @@ impl Server {
     ) -> Result<Vec<Arc<RemoteTool>>, ConfigError> {
         let definitions: Vec<Definition> =
             definitions.filter(|it| self.is_wanted(&it.name)).collect();
-        // Also those that are gone for now: while they are, nobody else has their names.
+        // Also those that are gone for now: their names stay taken.
         let names: Vec<&str> = match &self.options.tools {
             Some(tools) => tools.iter().map(String::as_str).collect(),
             None => definitions
@@ -237,7 +237,7 @@ impl Server {
         definitions.into_iter().map(tool).collect()
     }
 
-    /// Returns what the server lists: asked anew if it was opened anew, or when it is time.
+    /// Returns what the server lists: asked again if it was opened again, or when it is time.
     async fn listed(&self) -> Result<Arc<Listing>, Unanswered> {
         let mut work = self.work.lock().await;
         let session = match work.session.take().filter(|it| !it.is_closed()) {

@@ -59,7 +59,7 @@ impl Unanswered {
     }
 }
 
-/// What the server tells without being asked.
+/// Notifications of the server.
 #[derive(Debug, Clone, Default)]
 struct Client {
     changed: Arc<AtomicBool>,
@@ -166,7 +166,7 @@ impl Session {
         self.peer.is_transport_closed()
     }
 
-    /// Whether the server said that its list is another one, since this was last asked.
+    /// Whether the server has announced a change of its list since the last look.
     pub(super) fn has_changed(&self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)
     }

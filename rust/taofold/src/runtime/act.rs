@@ -151,7 +151,7 @@ fn redacted_observation(ledger: &Ledger<'_>, observation: Observation) -> Observ
     }
 }
 
-/// Takes secrets out of what a tool returned, says whether there was one, and bounds the result.
+/// Takes secrets out of a tool's result, reports whether there was one, and bounds the result.
 fn redacted_result(ledger: &Ledger<'_>, observation: Observation) -> Observation {
     let before = to_value(&observation).to_string();
     let mut clean = redacted_observation(ledger, observation);

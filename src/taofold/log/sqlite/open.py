@@ -316,7 +316,7 @@ def _patiently(work: Callable[[], T], wait_s: float) -> T:
 def layout(connection: sqlite3.Connection, path: Path, *, adopt: bool, alone: bool) -> int:
     """The layout version of the file; 0 if it is empty. Only reads.
 
-    `alone` says that no -wal file is beside it.
+    `alone`: no -wal file is beside it.
 
     Raises:
         Incompatible: the file is newer, not a log, lacks its last records, or is another user's.

@@ -35,7 +35,7 @@ def readable(result: dict[str, Any], *, legacy: bool = True) -> dict[str, Any]:
         # As the protocol had it before its first version.
         sound["content"] = _block(_said(sound["toolResult"]))
     elif not sound:
-        sound["content"] = []  # of a tool that says nothing
+        sound["content"] = []  # of a tool without a result
     lists = {**_LISTS, "tools": _legacy_tool} if legacy else _LISTS
     for name, element in lists.items():
         if name in sound:
