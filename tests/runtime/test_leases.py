@@ -29,6 +29,9 @@ from .kit import act, finish
 
 pytestmark = pytest.mark.anyio
 
+LOOK_S = 0.03125
+"""A pause between two looks at a run's row that nothing else waits."""
+
 ELSEWHERE = "another-boot/pid:[1]|77|1234|own|ab"
 """A process of another boot: whether it lives cannot be seen from here."""
 
@@ -347,15 +350,17 @@ async def test_a_run_that_this_process_left_is_resumed_at_once(
     await eventually(log, lambda row: not row.held)
     slept: list[float] = []
     monkeypatch.setattr(runs, "SILENT_S", 5)
+    monkeypatch.setattr(runs, "_LOOK_S", LOOK_S)
     real = asyncio.sleep
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
         await real(seconds)
 
-    monkeypatch.setattr("taofold.runtime.run.asyncio.sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     assert (await simple(log).resume("r")).status == "finished"
-    assert slept == []
+    # The log itself may sleep while another writer holds its file.
+    assert LOOK_S not in slept
 
 
 async def test_a_lease_that_ends_too_late_was_taken_by_another_clock() -> None:
