@@ -9,7 +9,8 @@ Credentials lie in `project_state_folder`, never in the project: a clone brings 
 
 `open_file` opens every file in such a place, `read_file` and `write_file` build on it. They refuse
 links, FIFOs, devices and files of other users on every component below the place, because a
-repository or another user may have planted them. Knows nothing of what the places hold.
+repository or another user may have planted them. `open_named` opens every other file that a person,
+an agent file or a project names: regular files only. Knows nothing of what the files hold.
 """
 
 import os
@@ -21,7 +22,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from secrets import token_hex
-from typing import Final, Literal
+from typing import BinaryIO, Final, Literal
 from unicodedata import normalize
 
 from taofold.core.errors import ConfigError
@@ -272,15 +273,62 @@ def in_project(path: Path) -> bool:
     return PROJECT in path.absolute().parts
 
 
+_SEED: Final = ".aiwg"
+"""The seed's folder in a project; `aiwg.yml` beside it is its file."""
+
+
+def is_seed_settings(path: Path) -> bool:
+    """True for `aiwg.yml` and the files in `.aiwg`, which a repository may have brought."""
+    return path.name in ("aiwg.yml", "aiwg.yaml") or path.parent.name == _SEED
+
+
+def open_named(path: Path) -> BinaryIO:
+    """Opens a file that a person, an agent file or a project names, to read it.
+
+    Links are followed, as in a folder of dotfiles, but not to or in what a repository brings as
+    settings: there the rules of `open_file` hold.
+
+    Raises:
+        ConfigError: it is no regular file, or `open_file` refuses it. A FIFO would never end, and
+            a device may act when it is opened.
+        OSError: it cannot be opened.
+    """
+    if in_project(path) or is_seed_settings(path):
+        inside = path.absolute().parent
+        place = inside.parent if inside.name == _SEED else inside
+        return os.fdopen(open_file(path, trust="repository", place=place), "rb")
+    _check_regular(path.stat(), path)
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+    try:
+        _check_regular(os.fstat(file.fileno()), path)
+        os.set_blocking(file.fileno(), True)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def read_named(path: Path) -> bytes:
+    """Returns the content of a file that a person or a project names. Errors: `open_named`."""
+    with open_named(path) as file:
+        return file.read()
+
+
+def _check_regular(status: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "of an unknown kind")
+        raise ConfigError(f"{str(path)!r} is {kind}, which is not read: name a file")
+
+
 @contextmanager
 def _parent(path: Path, trust: Trust, place: Path | None) -> Generator[int]:
     """Opens the folder that holds `path`, and checks each folder from the place down to it."""
     descriptor: int | None = None
     with ExitStack() as opened:
-        for folder in _chain(path.parent, place):
+        for depth, folder in enumerate(_chain(path.parent, place)):
             descriptor = opened.enter_context(_folder(folder, descriptor))
             # Where a path was given that is no place, its folder is the user's choice (`/tmp`).
-            if _is_place(folder) and trust != "content":
+            if (depth or _is_place(folder)) and trust != "content":
                 _check(os.fstat(descriptor), folder, "repository", kind=stat.S_IFDIR)
         assert descriptor is not None
         yield descriptor

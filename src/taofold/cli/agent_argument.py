@@ -25,6 +25,7 @@ from taofold.cli.tracebacks import know
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
 from taofold.core.values import Profile
+from taofold.reserved_places import read_named
 from taofold.tools.discovery import DiscoveryWarning, discover_toolset
 
 if TYPE_CHECKING:
@@ -349,7 +350,7 @@ def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Ag
         from taofold.files.flow.file import build, read_agent
 
         path = folder / choice.agent
-        if not path.is_file():
+        if not path.exists():
             raise ConfigError(f"there is no agent file {choice.agent!r}{_beside(path)}")
         file, faults = read_agent(path, operator, choice.agent)
         if file is None:
@@ -415,8 +416,8 @@ def _digest(choice: AgentChoice) -> str:
     if not is_file(choice.agent):
         return ""
     try:
-        body = (Path(choice.folder) / choice.agent).read_bytes()
-    except OSError:
+        body = read_named(Path(choice.folder) / choice.agent)
+    except (OSError, ConfigError):
         return ""
     return blake2b(body, digest_size=8).hexdigest()
 

@@ -69,11 +69,12 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
     from taofold.files.flow.file import FlowFile, read_agent
     from taofold.files.flow.paths import unset_reads
     from taofold.files.policy import PolicyFile
+    from taofold.reserved_places import is_seed_settings
 
     document, faults = load(path)
     if document is None:
         return faults
-    if path.name in ("aiwg.yml", "aiwg.yaml") or path.parent.name == ".aiwg":
+    if is_seed_settings(path):
         return read_learning([path])[1]  # of other keys there their own program knows
     if path.name in ("config.yml", "config.yaml"):
         return against(document, Config)[1]

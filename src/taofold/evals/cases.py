@@ -34,6 +34,7 @@ from taofold.core.state import RunState
 from taofold.core.text import near
 from taofold.evals.scorers import Scorer, command, contains, exact, judge, schema, success
 from taofold.files.checked_yaml import Fault, KeyPath, Strict, YamlDocument, check, load, refuse
+from taofold.reserved_places import read_named
 from taofold.runtime.ratings import Rating
 
 UNSET: Final = msgspec.UNSET
@@ -265,7 +266,7 @@ def _inspect(path: Path) -> list[Case]:
     """Samples of Inspect: `input`, `target`, `id`; a target is looked for in the answer."""
     cases: list[Case] = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_named(path).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", path=str(path)) from error
     for number, line in enumerate(lines, 1):

@@ -4,12 +4,11 @@ model (`Strict`); and its faults, each with its place and what to write instead.
 Knows nothing about what the keys mean.
 """
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Final, NoReturn, TypeVar, get_args
+from typing import Any, ClassVar, Final, NoReturn, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -20,7 +19,7 @@ from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, near, visible_line
 from taofold.log.formats import yaml_document as yaml
 from taofold.log.formats.yaml_document import path_text
-from taofold.reserved_places import in_project, open_file
+from taofold.reserved_places import open_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +104,7 @@ def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]
     """The file as a document, or why it cannot be read."""
     source = source or str(path)
     try:
-        # Not all of it first: it may be a device, which has no end.
-        with _opened(path) as file:
+        with open_named(path) as file:
             body = file.read(_LARGEST + 1)
     except ConfigError as error:
         return None, [Fault(source, str(error))]
@@ -119,13 +117,6 @@ def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]
     except UnicodeDecodeError as error:
         return None, [Fault(source, f"is not UTF-8: {error}")]
     return parse(text, source, path.parent)
-
-
-def _opened(path: Path) -> BinaryIO:
-    # Elsewhere links are the user's own, as in a folder of dotfiles.
-    if in_project(path):
-        return os.fdopen(open_file(path, trust="repository"), "rb")
-    return path.open("rb")
 
 
 def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument | None, list[Fault]]:

@@ -9,6 +9,7 @@ part is ours. The nearer word wins, key by key: aiwg.yml < config.yml < environm
 (`TAOFOLD_LEARNING_INJECTION_TOP_K_PATTERNS=3`) < flags.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -94,7 +95,8 @@ def read_learning(
     groups: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
     faults: list[Fault] = []
     for path in paths:
-        if path.is_file():
+        # Not `is_file`: a link is refused, not followed.
+        if os.path.lexists(path):
             document, wrong = load(path)
             faults += wrong
             if document is not None:

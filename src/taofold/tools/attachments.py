@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from taofold.core.content import MediaKind, MediaPart, TextPart, blob_digest, text_with_media
 from taofold.core.errors import ConfigError
+from taofold.reserved_places import read_named
 
 LARGEST: Final = 32 << 20
 """Bytes of one file. No provider takes a larger one in a request."""
@@ -174,7 +175,7 @@ class Attachment:
                     f"{self!r} has {size / 1e6:.1f} MB: no provider takes more than "
                     f"{LARGEST / 1e6:.1f} MB in a request; give a part of it, or an address (url=)"
                 )
-            return path.read_bytes()
+            return read_named(path)
         except OSError as error:
             raise ConfigError(f"{self!r} cannot be read: {error.strerror or error}") from error
 

@@ -125,7 +125,8 @@ def _within(root: Path, recursive: bool) -> Iterator[Path]:
             and name not in _SKIPPED
             and not (folder / name / "pyvenv.cfg").exists()
         ]
-        yield from (folder / name for name in files if name in FILES)
+        # `is_file`: importing a FIFO would never end.
+        yield from (folder / name for name in files if name in FILES and (folder / name).is_file())
 
 
 def _load(path: Path, faults: list[DiscoveryFault]) -> ModuleType | None:

@@ -7,6 +7,7 @@ again. A whole log goes from a file to a database, or back.
 
 import os
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -17,7 +18,7 @@ from taofold.cli.output import fail, give, invocation, say
 from taofold.cli.runs.find import find, records_of, with_log
 from taofold.core.errors import ConfigError, Conflict, LogError
 from taofold.core.text import times
-from taofold.reserved_places import write_file
+from taofold.reserved_places import open_named, write_file
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
@@ -254,7 +255,7 @@ def import_run(
     form = format or _ENDS.get(file.suffix, "ndjson")
     _known(form)
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        text = sys.stdin.read() if str(file) == "-" else _text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", path=str(file)) from error
     # NDJSON names its run; the other formats do not.
@@ -269,6 +270,11 @@ def import_run(
     run = with_log(work, create=True)
     give(run)
     say(f"{times(len(records), 'event')}; look at it with: {invocation()} runs show {run}")
+
+
+def _text(file: Path) -> str:
+    with TextIOWrapper(open_named(file), encoding="utf-8") as lines:
+        return lines.read()
 
 
 async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], source: str) -> str:

@@ -105,7 +105,8 @@ class Folder:
     def _shows(self, path: Path) -> bool:
         """Is it a text file that is not hidden? `path` lies below the root."""
         parts = path.relative_to(self.root).parts
-        return path.suffix in _SUFFIXES and not any(part.startswith(".") for part in parts)
+        named = path.suffix in _SUFFIXES and not any(part.startswith(".") for part in parts)
+        return named and path.is_file()  # a FIFO would never end
 
     def _text(self, path: Path) -> str:
         with path.open("rb") as file:

@@ -16,7 +16,7 @@ from taofold.core.errors import LogError
 from taofold.learning.exchange.exports import bundle
 from taofold.learning.exchange.imports import ImportReport
 from taofold.learning.registry import Registry
-from taofold.reserved_places import make_folder, read_file, write_file
+from taofold.reserved_places import make_folder, read_file, read_named, write_file
 
 _SHARED = "shared"
 """Where the seed's layout has patterns, archive and metrics; `memory` and `loops` are beside it."""
@@ -78,7 +78,7 @@ def _read(path: Path) -> dict[Path, bytes]:
         files = [path]
     try:
         if not path.is_dir():
-            return {path: path.read_bytes()}
+            return {path: read_named(path)}
         # A FIFO would never end, and a link leads out of the named folder.
         return {file: read_file(file, trust="content", place=path) for file in files}
     except OSError as error:

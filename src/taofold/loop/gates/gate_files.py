@@ -14,9 +14,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Final
 
+from taofold.core.errors import ConfigError
 from taofold.loop.gates.commands import plan
 from taofold.loop.gates.scope import role
 from taofold.loop.verdict import TESTS, Gate
+from taofold.reserved_places import open_named, read_named
 
 _RUNNING: Final = frozenset(
     {
@@ -128,8 +130,8 @@ def _recipes(words: Sequence[str], folder: Path) -> list[str]:
 def npm_scripts(folder: Path) -> Mapping[str, object]:
     """The scripts of package.json in `folder`, by name."""
     try:
-        return dict(json.loads((folder / "package.json").read_bytes())["scripts"])
-    except (OSError, ValueError, LookupError, TypeError):
+        return dict(json.loads(read_named(folder / "package.json"))["scripts"])
+    except (OSError, ConfigError, ValueError, LookupError, TypeError):
         return {}
 
 
@@ -174,6 +176,7 @@ def _shell(script: Path) -> bool:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_bytes()[:200_000].decode("utf-8", "replace")
-    except OSError:
+        with open_named(file) as opened:
+            return opened.read(200_000).decode("utf-8", "replace")
+    except (OSError, ConfigError):
         return ""
