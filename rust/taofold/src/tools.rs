@@ -129,7 +129,8 @@ pub fn literal(value: &Value) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+/// Returns text as a literal of Python.
+pub(crate) fn quoted(text: &str) -> String {
     let mark = if text.contains('\'') && !text.contains('"') {
         '"'
     } else {

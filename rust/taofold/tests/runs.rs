@@ -54,12 +54,54 @@ impl Tool for RecordedTool {
     }
 
     async fn call(&self, _: taofold::json::Object, context: CallContext) -> Observation {
-        let recorded = self.observations.lock().unwrap().remove(0);
+        let mut observations = self.observations.lock().unwrap();
+        assert!(
+            !observations.is_empty(),
+            "{} was called too often",
+            self.name
+        );
+        let recorded = observations.remove(0);
         if let Some((name, value)) = recorded.update {
             context.set(name, value);
         }
         recorded.observation
     }
+}
+
+/// What the tools brought in a run, in the order of the log: those observations whose call was started.
+fn brought(events: &Value) -> Vec<(String, Sideeffect, Recorded)> {
+    let place = |event: &Value| {
+        let index = usize::try_from(event["index"].as_u64().unwrap_or(0)).unwrap();
+        (event["key"].to_string(), index)
+    };
+    let mut proposed: HashMap<String, &Value> = HashMap::new();
+    let mut effects: HashMap<(String, usize), Sideeffect> = HashMap::new();
+    let mut found = Vec::new();
+    for event in events.as_array().unwrap() {
+        let (key, index) = place(event);
+        match event["e"].as_str().unwrap() {
+            "proposed" => {
+                proposed.insert(key, &event["actions"]);
+            }
+            "started" => {
+                effects.insert((key, index), Sideeffect::Read);
+            }
+            "started_once" => {
+                let effect = event.get("effect").cloned().unwrap_or(json!("once"));
+                let effect = serde_json::from_value(effect).unwrap();
+                effects.insert((key, index), effect);
+            }
+            "observed" => {
+                if let Some(effect) = effects.get(&(key.clone(), index)) {
+                    let tool = proposed[&key][index]["tool"].as_str().unwrap();
+                    let recorded = serde_json::from_value(event.clone()).unwrap();
+                    found.push((tool.to_owned(), *effect, recorded));
+                }
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 struct Case {
@@ -103,34 +145,9 @@ impl Case {
     fn tools(&self) -> Toolset {
         let mut observations: HashMap<String, Vec<Recorded>> = HashMap::new();
         let mut effects: HashMap<String, Sideeffect> = HashMap::new();
-        let mut proposed: HashMap<String, Value> = HashMap::new();
-        for event in self.expected("events.json").as_array().unwrap() {
-            let key = event["key"].as_str().unwrap_or_default().to_owned();
-            let index = usize::try_from(event["index"].as_u64().unwrap_or(0)).unwrap();
-            let tool = |proposed: &HashMap<String, Value>| {
-                proposed[&key][index]["tool"].as_str().unwrap().to_owned()
-            };
-            match event["e"].as_str().unwrap() {
-                "proposed" => {
-                    proposed.insert(key, event["actions"].clone());
-                }
-                "started" => {
-                    effects.insert(tool(&proposed), Sideeffect::Read);
-                }
-                "started_once" => {
-                    let effect = event.get("effect").cloned().unwrap_or(json!("once"));
-                    let effect = serde_json::from_value(effect).unwrap();
-                    effects.insert(tool(&proposed), effect);
-                }
-                "observed" if event["observation"]["auto"] != true => {
-                    let observation = serde_json::from_value(event.clone()).unwrap();
-                    observations
-                        .entry(tool(&proposed))
-                        .or_default()
-                        .push(observation);
-                }
-                _ => {}
-            }
+        for (tool, effect, recorded) in brought(&self.expected("events.json")) {
+            effects.insert(tool.clone(), effect);
+            observations.entry(tool).or_default().push(recorded);
         }
         let named = ["web.search", "web.scrape", "memory.store"].map(str::to_owned);
         let mut tools = Toolset::new();
@@ -202,7 +219,7 @@ fn events_json(records: &[Record]) -> Value {
 #[tokio::test]
 async fn every_case_comes_to_the_expected_files() {
     let cases = cases();
-    assert!(cases.len() >= 30);
+    assert!(cases.len() >= 46);
     let mut differences: Vec<String> = Vec::new();
     for case in cases {
         let name = case.name();
@@ -396,19 +413,9 @@ fn left_over(case: &Case, records: &[Record]) -> Toolset {
 }
 
 fn observations_of(case: &Case, tool: &str) -> Vec<Recorded> {
-    let events = case.expected("events.json");
-    let mut proposed: HashMap<String, String> = HashMap::new();
-    let mut found = Vec::new();
-    for event in events.as_array().unwrap() {
-        let key = event["key"].as_str().unwrap_or_default().to_owned();
-        if event["e"] == "proposed" {
-            let name = event["actions"][0]["tool"].as_str().unwrap_or_default();
-            proposed.insert(key, name.to_owned());
-        } else if event["e"] == "observed" && proposed.get(&key).is_some_and(|it| it == tool) {
-            found.push(serde_json::from_value(event.clone()).unwrap());
-        }
-    }
-    found
+    let brought = brought(&case.expected("events.json")).into_iter();
+    let of_tool = brought.filter(|(name, _, _)| name == tool);
+    of_tool.map(|(_, _, recorded)| recorded).collect()
 }
 
 #[test]

@@ -40,7 +40,9 @@ use crate::model::{Model, Models, Request, ToolOffer};
 use crate::policy::{Limits, Policy, Redactor};
 use crate::providers;
 use crate::runtime::Setup;
-use crate::strategy::{Cot, Decompose, Direct, Offer, Output, React, SelfCorrect, Strategy, Task};
+use crate::strategy::{
+    Cot, Decompose, Direct, Offer, Output, Plan, React, SelfCorrect, Strategy, Task,
+};
 use crate::tools::Tool;
 use crate::values::{ASK_USER, FINISH, ModelSettings, Profile, Reply, StepRole};
 
@@ -522,10 +524,11 @@ fn strategy_of(name: &str) -> Result<Arc<dyn Strategy>, ConfigError> {
         "direct" => Arc::new(Direct::default()),
         "self_correct" => Arc::new(SelfCorrect::default()),
         "decompose" => Arc::new(Decompose::default()),
+        "plan" => Arc::new(Plan::default()),
         other => {
             let message = format!(
-                "this runtime has no strategy {other:?}; it has react, cot, direct, self_correct \
-                 and decompose"
+                "this runtime has no strategy {other:?}; it has react, cot, direct, self_correct, \
+                 decompose and plan"
             );
             return Err(ConfigError::new("strategy", message));
         }

@@ -1,5 +1,5 @@
 //! Actions that ask models: `reason.cot`, `reason.react`, `reason.self_correct`,
-//! `reason.decompose`; the keys of each, and the value that it gives to the flow.
+//! `reason.decompose`, `reason.plan`; the keys of each, and the value that it gives to the flow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::flow::template;
 use crate::flow::watch::{NodeModels, Rules, SharedTrace, Trace, taken, watched};
 use crate::json::{Object, Value, json, render};
 use crate::strategy::{
-    Cot, Decompose, Direct, Example, Offer, Output, Prompt, React, SelfCorrect, Solved, Strategy,
-    Task, ThinkingFormat, alone, object,
+    Cot, Decompose, Direct, Example, Offer, Output, Plan, Prompt, React, SelfCorrect, Solved,
+    Strategy, Task, ThinkingFormat, alone, object,
 };
 use crate::values::{FINISH, ModelSettings, StepRole};
 
@@ -72,6 +72,7 @@ pub(super) enum Kind {
     React,
     SelfCorrect,
     Decompose,
+    Plan,
 }
 
 /// One use of an action in a node.
@@ -208,6 +209,24 @@ struct DecomposeKeys {
     _model: String,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlanKeys {
+    goal: Value,
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    max_steps: Option<u64>,
+    #[serde(default)]
+    output_format: Value,
+    #[serde(default, rename = "model")]
+    _model: String,
+    #[serde(default, rename = "planner_model")]
+    _planner_model: String,
+    #[serde(default, rename = "evaluator_model")]
+    _evaluator_model: String,
+}
+
 fn two() -> u64 {
     2
 }
@@ -242,12 +261,13 @@ fn read<T: DeserializeOwned>(keys: Object) -> Result<T, String> {
 }
 
 impl Kind {
-    const ALL: [(&'static str, Self); 5] = [
+    const ALL: [(&'static str, Self); 6] = [
         ("llm.call", Self::Call),
         ("reason.cot", Self::Cot),
         ("reason.react", Self::React),
         ("reason.self_correct", Self::SelfCorrect),
         ("reason.decompose", Self::Decompose),
+        ("reason.plan", Self::Plan),
     ];
 
     pub(super) fn named(name: &str) -> Option<Self> {
@@ -292,6 +312,7 @@ impl Kind {
             Self::React => with_required::<ReactKeys>(literal, "goal", with),
             Self::SelfCorrect => with_required::<SelfCorrectKeys>(literal, "task", with),
             Self::Decompose => with_required::<DecomposeKeys>(literal, "problem", with),
+            Self::Plan => with_required::<PlanKeys>(literal, "goal", with),
         };
         result.map_err(|error| ConfigError::new(path, error))
     }
@@ -322,6 +343,7 @@ impl Kind {
             Self::React => react(scope, call, keys).await?,
             Self::SelfCorrect => self_correct(scope, call, keys).await?,
             Self::Decompose => decompose(scope, call, keys).await?,
+            Self::Plan => plan(scope, call, keys).await?,
         };
         Ok(done.unwrap_or_else(Done::error))
     }
@@ -404,47 +426,39 @@ async fn think(
     });
     let parameters = object(json!({"node": call.node}));
     let solved = alone(scope, watching, task, thinking.name, parameters).await?;
-    Ok(ended(
-        solved,
-        taken(&trace),
-        thinking.name,
-        thinking.steps.is_some(),
-    ))
+    Ok(ended(solved, taken(&trace), thinking.name))
 }
 
-fn ended(solved: Solved, mut trace: Trace, name: &str, bounded: bool) -> Ended {
-    let (good, error) = (solved.good(), solved.error());
-    let limit = solved.limit().map(str::to_owned);
-    let output = solved.answer.output;
-    if good {
-        return Ended {
-            output,
-            error: String::new(),
-            stop: String::new(),
-            trace,
-        };
-    }
-    trace.failed(name, &error);
-    match limit {
+fn ended(solved: Solved, mut trace: Trace, name: &str) -> Ended {
+    let good = solved.good();
+    let (mut error, mut stop) = (String::new(), String::new());
+    if !good {
         // What a node's own bound stopped is the node's failure, not the end of the run.
-        Some(limit) if !(bounded && limit == "max_steps") => Ended {
-            output,
-            error: String::new(),
-            stop: limit,
-            trace,
-        },
-        Some(limit) if !error.contains(&limit) => Ended {
-            output,
-            error: format!("{limit}: {error}"),
-            stop: String::new(),
-            trace,
-        },
-        _ => Ended {
-            output,
-            error,
-            stop: String::new(),
-            trace,
-        },
+        let limit = solved.limit().unwrap_or_default();
+        let own = if limit == "max_steps" {
+            trace.reached.as_str()
+        } else {
+            ""
+        };
+        let reasons = [own, &solved.answer.error].into_iter();
+        let reasons: Vec<&str> = reasons.filter(|reason| !reason.is_empty()).collect();
+        let reason = if reasons.is_empty() {
+            solved.error()
+        } else {
+            reasons.join("; ")
+        };
+        if limit.is_empty() || !own.is_empty() {
+            error.clone_from(&reason);
+        } else {
+            limit.clone_into(&mut stop);
+        }
+        trace.failed(name, &reason);
+    }
+    Ended {
+        output: solved.answer.output,
+        error,
+        stop,
+        trace,
     }
 }
 
@@ -600,9 +614,28 @@ async fn react(scope: &Scope, asked: &Asked<'_>, keys: Object) -> Outcome {
         steps: Some(keys.max_steps),
     };
     let ended = think(scope, asked, Arc::new(React), thinking).await?;
+    Ok(Ok(stepped(ended, Kind::React)))
+}
+
+async fn plan(scope: &Scope, asked: &Asked<'_>, keys: Object) -> Outcome {
+    let keys: PlanKeys = usable!(read(keys));
+    let thinking = Thinking {
+        name: Kind::Plan.name(),
+        goal: render(&keys.goal),
+        output: usable!(output_of(&keys.output_format)),
+        offers: usable!(offered(&asked.call.task, keys.tools.as_deref())),
+        instructions: String::new(),
+        steps: keys.max_steps,
+    };
+    let ended = think(scope, asked, Arc::new(Plan::default()), thinking).await?;
+    Ok(Ok(stepped(ended, Kind::Plan)))
+}
+
+/// Returns the end of an action that acts: its steps, without the last one, and the answer.
+fn stepped(ended: Ended, kind: Kind) -> Done {
     let own = |step: &&Value| {
         let action = step.get("action").and_then(Value::as_str);
-        action != Some(FINISH) && action != Some(Kind::React.name())
+        action != Some(FINISH) && action != Some(kind.name())
     };
     let steps: Vec<Value> = ended.trace.steps.iter().filter(own).cloned().collect();
     let roles = [StepRole::Executor, StepRole::Finalizer, StepRole::Planner];
@@ -616,7 +649,7 @@ async fn react(scope: &Scope, asked: &Asked<'_>, keys: Object) -> Outcome {
         "reasoning_answer": ended.output,
     });
     let state = json!({"reasoning_trace": ended.trace.steps, "react_steps": steps});
-    Ok(Ok(ended.done(value, state)))
+    ended.done(value, state)
 }
 
 /// Returns a prompt that renders the node's template with one more name.

@@ -18,6 +18,8 @@ pub(super) struct Trace {
     pub(super) steps: Vec<Value>,
     models: Vec<(StepRole, String)>,
     pub(super) failures: Vec<String>,
+    /// Which bound of the node was reached, and what to change.
+    pub(super) reached: String,
 }
 
 impl Trace {
@@ -32,6 +34,9 @@ impl Trace {
             self.answered(role, model);
         }
         self.failures.extend(other.failures);
+        if self.reached.is_empty() {
+            self.reached = other.reached;
+        }
     }
 
     fn answered(&mut self, role: StepRole, model: String) {
@@ -137,6 +142,11 @@ struct Watch {
 }
 
 impl Watch {
+    fn reached(&self, what: String) {
+        let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        trace.reached = format!("{what}: raise max_steps");
+    }
+
     fn outlook(&mut self, outlook: &mut Outlook) {
         let turns = self.turns;
         self.turns += 1;
@@ -147,7 +157,10 @@ impl Watch {
             "max_steps".clone_into(&mut outlook.stop);
         } else if turns + 1 == steps && outlook.wrap_up.is_empty() {
             "max_steps".clone_into(&mut outlook.wrap_up);
+        } else {
+            return;
         }
+        self.reached(format!("all {steps} of max_steps were used"));
     }
 
     /// Answers calls of tools that this node does not have.
@@ -181,6 +194,7 @@ impl Interceptor for Watch {
                     .steps
                     .is_some_and(|steps| self.calls > steps + SPARE)
                 {
+                    self.reached(format!("all {} model calls were used", self.calls - 1));
                     return Some(Resolution::Halt(Halt {
                         reason: "max_steps".to_owned(),
                     }));

@@ -180,26 +180,32 @@ fn constant(rest: &str, before: &str) -> Option<(&'static str, &'static str)> {
 pub fn read_object(text: &str, finish: &str) -> Result<(Object, Vec<Repair>), Unparsed> {
     let text = super::reply::without_reasoning(text);
     if text.trim().is_empty() {
-        return Err(Unparsed::new("empty", "Your reply was empty."));
+        return Err(Unparsed::new(
+            "empty",
+            "The reply is empty. Send the answer as one JSON value.",
+        ));
     }
     let search = objects(&text);
     if search.cut || crate::values::finish_of(finish) == "length" {
         return Err(Unparsed::new(
             "incomplete",
-            "The reply is cut off: write it shorter.",
+            "The reply was cut off before it was complete. Send it again, shorter.",
         ));
     }
     let mut found = search.found.into_iter();
     let Some(first) = found.next() else {
         return Err(match search.fault {
             Some(fault) => Unparsed::new("invalid", format!("The JSON cannot be read: {fault}")),
-            None => Unparsed::new("no_candidate", "The reply holds no JSON object."),
+            None => Unparsed::new(
+                "no_candidate",
+                "No answer was found. Send one JSON value and nothing else.",
+            ),
         });
     };
     if found.any(|other| other.value != first.value) {
         return Err(Unparsed::new(
             "ambiguous",
-            "The reply holds several JSON objects: send exactly one.",
+            "The reply holds several different answers. Send exactly one.",
         ));
     }
     let mut repairs = first.repairs;

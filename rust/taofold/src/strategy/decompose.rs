@@ -4,7 +4,7 @@
 //! a part that is itself complex is split again, down to `max_depth`. A part that fails is marked,
 //! and whoever needs its answer is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -178,11 +178,11 @@ fn read_split(reply: &Reply, most: usize) -> Result<Parsed<Split>, Unparsed> {
 }
 
 fn order(parts: &[Part]) -> Result<Vec<Vec<String>>, crate::strategy::Tangle> {
-    let named: Vec<(&str, &[String])> = parts
+    let named: Vec<(String, BTreeSet<String>)> = parts
         .iter()
-        .map(|part| (part.id.as_str(), part.dependencies.as_slice()))
+        .map(|part| (part.id.clone(), part.dependencies.iter().cloned().collect()))
         .collect();
-    waves(&named)
+    waves(&named, [])
 }
 
 fn split_schema() -> Value {

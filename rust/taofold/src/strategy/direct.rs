@@ -1,10 +1,11 @@
 //! Answers at once: the whole reply is the answer, so that code and prose need no escaping.
 
+use crate::content::Message;
 use crate::effects::{Answer, Coroutine, Halt, Scope};
 use crate::json::Value;
 use crate::parsing::{Read, Unparsed, read_object, read_reply};
 use crate::strategy::nested::closing;
-use crate::strategy::question::{Parsed, Question, ask_for};
+use crate::strategy::question::{Parsed, Question, Unread, ask_for};
 use crate::strategy::{Strategy, Task};
 use crate::values::{Reply, StepRole, Thought, ThoughtType};
 
@@ -35,24 +36,10 @@ async fn story(scope: &Scope, task: &Task, role: StepRole) -> Result<Answer, Hal
     if !outlook.stop.is_empty() {
         return Ok(Answer::stopped(outlook.stop));
     }
-    let rules = if task.output.is_text() {
-        "Reply with the answer itself and nothing else.".to_owned()
-    } else {
-        let kind = task.output.rendered();
-        format!("Reply with one JSON value of this type and nothing else: {kind}")
+    let (output, reply) = match answer(scope, task, &task.goal, role, &outlook.heard).await? {
+        Ok(read) => read,
+        Err(unread) => return Ok(unread.into()),
     };
-    let question = Question {
-        conversation: task.opening(&rules, &task.goal, &outlook.heard, true),
-        attempts: task.attempts,
-        role,
-        schema: task.output.schema().cloned(),
-        strict: false,
-    };
-    let (output, reply) =
-        match ask_for(scope, question, |_| None, |reply| read(task, reply)).await? {
-            Ok(read) => read,
-            Err(unread) => return Ok(unread.into()),
-        };
     let thinking = reply.content.thinking();
     let content = if thinking.is_empty() {
         "The answer.".to_owned()
@@ -62,6 +49,30 @@ async fn story(scope: &Scope, task: &Task, role: StepRole) -> Result<Answer, Hal
     let thought = Thought::synthesized(content, ThoughtType::Synthesis);
     scope.act(closing(thought, &output)).await?;
     Ok(Answer::new(output))
+}
+
+/// Asks for nothing but a value of the task's output type.
+pub(super) async fn answer(
+    scope: &Scope,
+    task: &Task,
+    text: &str,
+    role: StepRole,
+    heard: &[Message],
+) -> Result<Result<(Value, Reply), Unread>, Halt> {
+    let rules = if task.output.is_text() {
+        "Reply with the answer itself and nothing else.".to_owned()
+    } else {
+        let kind = task.output.rendered();
+        format!("Reply with one JSON value of this type and nothing else: {kind}")
+    };
+    let question = Question {
+        conversation: task.opening(&rules, text, heard, true),
+        attempts: task.attempts,
+        role,
+        schema: task.output.schema().cloned(),
+        strict: false,
+    };
+    ask_for(scope, question, |_| None, |reply| read(task, reply)).await
 }
 
 fn read(task: &Task, reply: &Reply) -> Result<Parsed<Value>, Unparsed> {

@@ -5,6 +5,7 @@ use crate::effects::{Answer, Ask, Halt, Scope};
 use crate::json::{Object, Value, json};
 use crate::parsing::{Repair, Unparsed};
 use crate::strategy::conversation::{broken, corrections, is_refused, withheld};
+use crate::tools::quoted;
 use crate::values::{Reply, StepRole};
 
 /// Characters of an unreadable reply that an error may carry.
@@ -117,12 +118,16 @@ pub(super) async fn ask_for<T>(
             conversation.append(message);
         }
     }
-    let data = json!({"reason": kind, "raw": raw});
+    let data = json!({"reason": &kind, "raw": &raw});
     scope.note("unread", object(data)).await?;
-    let error = format!(
+    let mut error = format!(
         "{kind}: no usable reply in {}: {feedback}",
         crate::values::times(attempts as u64, "attempt")
     );
+    if !raw.is_empty() {
+        let start: String = raw.chars().take(200).collect();
+        error += &format!("; the last one began {}", quoted(&start));
+    }
     Ok(Err(Unread { error }))
 }
 

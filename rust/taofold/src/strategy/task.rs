@@ -2,7 +2,6 @@
 //!
 //! [`Task`] also writes the text of the protocol. Knows nothing about models, policy or storage.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -219,24 +218,24 @@ impl Task {
             return parts.join("\n\n");
         }
         if !self.offers.is_empty() {
-            let lines = self
-                .offers
-                .iter()
-                .fold("Tools:".to_owned(), |mut lines, offer| {
-                    // Writing to a string cannot fail.
-                    let _ = write!(
-                        lines,
-                        "\n- {}({}): {}",
-                        offer.name,
-                        offer.schema,
-                        offer.description.trim()
-                    );
-                    lines
-                });
-            parts.push(lines);
+            parts.push(format!("Tools:\n{}", self.tool_lines()));
         }
         parts.push(self.form());
         parts.join("\n\n")
+    }
+
+    /// Returns the tools on offer, one line each.
+    pub(super) fn tool_lines(&self) -> String {
+        let line = |offer: &Offer| {
+            let (name, schema) = (&offer.name, &offer.schema);
+            format!("- {name}({schema}): {}", offer.description.trim())
+        };
+        let lines: Vec<String> = self.offers.iter().map(line).collect();
+        if lines.is_empty() {
+            "(none)".to_owned()
+        } else {
+            lines.join("\n")
+        }
     }
 
     fn form(&self) -> String {
