@@ -16,7 +16,6 @@ from taofold.core.state import ENDED
 from taofold.log.log import Claim, RunRow, Signal
 from taofold.log.memory import MemoryLog
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.sqlite.origin import mark_wal
 from taofold.testing.log_conformance import (
     Broken,
     Contract,
@@ -60,7 +59,8 @@ class SqliteMedium:
         (folder / "medium").mkdir()
 
     def __call__(self) -> SqliteLog:
-        return self.kind(self.now / "log.db", sync=self._synced)
+        # After a cut the files are copies; on a real disk they are the very ones that were marked.
+        return self.kind(self.now / "log.db", sync=self._synced, adopt=self.cuts > 0)
 
     def _synced(self, descriptor: int) -> None:
         shutil.copytree(self.now, self.folder / "medium", dirs_exist_ok=True)
@@ -70,8 +70,6 @@ class SqliteMedium:
         self.now = self.folder / str(self.cuts)
         shutil.copytree(self.folder / "medium", self.now)
         (self.now / "log.db-shm").unlink(missing_ok=True)
-        # The files are copies here; on a real disk they are the very ones that were marked.
-        mark_wal(self.now / "log.db-wal")
 
 
 def test_what_the_sqlite_log_was_asked_to_keep_survives_a_power_cut(tmp_path: Path) -> None:

@@ -4,18 +4,19 @@ import asyncio
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from taofold import reserved_places
 from taofold.cli.app import app
-from taofold.core.errors import Incompatible
+from taofold.core.errors import Incompatible, LogError
 from taofold.log.log import RunRow
 from taofold.log.sqlite import origin
 from taofold.log.sqlite.log import SqliteLog
+from taofold.log.sqlite.open import copy_to
 
 
 def opened(path: Path, *, adopt: bool = False) -> int:
@@ -33,38 +34,63 @@ def opened(path: Path, *, adopt: bool = False) -> int:
 
 
 @pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Become another machine, with this id and name."""
-
-    def become(machine_id: str = "", name: str = "") -> None:
-        monkeypatch.setattr(origin, "machine", lambda: machine_id)
-        monkeypatch.setattr(origin.socket, "gethostname", lambda: name)
-
-    return become
+def attributes(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> bool:
+    """With or without extended attributes, as the file system has them."""
+    if not request.param:
+        for name in ("getxattr", "setxattr", "removexattr"):
+            monkeypatch.delattr(os, name, raising=False)
+    return bool(request.param)
 
 
-@pytest.mark.parametrize(("before", "after"), [("", ""), ("", "b" * 32), ("a" * 32, "b" * 32)])
+both = pytest.mark.parametrize("attributes", [True, False], indirect=True)
+
+
+def become_somebody_else(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Another machine, or a container that is made anew: this user's state folder is empty."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+
+
+def altered(path: Path, **notes: str) -> None:
+    """Write what a log notes about itself, as anybody can who makes a file."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.executemany("insert or replace into meta values(?, ?)", notes.items())
+
+
+def noted(path: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(path)) as db:
+        return dict(db.execute("select key, value from meta").fetchall())
+
+
+@both
+@pytest.mark.usefixtures("attributes")
+def test_a_log_is_its_users_as_long_as_the_secret_is_kept(tmp_path: Path) -> None:
+    """Mutant: a log that a file system without attributes holds is nobody's."""
+    assert opened(tmp_path / "log.db") == 1
+    assert opened(tmp_path / "log.db") == 1
+    secret = reserved_places.state_folder() / origin.KEY_FILE
+    assert len(secret.read_bytes()) == 32
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in secret.parent.parent.glob("logs*")] == ["logs"], "no leftovers"
+
+
 def test_a_container_made_anew_opens_the_log_on_its_volume(
-    tmp_path: Path, host: Callable[..., None], before: str, after: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log.db"
-    host(before, "4f1c09aa")
     assert opened(path) == 1
-    host(after, "77d3b1e0")
+    if not origin._keeps_attributes(path):
+        pytest.skip("this file system keeps no extended attributes")
+    become_somebody_else(monkeypatch, tmp_path / "state")
     assert opened(path) == 1
 
 
-@pytest.mark.parametrize("attributes", [True, False])
-def test_a_copy_is_not_ours_on_a_machine_without_an_id_until_it_is_adopted(
-    tmp_path: Path, host: Callable[..., None], monkeypatch: pytest.MonkeyPatch, attributes: bool
-) -> None:
-    if not attributes:
-        for name in ("getxattr", "setxattr"):
-            monkeypatch.delattr(os, name, raising=False)
+@both
+@pytest.mark.usefixtures("attributes")
+def test_a_copy_is_not_ours_until_it_is_adopted(tmp_path: Path) -> None:
+    """Mutants: the seal, or the attribute, does not name the file's number."""
     path, copy = tmp_path / "log.db", tmp_path / "copy.db"
-    host("", "box")
     opened(path)
-    shutil.copyfile(path, copy)  # as a clone, a download or an archive makes it
+    shutil.copy2(path, copy)  # with its attributes
     with pytest.raises(Incompatible, match="is a copy"):
         opened(copy)
     assert opened(copy, adopt=True) == 1
@@ -72,48 +98,99 @@ def test_a_copy_is_not_ours_on_a_machine_without_an_id_until_it_is_adopted(
     assert opened(path) == 1, "the original is still ours"
 
 
-def test_a_file_that_only_says_that_it_was_marked_is_not_ours(
-    tmp_path: Path, host: Callable[..., None]
-) -> None:
-    """Its number can be guessed; its mark lies beside its content, which is all that is sent."""
-    path = tmp_path / "log.db"
-    host("", "theirs")
-    opened(path)
-    copy = tmp_path / "copy.db"
-    shutil.copyfile(path, copy)
-    if not origin._markable(copy):
-        pytest.skip("this file system keeps no extended attributes")
-    with closing(sqlite3.connect(copy)) as db:
-        db.execute("update meta set value = ? where key = 'inode'", (str(copy.stat().st_ino),))
-        db.commit()
-    host("", "ours")
-    with pytest.raises(Incompatible, match="not created by this user"):
-        opened(copy)
-
-
-def test_the_same_machine_opens_a_copy_of_its_own(
-    tmp_path: Path, host: Callable[..., None]
-) -> None:
-    host("a" * 32)
+def test_a_log_that_moves_within_its_file_system_is_still_ours(tmp_path: Path) -> None:
     opened(tmp_path / "log.db")
-    shutil.copyfile(tmp_path / "log.db", tmp_path / "copy.db")
-    assert opened(tmp_path / "copy.db") == 1
+    (tmp_path / "log.db").rename(tmp_path / "moved.db")
+    assert opened(tmp_path / "moved.db") == 1
 
 
-def test_a_log_of_an_earlier_release_is_known_by_the_machines_name(
-    tmp_path: Path, host: Callable[..., None]
+@both
+@pytest.mark.usefixtures("attributes")
+def test_nobody_forges_a_log_from_one_that_was_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The author of a forged log knows another log of the user, the user's id, and the number
+    that the file will have.
+
+    Mutants: what a log notes proves whose it is; the seal is made without the secret.
+    """
+    theirs, forged = tmp_path / "passed-on.db", tmp_path / "forged.db"
+    opened(theirs)
+    become_somebody_else(monkeypatch, tmp_path / "attacker")
+    opened(forged)
+    token = noted(forged)["mark"]
+    forgeries = [
+        noted(theirs),
+        noted(theirs) | {"mark": token},
+        noted(forged),
+        {"mark": token, "owner": origin._sealed(forged, token, b"")},
+        {"mark": token, "owner": ""},
+        {"mark": "", "owner": ""},
+    ]
+    if hasattr(os, "removexattr") and origin._keeps_attributes(forged):
+        os.removexattr(forged, origin._ATTRIBUTE)  # what git, tar and downloads leave behind
+    monkeypatch.undo()
+    for notes in forgeries:
+        altered(forged, **notes)
+        with pytest.raises(Incompatible, match="not created by this user"):
+            opened(forged)
+
+
+def test_a_secret_that_others_can_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: the secret is read whatever its mode."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    opened(tmp_path / "log.db")
+    secret = reserved_places.state_folder() / origin.KEY_FILE
+    secret.chmod(0o644)
+    with pytest.raises(LogError, match="is open to others"):
+        opened(tmp_path / "log.db")
+    secret.chmod(0o600)
+    secret.write_bytes(b"short")
+    with pytest.raises(LogError, match="is damaged"):
+        opened(tmp_path / "log.db")
+
+
+def test_processes_that_begin_together_agree_on_the_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: who comes last replaces the secret."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = reserved_places.state_folder() / origin.KEY_FILE
+    origin._make_secret(path)
+    first = path.read_bytes()
+    origin._make_secret(path)
+    assert path.read_bytes() == first
+    assert sorted(each.name for each in path.parent.parent.iterdir()) == ["logs"]
+
+
+def test_a_home_where_nothing_can_be_kept_leaves_the_mark_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> None:
+        raise PermissionError
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(origin, "make_folder", refuse)
     path = tmp_path / "log.db"
-    host("", "box")
-    opened(path)
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("delete from meta where key in ('mark', 'inode')")
-        db.execute("update meta set value = ? where key = 'owner'", (origin._fingerprint("box"),))
-        db.commit()
     assert opened(path) == 1
-    host("", "other")
-    with pytest.raises(Incompatible, match="taofold runs adopt"):
-        opened(path)
+    if not origin._keeps_attributes(path):
+        pytest.skip("this file system keeps no extended attributes")
+    assert opened(path) == 1
+
+
+def test_a_backup_is_its_makers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutants: a copy bears no mark; it becomes ours whosever the original is."""
+    path, backup = tmp_path / "log.db", tmp_path / "backup.db"
+    opened(path)
+    copy_to(path, backup)
+    assert opened(backup) == 1
+    copied = tmp_path / "cloned.db"
+    shutil.copyfile(path, copied)
+    copy_to(copied, tmp_path / "laundered.db")
+    with pytest.raises(Incompatible, match="is a copy"):
+        opened(tmp_path / "laundered.db")
 
 
 def test_adopting_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

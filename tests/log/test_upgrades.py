@@ -13,7 +13,7 @@ from taofold.log.sqlite import statements
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.sqlite.open import number
-from taofold.log.sqlite.origin import creator
+from taofold.log.sqlite.origin import mark_as_ours
 
 LAYOUT_1 = (
     """create table runs(
@@ -71,7 +71,7 @@ def made(path: Path, version: int, layout: tuple[str, ...]) -> Path:
             for seq, event in enumerate(events):
                 values = (number << 32 | seq, 5, json.dumps(event), None)
                 db.execute("insert into events values(?, ?, ?, ?)", values)
-        db.execute("insert into meta values('owner', ?)", (creator(),))
+        db.executemany("insert into meta values(?, ?)", mark_as_ours(path).items())
         db.execute(f"pragma application_id = {statements.APPLICATION}")
         db.execute(f"pragma user_version = {version}")
         db.execute("pragma journal_mode = wal")

@@ -14,7 +14,7 @@ from taofold.log.formats.export import export, read
 from taofold.log.memory import MemoryLog
 from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
-from taofold.log.sqlite.origin import creator
+from taofold.log.sqlite.origin import mark_as_ours
 from taofold.loop.lifecycle import resume
 from taofold.loop.stream import load
 from taofold.runtime.control import decide, pending
@@ -34,7 +34,7 @@ def unpacked(name: str, folder: Path) -> Path:
     path = folder / name
     path.write_bytes(gzip.decompress((HERE / f"{name}.gz").read_bytes()))
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("insert or replace into meta values('owner', ?)", (creator(),))
+        db.executemany("insert or replace into meta values(?, ?)", mark_as_ours(path).items())
     return path
 
 

@@ -349,8 +349,8 @@ def backup(
     """Copy this project's log to a file, complete, while servers and workers use it.
 
     A copy of runs.db alone would lack what lies in runs.db-wal. To restore: stop what uses the log,
-    put the file in place of .taofold/runs.db and delete runs.db-wal and runs.db-shm beside it. On
-    another machine it is then trusted by `taofold runs adopt`.
+    put the file in place of .taofold/runs.db and delete runs.db-wal and runs.db-shm beside it. A
+    copy of the backup, or one from another machine, is then trusted by `taofold runs adopt`.
     """
     from sqlite3 import Error
 

@@ -166,7 +166,7 @@ def settle_note(connection: sqlite3.Connection) -> None:
 
 
 def _note_more(connection: sqlite3.Connection, value: str) -> None:
-    connection.execute("insert or replace into meta values(?, ?)", (_MORE, value))
+    _note(connection, {_MORE: value})
 
 
 def lacks_records(path: Path) -> bool:
@@ -375,14 +375,18 @@ def prepare(
                 connection.execute(statement)
         connection.execute(f"pragma application_id = {APPLICATION}")
         connection.execute(f"pragma user_version = {target}")
-        notes = mark_as_ours(path, _notes(connection))
+        notes = mark_as_ours(path)
         notes |= {_MORE: "0"} if _MORE in _notes(connection) else {}
-        connection.executemany("insert or replace into meta values(?, ?)", notes.items())
+        _note(connection, notes)
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
             connection.execute("rollback")
         raise
+
+
+def _note(connection: sqlite3.Connection, notes: Mapping[str, str]) -> None:
+    connection.executemany("insert or replace into meta values(?, ?)", notes.items())
 
 
 def _notes(connection: sqlite3.Connection) -> dict[str, str]:
@@ -421,6 +425,9 @@ def copy_to(path: Path, final: Path) -> None:
         ):
             source.backup(copy)
             settle_note(copy)
+            # It is the user's own copy, so it can be opened; another's stays another's.
+            if ours(path, _notes(source)):
+                _note(copy, mark_as_ours(partial))
             # So that the copy is one file: what is beside it would belong to it otherwise.
             copy.execute("pragma journal_mode = delete")
     except BaseException:

@@ -1,101 +1,145 @@
 """Whose a log's SQLite file is: only one of this user on this machine is opened unasked (D16).
 
-A log that came with a cloned repository holds somebody else's approvals. Two things tell it from
-our own: the machine's id, where the system has one, kept as a hash so that a log which is passed on
-does not tell it; and a mark beside the file's content that is not copied with it, an extended
-attribute, which names the file by its number on its file system. So a container that is made anew
-on its volume opens its own log, whatever it is called now, and a file that was cloned, downloaded
-or unpacked is not taken for ours.
+A log that came with a cloned repository holds somebody else's approvals, and its author can read
+every log that was passed on. So nothing in a file proves by itself whose it is. Two things do:
+
+- a seal over the file's number on its file system, made with a secret in this user's state folder;
+- a mark beside the file's content that is not copied with it: an extended attribute that names the
+  file's number. A container that is made anew on its volume, without the secret, opens its own log.
+
+A copy has another number, so it is nobody's until its owner adopts it.
 
 The -wal file beside a log bears such a mark, too: SQLite takes its content for the newest
 content of the log, and one that came with a repository would put approvals into it.
 """
 
 import os
-import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
+from hmac import compare_digest
 from pathlib import Path
-from secrets import token_hex
+from secrets import token_bytes, token_hex
+from shutil import rmtree
 from typing import Final
 
-_SOURCES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
+from taofold.core.errors import ConfigError, LogError
+from taofold.reserved_places import make_folder, read_file, state_folder, write_file
+
+KEY_FILE: Final = "logs/key"
+"""The file of the secret, in the user's state folder: 32 random bytes, alone in its folder."""
+_SECRET_BYTES: Final = 32
 _ATTRIBUTE: Final = "user.taofold"
 
 
-def machine() -> str:
-    """The machine's id, "" where the system has none; containers change their host names."""
-    for path in _SOURCES:
-        try:
-            text = path.read_text(encoding="ascii").strip()
-        except (OSError, ValueError):
-            continue
-        if len(text) >= 16:  # images are built with "uninitialized"
-            return text
-    return ""
-
-
-def creator() -> str:
-    """A fingerprint of this user on this machine, "" if the machine has no id."""
-    machine_id = machine()
-    return _fingerprint(machine_id) if machine_id else ""
-
-
 def ours(path: Path, noted: Mapping[str, str]) -> bool:
-    """Is the log at `path`, which notes this about itself, this user's?"""
-    # Where a machine has no id, earlier releases noted its name.
-    fingerprint = creator() or _fingerprint(socket.gethostname())
-    return noted.get("owner") == fingerprint or _unmoved(path, noted)
+    """Is the log at `path`, which notes this about itself, this user's?
+
+    Raises:
+        LogError: the secret's file is a link, another user's, or open to others.
+    """
+    token = noted.get("mark", "")
+    if not token:
+        return False
+    secret = _secret(make=False)
+    sealed = bool(secret) and compare_digest(
+        noted.get("owner", "").encode(), _sealed(path, token, secret).encode()
+    )
+    return sealed or _attribute(path) == _mark(path, token)
 
 
-def mark_as_ours(path: Path, noted: Mapping[str, str]) -> dict[str, str]:
-    """What the log at `path` notes about itself to be ours from now on. Marks the file."""
-    notes = {"owner": creator()}
-    if not _unmoved(path, noted):
-        token = token_hex(16)
-        notes |= {"mark": token, "inode": str(path.stat().st_ino)}
-        # Attributes are not part of git, tar or a download, and `cp` leaves them out by default.
-        if hasattr(os, "setxattr"):
-            with suppress(OSError):  # a file system without attributes: its number counts
-                os.setxattr(path, _ATTRIBUTE, _seal(path, token))
-    return notes
+def mark_as_ours(path: Path) -> dict[str, str]:
+    """What the log at `path` notes about itself to be ours from now on. Marks the file.
+
+    Raises:
+        LogError: the secret's file is a link, another user's, or open to others.
+    """
+    token = token_hex(16)
+    # Attributes are not part of git, tar or a download, and `cp` leaves them out by default.
+    _set_attribute(path, _mark(path, token))
+    secret = _secret(make=True)
+    return {"mark": token, "owner": _sealed(path, token, secret) if secret else ""}
 
 
 def mark_wal(path: Path) -> None:
     """Marks the -wal file beside a log as written by this user, before anything is in it."""
-    if hasattr(os, "setxattr"):
-        with suppress(OSError):  # a file system without attributes, or no such file
-            os.setxattr(path, _ATTRIBUTE, _seal(path, ""))
+    with suppress(FileNotFoundError):
+        _set_attribute(path, _mark(path, ""))
 
 
 def wal_is_ours(path: Path) -> bool:
     """Was the -wal file written here? An empty one is accepted; others must bear our mark."""
-    if not path.exists() or path.stat().st_size == 0 or not hasattr(os, "getxattr"):
+    if not path.exists() or path.stat().st_size == 0:
         return True
+    # On a file system without attributes no -wal file can bear a mark.
+    return _attribute(path) == _mark(path, "") or not _keeps_attributes(path)
+
+
+def _secret(*, make: bool) -> bytes:
+    """This user's secret; empty if there is none, or if it cannot be kept."""
+    # Without a home, or on a read-only one, the mark beside the content has to suffice.
+    with suppress(OSError, RuntimeError):
+        path = state_folder() / KEY_FILE
+        try:
+            with suppress(FileNotFoundError):
+                return _checked(read_file(path, trust="secret"), path)
+            if make:
+                _make_secret(path)
+                return _checked(read_file(path, trust="secret"), path)
+        except ConfigError as error:
+            raise LogError(str(error)) from error
+    return b""
+
+
+def _checked(secret: bytes, path: Path) -> bytes:
+    if len(secret) != _SECRET_BYTES:
+        raise LogError(
+            f"{str(path)!r} is damaged: delete it. Logs that are not recognised afterwards are "
+            "accepted again by `taofold runs adopt`"
+        )
+    return secret
+
+
+def _make_secret(path: Path) -> None:
+    """Makes the secret. Where another process does so at the same moment, its secret stands."""
+    folder = path.parent.with_name(f"{path.parent.name}.{token_hex(4)}.part")
+    make_folder(folder)
     try:
-        return os.getxattr(path, _ATTRIBUTE) == _seal(path, "")
-    except OSError:
-        return not _markable(path)
+        write_file(folder / path.name, token_bytes(_SECRET_BYTES))
+        # A folder replaces no other that has content.
+        with suppress(OSError):
+            folder.rename(path.parent)
+    finally:
+        rmtree(folder, ignore_errors=True)
 
 
-def _unmoved(path: Path, noted: Mapping[str, str]) -> bool:
-    """Is it the very file that this user marked, and no copy of it?"""
-    token = noted.get("mark", "")
-    # A copy inside one file system has another number, even if it took the attribute along.
-    if not token or noted.get("inode") != str(path.stat().st_ino):
+def _sealed(path: Path, token: str, secret: bytes) -> str:
+    text = f"{path.stat().st_ino}:{token}".encode()
+    return blake2b(text, key=secret, digest_size=16).hexdigest()
+
+
+def _mark(path: Path, token: str) -> bytes:
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
+    text = f"{user}@{path.stat().st_ino}:{token}".encode()
+    return blake2b(text, digest_size=16).hexdigest().encode()
+
+
+def _attribute(path: Path) -> bytes:
+    if hasattr(os, "getxattr"):
+        with suppress(OSError):  # a file system without attributes, or a file without a mark
+            return os.getxattr(path, _ATTRIBUTE)
+    return b""
+
+
+def _set_attribute(path: Path, value: bytes) -> None:
+    if hasattr(os, "setxattr"):
+        with suppress(OSError):  # a file system without attributes
+            os.setxattr(path, _ATTRIBUTE, value)
+
+
+def _keeps_attributes(path: Path) -> bool:
+    if not hasattr(os, "setxattr"):
         return False
-    if not hasattr(os, "getxattr"):
-        return True
-    try:
-        return os.getxattr(path, _ATTRIBUTE) == _seal(path, token)
-    except OSError:
-        # The mark is gone though this file system keeps marks: it was copied.
-        return not _markable(path)
-
-
-def _markable(path: Path) -> bool:
-    """Does the file system keep attributes?"""
     probe = f"{_ATTRIBUTE}.probe"
     try:
         os.setxattr(path, probe, b"")
@@ -103,12 +147,3 @@ def _markable(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _seal(path: Path, token: str) -> bytes:
-    return _fingerprint(f"{path.stat().st_ino}:{token}").encode()
-
-
-def _fingerprint(machine_id: str) -> str:
-    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
-    return blake2b(f"{user}@{machine_id}".encode(), digest_size=16).hexdigest()

@@ -183,7 +183,7 @@ fn layout(connection: &Connection, path: &Path, alone: bool) -> Result<i64, LogE
              without those records: `taofold runs adopt`",
         ));
     }
-    if !origin::ours(path, &notes) {
+    if !origin::ours(path, &notes)? {
         return Err(store(
             path,
             "was not created by this user on this machine, or is a copy, so its approvals and \
@@ -222,9 +222,7 @@ fn create(connection: &mut Connection, path: &Path) -> Result<(), LogError> {
     transaction
         .pragma_update(None, "user_version", VERSION)
         .map_err(explained)?;
-    let marks = origin::mark_as_ours(path, &BTreeMap::new())
-        .map_err(|error| store(path, &format!("cannot be marked: {error}")))?;
-    for (key, value) in marks {
+    for (key, value) in origin::mark_as_ours(path)? {
         transaction
             .execute("insert or replace into meta values(?1, ?2)", [key, value])
             .map_err(explained)?;

@@ -1,84 +1,68 @@
 //! Whose a log's file is: only one of this user on this machine is opened.
 //!
-//! A log that came with a cloned repository holds approvals of another person. Two things tell it
-//! from our own: the machine's id, kept as a hash, and a mark beside the content that is not copied
-//! with it, an extended attribute that names the file by its number on its file system.
+//! A log that came with a cloned repository holds approvals of another person. Nothing in a file
+//! proves by itself whose it is. Two things do: a seal over the file's number on its file system,
+//! made with a secret in this user's state folder, and a mark beside the content that is not copied
+//! with it, an extended attribute that names the number.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use blake2::digest::consts::U16;
-use blake2::{Blake2b, Digest};
+use blake2::digest::{KeyInit, Mac};
+use blake2::{Blake2b, Blake2bMac, Digest};
 
+use super::open::store;
 use crate::content::hex;
+use crate::errors::LogError;
 
-const SOURCES: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 const ATTRIBUTE: &str = "user.taofold";
-/// Images are built with "uninitialized" in place of an id.
-const SHORTEST_ID: usize = 16;
+const SECRET_BYTES: usize = 32;
 
 type Notes = BTreeMap<String, String>;
 
-fn machine() -> Option<String> {
-    SOURCES.iter().find_map(|path| {
-        let text = fs::read_to_string(path).ok()?;
-        let text = text.trim();
-        (text.is_ascii() && text.len() >= SHORTEST_ID).then(|| text.to_owned())
-    })
-}
-
-fn fingerprint(text: &str) -> String {
-    let user = rustix::process::getuid().as_raw();
-    hex(&Blake2b::<U16>::digest(format!("{user}@{text}")))
-}
-
-/// Returns a fingerprint of this user on this machine; empty if the machine has no id.
-pub(super) fn creator() -> String {
-    machine().map_or_else(String::new, |id| fingerprint(&id))
-}
-
 /// Whether the log at `path`, which notes this about itself, is this user's.
-pub(super) fn ours(path: &Path, notes: &Notes) -> bool {
-    let own = match machine() {
-        Some(id) => fingerprint(&id),
-        // Where a machine has no id, its name was noted.
-        None => fingerprint(&rustix::system::uname().nodename().to_string_lossy()),
+///
+/// # Errors
+///
+/// The secret's file is a link, of another user, or open to others.
+pub(super) fn ours(path: &Path, notes: &Notes) -> Result<bool, LogError> {
+    let Some(token) = notes.get("mark").filter(|it| !it.is_empty()) else {
+        return Ok(false);
     };
-    notes.get("owner") == Some(&own) || unmoved(path, notes)
+    let Ok(inode) = fs::metadata(path).map(|it| it.ino()) else {
+        return Ok(false);
+    };
+    let sealed = secret(false)?.is_some_and(|secret| {
+        notes.get("owner").map(String::as_bytes) == Some(seal(inode, token, &secret).as_bytes())
+    });
+    Ok(sealed || attribute(path) == mark(inode, token).as_bytes())
 }
 
 /// Returns what the log at `path` notes about itself to be ours from now on. Marks the file.
-pub(super) fn mark_as_ours(path: &Path, notes: &Notes) -> std::io::Result<Notes> {
-    let mut fresh = Notes::from([("owner".to_owned(), creator())]);
-    if unmoved(path, notes) {
-        return Ok(fresh);
-    }
-    let token = hex(&super::random()?);
-    let inode = fs::metadata(path)?.ino();
-    // A file system without attributes keeps no mark: then the file's number counts.
-    let _ = rustix::fs::setxattr(
-        path,
-        ATTRIBUTE,
-        seal(inode, &token).as_bytes(),
-        rustix::fs::XattrFlags::empty(),
-    );
-    fresh.insert("mark".to_owned(), token);
-    fresh.insert("inode".to_owned(), inode.to_string());
-    Ok(fresh)
+///
+/// # Errors
+///
+/// The file is gone, or the secret's file is a link, of another user, or open to others.
+pub(super) fn mark_as_ours(path: &Path) -> Result<Notes, LogError> {
+    let failed = |error: std::io::Error| store(path, &format!("cannot be marked: {error}"));
+    let token = hex(&super::random().map_err(failed)?);
+    let inode = fs::metadata(path).map_err(failed)?.ino();
+    set_attribute(path, mark(inode, &token).as_bytes());
+    let owner = secret(true)?.map_or_else(String::new, |it| seal(inode, &token, &it));
+    Ok(Notes::from([
+        ("mark".to_owned(), token),
+        ("owner".to_owned(), owner),
+    ]))
 }
 
 /// Marks the -wal file beside a log as written by this user, before anything is in it.
 pub(super) fn mark_wal(wal: &Path) {
     if let Ok(metadata) = fs::metadata(wal) {
-        // A file system without attributes keeps no mark.
-        let _ = rustix::fs::setxattr(
-            wal,
-            ATTRIBUTE,
-            seal(metadata.ino(), "").as_bytes(),
-            rustix::fs::XattrFlags::empty(),
-        );
+        set_attribute(wal, mark(metadata.ino(), "").as_bytes());
     }
 }
 
@@ -87,40 +71,113 @@ pub(super) fn wal_is_ours(wal: &Path) -> bool {
     let Ok(metadata) = fs::metadata(wal) else {
         return true;
     };
-    if metadata.len() == 0 {
-        return true;
-    }
-    let mut value = [0_u8; 64];
-    match rustix::fs::getxattr(wal, ATTRIBUTE, &mut value[..]) {
-        Ok(length) => value.get(..length) == Some(seal(metadata.ino(), "").as_bytes()),
-        Err(_) => !markable(wal),
-    }
+    metadata.len() == 0
+        || attribute(wal) == mark(metadata.ino(), "").as_bytes()
+        // On a file system without attributes no -wal file can bear a mark.
+        || !keeps_attributes(wal)
 }
 
-/// Whether it is the very file that this user marked, and no copy of it.
-fn unmoved(path: &Path, notes: &Notes) -> bool {
-    let (Some(token), Ok(metadata)) = (notes.get("mark"), fs::metadata(path)) else {
-        return false;
+fn state_folder() -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    state
+        .filter(|it| it.is_absolute())
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))
+        .map(|it| it.join("taofold"))
+}
+
+/// Returns this user's secret; nothing if there is none, or if it cannot be kept.
+fn secret(make: bool) -> Result<Option<Vec<u8>>, LogError> {
+    let Some(folder) = state_folder() else {
+        return Ok(None);
     };
-    let inode = metadata.ino();
-    if token.is_empty() || notes.get("inode") != Some(&inode.to_string()) {
-        return false;
+    let path = folder.join("logs").join("key");
+    if make && !path.exists() && make_secret(&folder).is_err() {
+        // On a read-only home the mark beside the content has to suffice.
+        return Ok(None);
     }
+    let read = fs::symlink_metadata(&path).and_then(|it| Ok((it, fs::read(&path)?)));
+    let (metadata, content) = match read {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Err(store(&path, &format!("cannot be read: {error}")));
+        }
+        Err(_) => return Ok(None),
+    };
+    let user = rustix::process::geteuid().as_raw();
+    let own = metadata.is_file() && metadata.nlink() == 1 && [user, 0].contains(&metadata.uid());
+    if !own || metadata.mode() & 0o077 != 0 {
+        let message = "is not this user's alone: delete it, or chmod 600 it if it is yours";
+        return Err(store(&path, message));
+    }
+    if content.len() != SECRET_BYTES {
+        let message = "is damaged: delete it. Logs that are not recognised afterwards are \
+                       accepted again by `taofold runs adopt`";
+        return Err(store(&path, message));
+    }
+    Ok(Some(content))
+}
+
+/// Makes the secret. Where another process does so at the same moment, its secret stands.
+fn make_secret(folder: &Path) -> std::io::Result<()> {
+    let private = |path: &Path| {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+    };
+    private(folder)?;
+    let partial = folder.join(format!("logs.{}.part", hex(&super::random()?)));
+    private(&partial)?;
+    let written = write_secret(&partial.join("key"));
+    // A folder replaces no other that has content.
+    let _ = fs::rename(&partial, folder.join("logs"));
+    let _ = fs::remove_dir_all(&partial);
+    written
+}
+
+fn write_secret(path: &Path) -> std::io::Result<()> {
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    for _ in 0..2 {
+        file.write_all(&super::random()?)?;
+    }
+    file.sync_all()
+}
+
+fn seal(inode: u64, token: &str, secret: &[u8]) -> String {
+    // A key of up to 64 bytes is one of BLAKE2b, and the secret has 32.
+    let Ok(mut keyed) = <Blake2bMac<U16> as KeyInit>::new_from_slice(secret) else {
+        return String::new();
+    };
+    keyed.update(format!("{inode}:{token}").as_bytes());
+    hex(&keyed.finalize().into_bytes())
+}
+
+fn mark(inode: u64, token: &str) -> String {
+    let user = rustix::process::getuid().as_raw();
+    hex(&Blake2b::<U16>::digest(format!("{user}@{inode}:{token}")))
+}
+
+fn attribute(path: &Path) -> Vec<u8> {
     let mut value = [0_u8; 64];
     match rustix::fs::getxattr(path, ATTRIBUTE, &mut value[..]) {
-        Ok(length) => value.get(..length) == Some(seal(inode, token).as_bytes()),
-        // The mark is gone though this file system keeps marks: the file was copied.
-        Err(_) => !markable(path),
+        Ok(length) => value.get(..length).unwrap_or_default().to_vec(),
+        // A file system without attributes, or a file without a mark.
+        Err(_) => Vec::new(),
     }
 }
 
-fn markable(path: &Path) -> bool {
+fn set_attribute(path: &Path, value: &[u8]) {
+    // A file system without attributes keeps no mark.
+    let _ = rustix::fs::setxattr(path, ATTRIBUTE, value, rustix::fs::XattrFlags::empty());
+}
+
+fn keeps_attributes(path: &Path) -> bool {
     let probe = format!("{ATTRIBUTE}.probe");
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(path, probe.as_str(), b"", flags).is_ok()
         && rustix::fs::removexattr(path, probe.as_str()).is_ok()
-}
-
-fn seal(inode: u64, token: &str) -> String {
-    fingerprint(&format!("{inode}:{token}"))
 }
