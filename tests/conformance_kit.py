@@ -15,8 +15,10 @@ import msgspec
 from ruamel.yaml import YAML
 
 from taofold.core.events import Annotation, Event, Happened, Record, decode
+from taofold.core.grounding import tokens
 from taofold.core.json_values import plain
 from taofold.core.state import RunState, fold
+from taofold.core.vague_text import lacks_intent, lacks_reason
 from taofold.core.values import Action, Observation, Thought, Usage, Value
 from taofold.files import Config, build, read_agent
 from taofold.log.formats import ndjson, react_json, tao_yaml
@@ -66,6 +68,7 @@ def performed(case: Path) -> dict[str, Any]:
         file, faults = read_agent(folder / "flow.yaml", root=folder)
         assert file is not None, faults
         agent = with_model(build(file, Config(), folder), ScriptedModel(script["replies"]))
+        agent = agent.but(strict=script.get("strict", False))
         result = agent.run_sync(script["goal"], data=script["data"])
     records = [json.loads(line) for line in ndjson.dumps(result.records).splitlines()[1:]]
     outcome = {
@@ -168,6 +171,60 @@ def _defaults_of(kind: type[Value]) -> Json:
     return read
 
 
+TEXTS: Final = (
+    "",
+    "the TTL is 60 seconds",
+    "3 errors, v 3.14, 7",
+    "see src/auth/config.ts:42",
+    "./a_b/c.py",
+    "t.py::TestX::test_y",
+    "it said \"token expired\" and 'bad luck', `x y`, “u v”, «w z», ‘s t’",
+    "don't say it's so",
+    "e.g. this, i.e. n/a",
+    "camelCase but not Capital, HTTP but not A",
+    "x86_64 and utf8",
+    "std::vector, a::b, ::c",
+    "plain words only, well-known",
+    "v1.25, 1.2.3, .5, x12.34, 12.",
+    "Größe_2, ÄÖÜ, naïve, 数値42",
+    "\"open and 'never closed",
+    '"" \'\' `a` "a"b"',
+    "'tis, rock'n'roll and 'a b'c",
+    'a\n"over\nlines" and (12)',
+    "__init__ _a a_ _ -x- a-b-1 a.b",
+    "Looking at the code.",
+    "OK, let’s look at the logs…",
+    "I'll now run the tests!",
+    "Next: checking things",
+    "I should check the config file.",
+    "I read the configuration of the server.",
+    "I want to open the file.",
+    "I go to the next one.",
+    "I read the configuration to find the token's lifetime.",
+    "It needs to be seen.",
+    "The test fails, so I read it.",
+    "I look for the file for now.",
+    "Ich sehe mir den Code an.",
+    "Got the result",
+    "The word " + "w " * 500,
+    "9" * 201 + " " + "x1" * 101 + ' "' + "q" * 81 + '"',
+)
+"""Texts of thoughts, ordinary and odd."""
+
+
+def texts() -> list[Json]:
+    """Returns how a strict run judges texts: their concrete tokens, their aim, their reason."""
+    return [
+        {
+            "text": text,
+            "tokens": sorted(tokens(text)),
+            "lacks_intent": lacks_intent(text),
+            "lacks_reason": lacks_reason(text),
+        }
+        for text in TEXTS
+    ]
+
+
 def annotated() -> Json:
     """A log with one record of each kind that leaves the state as it is, or is in no other log."""
     examples: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, tuple[int, ...]: [1]}
@@ -202,6 +259,7 @@ def main() -> int:
         dump(document.with_suffix(".events.json"), taken_in(document))
     dump(KIT / "events.json", event_kinds())
     dump(KIT / "defaults.json", defaults())
+    dump(KIT / "texts.json", texts())
     dump(KIT / "folding" / "annotations.json", annotated())
     for folding in foldings():
         raw = json.loads(folding.read_text(encoding="utf-8"))

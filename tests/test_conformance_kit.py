@@ -57,7 +57,7 @@ def test_a_reader_in_another_language_folds_to_the_same_states(tmp_path: Path) -
 def test_the_kit_has_every_technique_and_every_event() -> None:
     names = {case.name for case in kit.cases()}
     assert names >= {"cot", "react", "self_correct", "decompose", "plan"}
-    assert len(names) >= 46, "a case was lost"
+    assert len(names) >= 52, "a case was lost"
     tags = {
         record["event"]["e"] for folding in kit.foldings() for record in read(folding)["records"]
     }
@@ -80,6 +80,7 @@ def test_what_is_derived_from_the_code_is_as_the_code_says() -> None:
     """`make docs` writes it anew."""
     assert kit.event_kinds() == read(kit.KIT / "events.json")
     assert kit.defaults() == read(kit.KIT / "defaults.json")
+    assert kit.texts() == read(kit.KIT / "texts.json")
     assert kit.annotated()["records"] == read(kit.KIT / "folding" / "annotations.json")["records"]
 
 

@@ -108,6 +108,7 @@ struct Case {
     folder: PathBuf,
     script: Value,
     flow: Flow,
+    brought: Vec<(String, Sideeffect, Recorded)>,
 }
 
 fn cases() -> Vec<Case> {
@@ -121,6 +122,7 @@ fn cases() -> Vec<Case> {
         .into_iter()
         .map(|folder| Case {
             script: kit::read(&folder.join("case.json")),
+            brought: brought(&kit::read(&folder.join("events.json"))),
             flow: Flow::read(&fs::read_to_string(folder.join("flow.yaml")).unwrap())
                 .unwrap_or_else(|error| panic!("{}: {error}", folder.display())),
             folder,
@@ -145,9 +147,10 @@ impl Case {
     fn tools(&self) -> Toolset {
         let mut observations: HashMap<String, Vec<Recorded>> = HashMap::new();
         let mut effects: HashMap<String, Sideeffect> = HashMap::new();
-        for (tool, effect, recorded) in brought(&self.expected("events.json")) {
-            effects.insert(tool.clone(), effect);
-            observations.entry(tool).or_default().push(recorded);
+        for (tool, effect, recorded) in &self.brought {
+            effects.insert(tool.clone(), *effect);
+            let observations = observations.entry(tool.clone()).or_default();
+            observations.push(recorded.clone());
         }
         let named = ["web.search", "web.scrape", "memory.store"].map(str::to_owned);
         let mut tools = Toolset::new();
@@ -177,6 +180,7 @@ impl Case {
     fn task(&self, setup: &Setup) -> Task {
         let mut task = Task::new(self.script["goal"].as_str().unwrap());
         task.data = self.script["data"].as_object().unwrap().clone();
+        task.strict = self.script["strict"] == true;
         task.offers = setup
             .tools
             .offers()
@@ -219,7 +223,7 @@ fn events_json(records: &[Record]) -> Value {
 #[tokio::test]
 async fn every_case_comes_to_the_expected_files() {
     let cases = cases();
-    assert!(cases.len() >= 46);
+    assert!(cases.len() >= 52);
     let mut differences: Vec<String> = Vec::new();
     for case in cases {
         let name = case.name();
@@ -413,9 +417,8 @@ fn left_over(case: &Case, records: &[Record]) -> Toolset {
 }
 
 fn observations_of(case: &Case, tool: &str) -> Vec<Recorded> {
-    let brought = brought(&case.expected("events.json")).into_iter();
-    let of_tool = brought.filter(|(name, _, _)| name == tool);
-    of_tool.map(|(_, _, recorded)| recorded).collect()
+    let of_tool = case.brought.iter().filter(|(name, _, _)| name == tool);
+    of_tool.map(|(_, _, recorded)| recorded.clone()).collect()
 }
 
 #[test]

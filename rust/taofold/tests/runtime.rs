@@ -544,16 +544,17 @@ async fn a_lenient_run_records_what_a_reply_lacks_and_goes_on() {
 #[tokio::test]
 async fn a_strict_run_asks_once_for_all_that_is_lacking_and_then_accepts() {
     let bare = r#"{"action": {"tool": "work", "parameters": {"n": 1}}}"#;
-    let end = ANSWER.replace("\"action\"", "\"learned\": \"done\", \"action\"");
-    let (found, calls) = violations(true, &[bare, bare, &end]).await;
+    let echo = ANSWER.replace("\"action\"", "\"learned\": \"done\", \"action\"");
+    let grounded = echo.replace("it is done", "it is hunter22");
+    let (found, calls) = violations(true, &[bare, bare, &echo, &grounded]).await;
     let rules: Vec<(&str, bool)> = found
         .iter()
         .map(|(rule, it)| (rule.as_str(), *it))
         .collect();
     let demanded = [("R1", true), ("missing_rationale", true)];
     let recorded = [("R1", false), ("missing_rationale", false)];
-    assert_eq!(rules, [demanded, recorded].concat());
-    assert_eq!(calls, 3);
+    assert_eq!(rules, [&demanded[..], &recorded, &[("R4", true)]].concat());
+    assert_eq!(calls, 4);
 }
 
 #[tokio::test]

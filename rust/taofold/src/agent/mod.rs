@@ -369,6 +369,7 @@ impl Agent {
 
     fn task(&self, started: &RunStarted) -> Task {
         let strict = started.settings.get("strict").and_then(Value::as_bool);
+        let reference = started.settings.get("reference").and_then(Value::as_str);
         let offers: Vec<Offer> = self
             .setup
             .tools
@@ -398,6 +399,7 @@ impl Agent {
             history: started.history.clone(),
             ask_user: self.ask_user,
             data: started.data.clone(),
+            reference: reference.unwrap_or_default().to_owned(),
             offers,
             ..Task::new(started.goal.as_str())
         }

@@ -2,13 +2,16 @@
 //!
 //! [`Demands`] follows one `react` loop and judges each readable turn by form alone. A lenient run
 //! judges a thought, its type, an exception after a failure, a rationale. A strict run also judges
-//! the aim, the reason, the extraction and research steps; the rule about grounding (`R4`) is the
-//! Python runtime's. Whether a turn is refused for what it lacks is decided in `react`.
+//! the aim, the reason, the extraction, the grounding and research steps. Whether a turn is refused
+//! for what it lacks is decided in `react`.
 
+use crate::content::{Message, Role};
+use crate::json::Value;
 use crate::parsing::{Call, Remark, Turn};
 use crate::strategy::Task;
+use crate::strategy::grounding::{TokenLedger, without_reference};
 use crate::strategy::vague::{lacks_intent, lacks_reason};
-use crate::values::{Observation, Sideeffect, Thought, ThoughtType};
+use crate::values::{Action, Observation, Sideeffect, Thought, ThoughtType};
 
 /// A rule that a reply breaks, and what the model is told about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,21 +41,75 @@ pub(super) struct Demands {
     after_failure: bool,
     /// Whether the last results came without a key line of their tool.
     unextracted: bool,
+    /// Of a strict run.
+    ledger: Option<TokenLedger>,
 }
 
 impl Demands {
-    /// Takes in what a step brought.
-    pub(super) fn saw(&mut self, observations: &[Observation]) {
+    /// Returns the judge of one loop.
+    pub(super) fn new(task: &Task) -> Self {
+        let ledger = task.strict.then(|| {
+            let mut ledger = TokenLedger::default();
+            ledger.said(&without_reference(&task.goal, &task.reference));
+            ledger.said(&task.instructions);
+            let spoken = task.history.iter().filter(|it| it.role != Role::Tool);
+            spoken.for_each(|message| ledger.said(&message.content.text()));
+            ledger
+        });
+        Self {
+            ledger,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the text of people: it is no evidence.
+    pub(super) fn hear(&mut self, messages: &[Message]) {
+        for message in messages {
+            self.said(&message.content.text());
+        }
+    }
+
+    /// Adds the text of the model, refused replies included.
+    pub(super) fn said(&mut self, text: &str) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.said(text);
+        }
+    }
+
+    /// Takes in what step `number` brought.
+    pub(super) fn saw(&mut self, number: u64, actions: &[Action], observations: &[Observation]) {
         self.after_failure = observations.iter().any(|it| it.status.failed());
         let plain = |it: &Observation| it.auto || it.extraction.trim().is_empty();
         self.unextracted = observations.iter().any(plain);
+        let Some(ledger) = &mut self.ledger else {
+            return;
+        };
+        for action in actions {
+            ledger.said_value(&Value::Object(action.parameters.clone()));
+            ledger.said(&action.rationale);
+        }
+        for observation in observations {
+            ledger.observed(number, &observation.result);
+            ledger.observed(number, &Value::String(observation.extraction.clone()));
+        }
     }
 
-    /// Returns the thought of a turn, and what the turn lacks. `calls` are without `finish`.
-    pub(super) fn judge(&self, task: &Task, turn: &Turn, calls: &[&Call]) -> (Thought, Vec<Lack>) {
+    /// Returns the thought of a turn that would be step `number`, and what the turn lacks. `calls`
+    /// are without `finish`.
+    pub(super) fn judge(
+        &mut self,
+        task: &Task,
+        number: u64,
+        turn: &Turn,
+        calls: &[&Call],
+    ) -> (Thought, Vec<Lack>) {
         let remark = turn.remark.as_ref();
         let (thought, mut lacks) = match remark.filter(|it| !it.content.trim().is_empty()) {
-            Some(remark) => self.typed(task, remark, !calls.is_empty()),
+            Some(remark) => {
+                let (thought, mut lacks) = self.typed(task, remark, !calls.is_empty());
+                lacks.extend(self.ungrounded(number, &thought));
+                (thought, lacks)
+            }
             None => {
                 let tools: Vec<&str> = turn.calls.iter().map(|call| call.tool.as_str()).collect();
                 let content = format!("(no thought given) calls {}", tools.join(", "));
@@ -85,6 +142,19 @@ impl Demands {
             }));
         }
         (thought, lacks)
+    }
+
+    /// Returns that the thought of a strict run quotes nothing that was observed.
+    fn ungrounded(&mut self, number: u64, thought: &Thought) -> Option<Lack> {
+        let ledger = self.ledger.as_mut()?;
+        let grounding = ledger.judge(number, thought);
+        // Where nothing concrete was observed, nothing can be quoted.
+        if !grounding.eligible || grounding.grounded || !ledger.has_learnt() {
+            return None;
+        }
+        let detail = "The thought refers to nothing that was observed: quote a concrete value, name \
+                      or phrase from an earlier observation.";
+        Some(Lack::new("R4", detail))
     }
 
     /// The type of a thought for which the model names none.
@@ -159,10 +229,11 @@ fn kind_of(task: &Task, remark: &Remark) -> Result<ThoughtType, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::json::json;
     use crate::values::ObservationStatus;
 
     fn rules(
-        demands: &Demands,
+        demands: &mut Demands,
         task: &Task,
         kind: Option<&str>,
         thought: &str,
@@ -180,7 +251,7 @@ mod tests {
             calls: vec![call.clone()],
             ..Turn::default()
         };
-        let (_, lacks) = demands.judge(task, &turn, &[&call]);
+        let (_, lacks) = demands.judge(task, 2, &turn, &[&call]);
         lacks.into_iter().map(|lack| lack.rule).collect()
     }
 
@@ -189,23 +260,24 @@ mod tests {
         let task = Task::new("go");
         let mut demands = Demands::default();
         assert_eq!(
-            rules(&demands, &task, None, ""),
+            rules(&mut demands, &task, None, ""),
             ["R1", "missing_rationale"]
         );
         assert_eq!(
-            rules(&demands, &task, Some("musing"), "x"),
+            rules(&mut demands, &task, Some("musing"), "x"),
             ["thought_type", "missing_rationale"]
         );
-        demands.saw(&[Observation {
+        let late = Observation {
             status: ObservationStatus::Timeout,
             ..Observation::default()
-        }]);
+        };
+        demands.saw(1, &[], &[late]);
         assert_eq!(
-            rules(&demands, &task, Some("goal"), "x"),
+            rules(&mut demands, &task, Some("goal"), "x"),
             ["exception", "missing_rationale"]
         );
         assert_eq!(
-            rules(&demands, &task, None, "x"),
+            rules(&mut demands, &task, None, "x"),
             ["thought_type", "missing_rationale"]
         );
     }
@@ -216,7 +288,7 @@ mod tests {
             native: true,
             ..Task::new("go")
         };
-        assert!(rules(&Demands::default(), &task, None, "x").is_empty());
+        assert!(rules(&mut Demands::default(), &task, None, "x").is_empty());
     }
 
     #[test]
@@ -226,9 +298,9 @@ mod tests {
             ..Task::new("go")
         };
         let mut demands = Demands::default();
-        demands.saw(&[Observation::default()]);
+        demands.saw(1, &[], &[Observation::default()]);
         assert_eq!(
-            rules(&demands, &task, Some("goal"), "x"),
+            rules(&mut demands, &task, Some("goal"), "x"),
             ["missing_extraction", "missing_rationale"]
         );
     }
@@ -239,14 +311,40 @@ mod tests {
             strict: true,
             ..Task::new("go")
         };
-        let demands = Demands::default();
+        let mut demands = Demands::default();
         assert_eq!(
-            rules(&demands, &task, Some("goal"), "Looking at the code."),
+            rules(&mut demands, &task, Some("goal"), "Looking at the code."),
             ["unclear_intent", "missing_reason", "missing_rationale"]
         );
         let lenient = Task::new("go");
         assert_eq!(
-            rules(&demands, &lenient, Some("goal"), "Looking at the code."),
+            rules(&mut demands, &lenient, Some("goal"), "Looking at the code."),
+            ["missing_rationale"]
+        );
+    }
+
+    #[test]
+    fn a_strict_run_asks_for_a_concrete_token_of_an_observation() {
+        let task = Task {
+            strict: true,
+            ..Task::new("Find the total of order 4711.")
+        };
+        let mut demands = Demands::new(&task);
+        demands.hear(&[Message::new(Role::User, "It is above 50.")]);
+        demands.said("I guess 99.50.");
+        let result = Observation {
+            result: json!({"order": 4711, "total": "99.50", "code": "E417", "least": 50}),
+            extraction: "order 4711".into(),
+            ..Observation::default()
+        };
+        demands.saw(1, &[], &[result]);
+        let mut rules = |text: &str| rules(&mut demands, &task, Some("goal"), text);
+        for echo in ["4711", "99.50", "50"] {
+            let text = format!("The order is {echo}, so I go on.");
+            assert_eq!(rules(&text), ["R4", "missing_rationale"]);
+        }
+        assert_eq!(
+            rules("The code is E417, so I go on."),
             ["missing_rationale"]
         );
     }

@@ -9,6 +9,7 @@ mod decompose;
 mod demands;
 mod dependencies;
 mod direct;
+mod grounding;
 mod nested;
 mod plan;
 mod prompt;
@@ -42,4 +43,32 @@ pub trait Strategy: Debug + Send + Sync {
 
     /// Returns the coroutine that works on `task`.
     fn run(&self, task: Task) -> Coroutine<Answer>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grounding::tokens;
+    use super::vague::{lacks_intent, lacks_reason};
+    use crate::json::{Value, json};
+
+    /// Both runtimes must judge a recorded thought alike.
+    #[test]
+    fn a_text_is_judged_as_the_kit_says() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/texts.json");
+        let kit: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let rows = kit.as_array().unwrap();
+        assert!(rows.len() >= 36, "a text was lost");
+        for row in rows {
+            let text = row["text"].as_str().unwrap();
+            let mut found: Vec<String> = tokens(text).into_iter().collect();
+            found.sort();
+            assert_eq!(json!(found), row["tokens"], "tokens of {text:?}");
+            assert_eq!(lacks_intent(text), row["lacks_intent"], "aim of {text:?}");
+            assert_eq!(
+                lacks_reason(text),
+                row["lacks_reason"],
+                "reason of {text:?}"
+            );
+        }
+    }
 }

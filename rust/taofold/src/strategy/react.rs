@@ -40,7 +40,7 @@ impl Strategy for React {
 
 async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
     let mut talk = Talk::new(task);
-    let mut demands = Demands::default();
+    let mut demands = Demands::new(task);
     let mut forbidden = String::new();
     let mut number = 0;
     loop {
@@ -56,11 +56,13 @@ async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
             compact(scope, &mut talk).await?;
         }
         talk.open(&outlook);
+        demands.hear(&outlook.heard);
         let mut attempts = Attempts {
             scope,
             task,
             talk: &mut talk,
-            demands: &demands,
+            demands: &mut demands,
+            number: number + 1,
             demanded: HashSet::new(),
             withdrawn: String::new(),
         };
@@ -113,7 +115,7 @@ async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
         if observations.iter().any(|it| it.refused == "limit") {
             "max_tool_calls".clone_into(&mut forbidden);
         }
-        demands.saw(&observations);
+        demands.saw(number, &taken.actions, &observations);
         talk.tell(
             number,
             &taken.reply,
@@ -192,7 +194,9 @@ struct Attempts<'a> {
     scope: &'a Scope,
     task: &'a Task,
     talk: &'a mut Talk,
-    demands: &'a Demands,
+    demands: &'a mut Demands,
+    /// The step that the turn would be, from 1.
+    number: u64,
     demanded: HashSet<&'static str>,
     /// Tools that the model still called in a turn without tools.
     withdrawn: String,
@@ -213,6 +217,7 @@ impl Attempts<'_> {
         while left > 0 {
             left -= 1;
             let reply = self.ask(toolless).await?;
+            self.demands.said(&reply.text());
             if reply.finish == "overflow" {
                 if compact(self.scope, self.talk).await? {
                     continue;
@@ -399,7 +404,7 @@ impl Attempts<'_> {
             self.note("tools_withdrawn", &detail, false).await?;
             others.clear();
         }
-        let (thought, lacks) = self.demands.judge(self.task, &turn, &others);
+        let (thought, lacks) = self.demands.judge(self.task, self.number, &turn, &others);
         if let (Some(finish), true) = (finish, others.is_empty()) {
             return match self.finish(reply, thought, finish, &turn.repairs) {
                 Ok(taken) => self.accept(taken, lacks, toolless).await,

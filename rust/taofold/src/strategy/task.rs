@@ -157,6 +157,8 @@ pub struct Task {
     pub ask_user: bool,
     /// The state that the run started with.
     pub data: Object,
+    /// How each line of reference data in the goal begins; empty: it holds none.
+    pub reference: String,
 }
 
 impl Task {
@@ -176,6 +178,7 @@ impl Task {
             history: Vec::new(),
             ask_user: false,
             data: Object::new(),
+            reference: String::new(),
         }
     }
 
