@@ -368,7 +368,8 @@ def test_a_form_that_asks_for_a_secret_in_other_words_is_refused(name: str) -> N
     for fields in (
         {name: text},
         {"x": {**text, "title": name}},
-        {"x": {"type": "array", "items": text, "title": name}},
+        {"x": {"anyOf": [{**text, "title": name}, {"type": "null"}]}},
+        {"x": {**text, "default": f"the {name}"}},
         {"city": text, name: text},
     ):
         with pytest.raises(Unaskable, match="secrets are not passed on"):
@@ -398,6 +399,134 @@ def test_a_message_that_asks_for_a_secret_is_refused_whatever_its_field_is_calle
         asked(message, value={"type": "string"})
     with pytest.raises(Unaskable, match="secrets are not passed on"):
         asked("?", value={"type": "string", "description": message})
+
+
+INFLECTED = [
+    "Add meg a jelszavadat", "a jelszavának megadása", "Zadejte svého hesla", "Zadejte heslem",
+    "Podaj swoje hasła", "Podaj kod z SMS, hasłem", "Įveskite savo slaptažodį",
+    "Jūsų slaptažodžio", "Şifrenizi girin", "Parolanızı girin", "비밀 번호를 입력하세요",
+    "패스워드를 알려 주세요", "인증 번호를 입력", "핀 번호", "Geheimwort",
+    "Wie heißt dein Geheimwort?", "Zadajte he-\nslo", "Enter your pass\u2010word", "Dein Kenn-wort",
+    "P.I.N., please: your", "your p/a/s/s/w/o/r/d", "your p · a · s · s · w · o · r · d",
+    "Şifrənizi daxil edin", "შეიყვანეთ პაროლი", "Құпия сөзіңіз", "parolingizni yozing, your",
+    "ověřovacího kódu", "číslem karty", "numeru karty", "doğrulama kodunuzu yazın",
+    "kart numaranızı", "kártyaszámát", "soukromého klíče", "klucza prywatnego", "카드 번호를",
+    "Zadejte tajné slovo", "podaj tajne słowo", "Введите секретное слово", "Ваш PINem",
+    "Entrez le mot secret", "Introduce tu palabra secreta", "Digite sua palavra secreta",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("message", INFLECTED)
+def test_a_word_for_a_secret_is_known_by_its_stem(message: str) -> None:
+    """Mutant: a stem is a whole word."""
+    with pytest.raises(Unaskable, match="secrets are not passed on"):
+        asked(message, value={"type": "string"})
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Paste your kubeconfig", "Paste the contents of ~/.netrc here", "Copy your .env below",
+        "Please paste your ssh config", "paste .npmrc", "Upload the keystore",
+        "the output of `printenv`, please", "paste your shell history", "cat ~/.pgpass",
+        "Füge den Inhalt deiner .netrc ein", "Collez le contenu de ~/.aws/config",
+        "Pega el contenido de .env", "Вставьте содержимое ~/.kube/config",
+        "Paste the environment variables of your shell", "Paste server.pem",
+        "the contents of /etc/shadow", "Paste wp-config.php", "Copy terraform.tfstate",
+    ],
+)  # fmt: skip
+def test_the_text_of_a_file_with_credentials_is_not_asked_for(message: str) -> None:
+    """Mutant: `_pasted` is left out."""
+    with pytest.raises(Unaskable, match="secrets are not passed on"):
+        asked(message, value={"type": "string"})
+    with pytest.raises(Unaskable, match="secrets are not passed on"):
+        asked("Please", value={"type": "string", "description": message})
+
+
+def test_what_is_pasted_and_from_where_may_stand_apart() -> None:
+    """Mutant: each text is read alone."""
+    for name in ("kubeconfig", ".netrc", "dotenv"):
+        with pytest.raises(Unaskable, match="secrets are not passed on"):
+            asked("Paste it", **{name: {"type": "string"}})
+    with pytest.raises(Unaskable, match="secrets are not passed on"):
+        asked("Paste it below", x={"type": "string", "title": "~/.docker/config.json"})
+
+
+DIGIT = {"type": "integer", "minimum": 0, "maximum": 9}
+LETTER = {"type": "string", "enum": list("0123456789")}
+WORD = {"type": "string", "oneOf": [{"const": f"word{n}"} for n in range(2048)]}
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "count"),
+    [
+        ("Your PIN?", DIGIT, 4),
+        ("Your PIN?", LETTER, 4),
+        ("Your PIN?", {"type": "array", "items": LETTER, "maxItems": 4}, 1),
+        ("Your seed phrase?", WORD, 12),
+        ("Your PIN?", {**DIGIT, "maximum": 99}, 2),
+    ],
+)
+def test_choices_do_not_spell_a_secret(message: str, field: dict[str, Any], count: int) -> None:
+    """Mutant: each field is looked at alone."""
+    fields = {f"part_{n}": field for n in range(count)}
+    with pytest.raises(Unaskable, match="secrets are not passed on"):
+        asked(message, **fields)
+    assert asked("How did you like it?", **fields)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"type": "object", "properties": {"password": {"type": "string"}}},
+        {"type": "array", "items": {"type": "string", "title": "Your password"}},
+        {"type": "array", "items": {"type": "string", "format": "password"}},
+        {"type": "array"},
+        {"$ref": "#/$defs/Password"},
+        {"allOf": [{"type": "string", "title": "password"}]},
+        {"type": ["string", "object"]},
+        {"anyOf": [{"type": "string"}, {"type": "object"}]},
+        {"type": "string", "enum": [{"password": ""}]},
+        {"if": {"type": "string"}, "then": {"title": "password"}},
+        {},
+        True,
+    ],
+)
+def test_a_form_that_the_protocol_does_not_have_is_not_asked(rules: Any) -> None:
+    """Mutant: `plain_form` gives back what it is given."""
+    with pytest.raises(Unaskable, match="none that the protocol has"):
+        asked("?", x=rules, city={"type": "string"})
+
+
+def test_what_the_protocol_does_not_have_reaches_no_form() -> None:
+    rules = {"type": "string", "x-label": "Your password", "allOf": [{"title": "password"}]}
+    schema = {
+        "type": "object", "title": "password", "properties": {"city": rules}, "required": ["city"],
+        "patternProperties": {"pass": rules}, "$defs": {"password": rules},
+    }  # fmt: skip
+    _, form = elicitation_text("s", {"message": "?", "requestedSchema": schema})
+    assert form == {
+        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "boolean", "description": "Enter your password above"},
+        {"type": "string", "enum": ["ok, I typed my password", "no"]},
+    ],
+)
+def test_a_field_that_takes_no_text_asks_for_none_in_another_one(field: dict[str, Any]) -> None:
+    """Mutant: only fields that take text are read."""
+    with pytest.raises(Unaskable, match="secrets are not passed on"):
+        asked("Please go on", x={"type": "string"}, sure=field)
+
+
+def test_titles_of_several_fields_are_read_as_one() -> None:
+    """Mutant: only names are joined."""
+    with pytest.raises(Unaskable):
+        asked("?", a={"type": "string", "title": "pas"}, b={"type": "string", "title": "sword"})
 
 
 def test_a_secret_in_several_fields_is_one() -> None:
@@ -437,10 +566,42 @@ def test_an_ordinary_form_is_asked(name: str) -> None:
         "Is the card not on the table? Say why", "Pin which message? Name it",
         "What is the key of the song?", "Say it in twelve words", "Which ssh host?",
         "Which card is on the back of the box?", "Should I use the recovery branch?",
+        "Paste the error message", "Copy the URL of the page", "Which environment?",
+        "Paste the contents of README.md", "Which kubeconfig context?", "Welche Lösung?",
+        "Which config file should I edit?", "Nach welchem Schlüsselwort suchen?",
+        "The secret scanner found 3 results. Which file first?", "Jakou barvu?", "Ile lat?",
+        "Hány éves?", "Kaç yaşında?", "어느 도시?", "Which .env file should I edit?",
     ],
 )  # fmt: skip
 def test_an_ordinary_message_is_asked(message: str) -> None:
     assert asked(message, value={"type": "string"})
+
+
+def test_a_form_of_many_fields_is_asked() -> None:
+    """The form of the protocol's own example server."""
+    text = {"type": "string", "title": "String"}
+    pets, fish = ["pet-1", "pet-2", "pet-3"], [{"const": "f-1", "title": "Tuna"}, {"const": "f-2"}]
+    pin = "Your favorite integer (do not give us your phone number, pin, or other sensitive info)"
+    _, form = elicitation_text("s", {
+        "message": "Please provide inputs for the following fields:",
+        "requestedSchema": {
+            "$schema": "x", "type": "object", "required": ["name"],
+            "properties": {
+                "name": {**text, "description": "Your full, legal name"},
+                "check": {"type": "boolean", "description": "Agree to the terms and conditions"},
+                "email": {**text, "format": "email", "description": "Your address (verified)"},
+                "firstLine": {**text, "default": "It was a dark and stormy night."},
+                "integer": {"type": "integer", "minimum": 1, "maximum": 100, "description": pin},
+                "number": {"type": "number", "minimum": 0, "maximum": 1000, "default": 3.14},
+                "one": {"type": "string", "enum": pets, "enumNames": ["Cats", "Dogs", "Fish"]},
+                "several": {"type": "array", "items": {"type": "string", "enum": pets * 3}},
+                "titled": {"type": "array", "items": {"anyOf": fish}, "default": ["f-1"]},
+                "hero": {"type": "string", "oneOf": fish},
+            },
+        },
+    })  # fmt: skip
+    assert len(form["properties"]) == 10
+    assert form["required"] == ["name"]
 
 
 def test_whoever_only_chooses_is_asked() -> None:

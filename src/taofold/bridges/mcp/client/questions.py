@@ -26,6 +26,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from taofold.bridges.mcp.client.elicited_form import options, plain_form
 from taofold.bridges.mcp.client.secret_requests import secret_asked
 from taofold.bridges.mcp.sdk import load, plain
 from taofold.core.json_values import is_array, is_object
@@ -244,7 +245,7 @@ class PendingQuestions:
         if params.get("mode") == "url" or self.methods.get(self.now) == SAMPLE:
             self.done[self.now] = {"action": "accept"}
             return
-        content, wrong = filled_form(params.get("requestedSchema", {}), answer.text)
+        content, wrong = filled_form(plain_form(params["requestedSchema"]), answer.text)
         if wrong:
             self.next(wrong)
         self.done[self.now] = {"action": "accept", "content": content}
@@ -321,22 +322,26 @@ def elicitation_text(server: str, request: Mapping[str, Any]) -> tuple[str, dict
     if request.get("mode") == "url":
         return _linked(server, message, str(request.get("url", ""))), {}
     schema: Any = request.get("requestedSchema")
-    if not is_object(schema) or not is_object(schema.get("properties", {})):
+    if not is_object(schema):
         raise Unaskable("the server asks a person for something without saying what")
-    properties: Any = schema.get("properties", {})
+    try:
+        form = plain_form(schema)
+    except ValueError as error:
+        raise Unaskable(
+            f"the server asks a person with a form that is not asked: {error}"
+        ) from None
+    properties: dict[str, Any] = form["properties"]
     kind = secret_asked(str(request.get("message", "")), properties)
     if kind:
         raise Unaskable(
             f"the server asks a person for a {kind}: secrets are not passed on this way (a server "
             "must use a page of its own, mode url, or its environment)"
         )
-    fields = "\n".join(_field(str(name), rules) for name, rules in properties.items())
+    fields = "\n".join(_field(name, rules) for name, rules in properties.items())
     question = f"the server {server!r} asks:\n{message}"
     if fields:
         question += f"\nIt wants:\n{quoted(shorten(fields, MESSAGE))}"
-    if not properties:
-        return question, {}
-    return question, {"type": "object", **schema}
+    return question, form if properties else {}
 
 
 def _linked(server: str, message: str, url: str) -> str:
@@ -364,10 +369,9 @@ def _linked(server: str, message: str, url: str) -> str:
 
 
 def _field(name: str, rules: Any) -> str:
-    text = f"{visible_line(name)}: {rules.get('type', 'text')}"
-    options = rules.get("enum") or [option.get("const") for option in rules.get("oneOf", ())]
-    if options:
-        text += f", one of {', '.join(map(str, options))}"
+    text = f"{visible_line(name)}: {rules['type']}"
+    if values := options(rules):
+        text += f", one of {', '.join(map(str, values))}"
     if "default" in rules:
         text += f", default {rules['default']!r}"
     description = rules.get("description") or rules.get("title")

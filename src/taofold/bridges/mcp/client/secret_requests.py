@@ -2,28 +2,50 @@
 
 An MCP server writes the question, so it is read as the user sees it: letters that look alike,
 signs for letters, and letters that stand apart are undone. `secret_words.json` has the words of
-about thirty languages, by kind: `stems` are parts of words, in which `_` is any separator of
-two words, or none; `words` are whole ones, which count as the name of a field, or in a text that
-asks for something. It errs on the side of refusing: a server has a page of its own to ask such
-things. Knows nothing about the protocol.
+about thirty languages, by kind: `stems` are parts of words, so that endings do not matter;
+`words` are whole ones, which count as the name of a field, or in a text that asks for something. In
+both `_` is any separator of two words, or none, `*` any letters and `^` the beginning of a word. It
+errs on the side of refusing: a server has a page of its own to ask such things. Knows nothing about
+the protocol.
 """
 
 import json
 import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
+from math import prod
 from typing import Any, Final
 from unicodedata import category, normalize
 
-from taofold.core.json_values import is_array, is_object
+from taofold.bridges.mcp.client.elicited_form import options
 from taofold.core.text import visible
 from taofold.policy.redaction import is_named_secret
 
-_ASKING: Final = re.compile(
+
+def _plain(text: str) -> str:
+    return "".join([c for c in normalize("NFD", text) if category(c) != "Mn"])
+
+
+_ASKING: Final = re.compile(_plain(
     r"\b(?:your|enter|type|paste|provide|give|send|tell|confirm|what\s+is|log\s?in|sign\s?in|dein\w*|ihre?n?|"
     r"eingeben|gib|geben|votre|vos|ton|ta|entrez|saisi\w*|tu|su|tus|sus|introdu\w*|escrib\w*|seu|sua|"
-    r"digite|insira|tuo|tua|inserisci|je|uw|voer|din|ditt|ange|twoj\w*|podaj|вве\w*|ваш\w*|твой)\b"
+    r"digite|insira|tuo|tua|inserisci|je|uw|voer|din|ditt|ange|twoj\w*|podaj|вве\w*|ваш\w*|твой|"
+    r"zadej\w*|vloz\w*|vas\w{0,4}|wpisz\w*|panst\w*|adja|add\s+meg|irja\w*|jusu|iveskit\w*|ivesk\w*|"
+    r"gir\w*|yazin\w*|unesit\w*|введ\w*|ваш\w*)\b|입력|알려|入力|教えて|输入|輸入|请|請"
+))  # fmt: skip
+_PASTED: Final = re.compile(_plain(
+    r"paste|\bcontents\b|\bcopy\b|\bdump\b|output of|\bcat\b|upload|einfug|fuge\b|inhalt|kopier|"
+    r"coll(?:ez|er)\b|contenu|\bpega|\bcopi[ae]|contenid|\bcol(?:e|ar)\b|conteud|incoll|contenut|plak|inhoud|klistra|"
+    r"innehall|wklej|zawartosc|vloz|obsah|illessz|tartalm|iklij|turini|yapistir|icerig|встав|скопир|"
+    r"содержим|붙여|내용|貼|内容|粘贴"
+))  # fmt: skip
+"""Asks for the text of something that exists."""
+_PRIVATE: Final = re.compile(
+    r"(?<![\w/.])\.[a-z][\w.\-]+|~/|/etc/|/root/|/home/|\w*(?:config|konfig|configur)\w*|\bcfg\b|\bconf\b|"
+    r"\w+rc\b|\b(?:print)?env\b|environment\s+variab|umgebungsvariab|variables\s+d.env|variables\s+de\s+ent|"
+    r"histor[yi]|key_?chain|key_?store|wallet|\.(?:pem|key|p12|pfx|jks|kdbx|ovpn|ppk|asc|gpg)\b"
 )
+"""Names files that hold credentials: dotfiles, configuration, environments, keys."""
 _CODE: Final = r"\bcod(?:e|es|ice|igo|igos)\b"
 _DIGITS: Final = r"(?:digits?|stellig\w*|chiffres|digitos|cifre)"
 _SENT: Final = re.compile(
@@ -50,77 +72,99 @@ _SIGNS: Final = (
     str.maketrans("013457@$!|", "oleastasii"),
 )
 """Signs that stand for letters: `p4ssw0rd`."""
-_APART: Final = re.compile(r"(?<!\w)(?:\w[ ._*\-]{1,2}){3,}\w(?!\w)")
+_APART: Final = re.compile(r"(?<![^\W_])(?:[^\W_][\W_]{1,3}){2,}[^\W_](?![^\W_])")
+_HYPHEN: Final = re.compile(r"[-\u2010-\u2015]\s*")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-def _pattern(stems: Iterable[str]) -> re.Pattern[str]:
-    alternatives = [re.escape(_plain(stem)).replace("_", r"[\W_]*") for stem in stems]
-    return re.compile("|".join(alternatives))
-
-
-def _plain(text: str) -> str:
-    return "".join([c for c in normalize("NFD", text) if category(c) != "Mn"])
+def _pattern(stems: Iterable[str]) -> str:
+    return "|".join([
+        re.escape(_plain(stem))
+        .replace("_", r"[\W_]*")
+        .replace(r"\*", r"\w*")
+        .replace(r"\^", _START)
+        for stem in stems
+    ])  # fmt: skip
 
 
 _LISTS: Final[Mapping[str, Mapping[str, list[str]]]] = json.loads(
     files("taofold.bridges.mcp.client").joinpath("secret_words.json").read_text("utf-8")
 )
-_KINDS: Final = {kind: _pattern(lists["stems"]) for kind, lists in _LISTS.items()}
-_NAMED: Final = {kind: frozenset(lists["words"]) for kind, lists in _LISTS.items()}
+_START: Final = r"(?<![^\W_])"
+_END: Final = r"(?![^\W_])"
+_FILE: Final = "file with credentials"
+_KINDS: Final = {kind: re.compile(_pattern(lists["stems"])) for kind, lists in _LISTS.items()}
+_NAMED: Final = {
+    kind: re.compile(f"{_START}(?:{_pattern(lists['words'])}){_END}")
+    for kind, lists in _LISTS.items()
+}
 _LIKE_A_SECRET: Final = "x" * 12
-_SMALL: Final = 100
+_FEW: Final = 250
+"""Fewer answers than PINs and check digits of cards have."""
+_MANY: Final = 10**12
+"""More answers than a form of choices has that does not spell something."""
 
 
-def secret_asked(message: str, properties: Mapping[str, Any]) -> str:
+def secret_asked(message: str, fields: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the kind of secret that a form asks for, "" if it asks for none.
 
     Args:
         message: What the person reads above the form.
-        properties: The form's fields, by name, as JSON Schema.
+        fields: The fields of a `plain_form`, by name.
     """
-    open_fields = {name: rules for name, rules in properties.items() if _is_open(rules)}
-    if not open_fields:  # whoever only chooses or ticks gives nothing away
+    asking = fields if _spells(fields.values()) else {
+        name: rules for name, rules in fields.items() if not _answers(rules)
+    }  # fmt: skip
+    if not asking:  # whoever only chooses or ticks gives nothing away
         return ""
-    for name, rules in open_fields.items():
-        prose = [rules.get(key) for key in ("title", "description")] if is_object(rules) else []
-        if is_object(rules) and rules.get("format") == "password":
+    for name, rules in asking.items():
+        if rules.get("format") == "password":
             return "password"
-        kind = _first([_in_name(name), *[_in_name(str(text)) for text in prose[:1] if text]])
-        kind = kind or _first([_in_prose(str(text), of_field=True) for text in prose if text])
+        title, *prose = _texts(rules)
+        kind = _first([_in_name(name), _in_name(title)])
+        kind = kind or _first([_in_prose(text, of_field=True) for text in (title, *prose)])
         if kind:
             return kind
-    # One secret in several fields (`pass` and `word`), or in the text alone.
-    several = _in_name("".join(open_fields)) if len(open_fields) > 1 else ""
-    return several or _in_prose(message)
+    # One secret in several fields (`pass` and `word`), or in a text above or beside them.
+    several = [[*asking], [_texts(rules)[0] for rules in asking.values()]]
+    joined = [_in_name("".join(names)) for names in several if len(names) > 1]
+    beside = [(text, rules) for rules in fields.values() for text in _texts(rules)]
+    prose = [_in_prose(text, may_ask=rules["type"] != "integer") for text, rules in beside]
+    whole = "\n".join([message, *[text for text, _ in beside], *fields])
+    return _first([*joined, _in_prose(message), *prose, _pasted(whole)])
 
 
-def _is_open(rules: Any) -> bool:
-    """May the user enter free text?"""
-    if not is_object(rules):
-        return True
-    items = rules.get("items")
-    if rules.get("type") == "array" and is_object(items):
-        return _is_open(items)
-    return rules.get("type") != "boolean" and not _is_chosen(rules) and not _is_small(rules)
+def _texts(rules: Mapping[str, Any]) -> list[str]:
+    """What a person reads of a field: its title, then the rest."""
+    titles = [str(rules.get(key, "")) for key in ("title", "description", "default")]
+    # An option of one or two words is a name: `1Password`.
+    return [*titles, *[str(each) for each in options(rules) if str(each).count(" ") > 1]]
 
 
-def _is_chosen(rules: Mapping[str, Any]) -> bool:
-    """Does the user choose one of some values? A mere type among alternatives takes any text."""
-    if "const" in rules or is_array(rules.get("enum")):
-        return True
-    offers = [rules[word] for word in ("oneOf", "anyOf") if is_array(rules.get(word))]
-    return any(
-        [offer and all([is_object(each) and "const" in each for each in offer]) for offer in offers]
-    )
+def _spells(fields: Iterable[Mapping[str, Any]]) -> bool:
+    """Are there so many answers to the choices of a form that they can spell a secret?"""
+    counts = [(_answers(rules), _is_short(rules)) for rules in fields]
+    short = prod([count for count, is_short in counts if count and is_short])
+    return short > _FEW or prod([count for count, _ in counts if count]) > _MANY
 
 
-def _is_small(rules: Mapping[str, Any]) -> bool:
-    """Is it a number of so few that no PIN and no check digits of a card are among them?"""
+def _is_short(rules: Mapping[str, Any]) -> bool:
+    """Is each answer a number, a letter or two?"""
+    return rules["type"] == "integer" or all([len(str(each)) <= 2 for each in options(rules)])
+
+
+def _answers(rules: Mapping[str, Any]) -> int:
+    """How many answers a field takes; 0 if they are not counted."""
+    kind, values = rules["type"], options(rules)
+    if kind == "boolean":
+        return 1  # nobody spells with yes and no
+    if kind == "array":
+        # A list of signs has an order, a list of words is a set.
+        return int((len(values) if _is_short(rules) else 2) ** min(len(values), 64))
     least, most = rules.get("minimum"), rules.get("maximum")
-    if rules.get("type") != "integer" or not isinstance(least, int) or not isinstance(most, int):
-        return False
-    return 0 <= least <= most <= _SMALL
+    if values or kind != "integer" or not isinstance(least, int) or not isinstance(most, int):
+        return len(values)
+    return max(most - least + 1, 0)
 
 
 def _first(kinds: Iterable[str]) -> str:
@@ -132,9 +176,9 @@ def _readings(text: str) -> set[str]:
     seen = "".join([c for c in normalize("NFKC", _squared(text)) if visible(c) == c])
     readings: set[str] = set()
     # `2FA` is one word and `yourPin` two.
-    for words in (seen, _HUMP.sub(" ", seen)):
+    for words in (seen, _HUMP.sub(" ", seen), _HYPHEN.sub("", seen)):
         words = _plain(words).casefold()
-        words = _APART.sub(lambda apart: re.sub(r"[ ._*\-]", "", apart[0]), words)
+        words = _APART.sub(lambda apart: re.sub(r"[\W_]", "", apart[0]), words)
         latin = words.translate(_ALIKE)
         readings |= {words, latin, *[latin.translate(signs) for signs in _SIGNS]}
     return readings
@@ -155,24 +199,38 @@ def _in_name(name: str) -> str:
     if is_named_secret(name.replace("-", "_"), _LIKE_A_SECRET):
         return "secret"
     for reading in sorted(_readings(name)):
-        words = re.split(r"[\W_]+", reading)
-        joined = "".join(words)
+        joined = re.sub(r"[\W_]+", "", reading)
         for kind, pattern in _KINDS.items():
-            if pattern.search(reading) or pattern.search(joined) or _NAMED[kind] & {*words, joined}:
+            if any([p.search(text) for p in (pattern, _NAMED[kind]) for text in (reading, joined)]):
                 return kind
     return ""
 
 
-def _in_prose(text: str, *, of_field: bool = False) -> str:
-    """What a text asks for; `of_field`: it describes a field, so it asks."""
+def _in_prose(text: str, *, of_field: bool = False, may_ask: bool = True) -> str:
+    """What a text asks for.
+
+    Args:
+        text: What the person reads.
+        of_field: It describes a field that takes a secret, so it asks.
+        may_ask: False for a number of a few, which is said to be no PIN as often as to be one.
+    """
     for reading in sorted(_readings(text)):
         for kind, pattern in _KINDS.items():
-            if pattern.search(reading):
+            if kind != _FILE and pattern.search(reading):
                 return kind
         if _SENT.search(reading):
             return "code"
-        words = set(re.split(r"[\W_]+", reading))
         for kind, named in _NAMED.items():
-            if named & words and (of_field or _ASKING.search(reading)):
+            asks = of_field or (may_ask and _ASKING.search(reading))
+            if asks and named.search(reading):
                 return kind
+    return ""
+
+
+def _pasted(text: str) -> str:
+    """`_FILE` if the text asks for what stands in a file that holds credentials."""
+    for reading in _readings(text):
+        named = _PRIVATE.search(reading) or _KINDS[_FILE].search(reading)
+        if named and _PASTED.search(reading):
+            return _FILE
     return ""
