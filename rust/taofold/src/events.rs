@@ -170,13 +170,16 @@ pub struct Forked {
 }
 
 /// A new activation took the run over.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resumed {
     /// The fencing token.
     pub epoch: u64,
     /// Who drives.
     #[serde(default, skip_serializing_if = "is_default")]
     pub owner: String,
+    /// The runtime whose words follow; empty: Python's.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub runtime: String,
 }
 
 /// A person's message reached the run.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use taofold::content::{Content, Part, ToolCall};
 use taofold::errors::Error;
-use taofold::events::{Event, Record, RunStarted, Verdict};
+use taofold::events::{Event, Record, Resumed, RunStarted, Verdict};
 use taofold::log::{Log, MemoryLog, Owner, Signal};
 use taofold::model::{Models, ScriptedModel};
 use taofold::policy::{Redactor, Tier};
@@ -266,8 +266,11 @@ async fn cut_off_three_times(at_work: bool) -> World {
         if !at_work && epoch == 4 {
             break;
         }
-        let owner = String::new();
-        events.push(taofold::events::Resumed { epoch, owner }.into());
+        let resumed = Resumed {
+            epoch,
+            ..Resumed::default()
+        };
+        events.push(resumed.into());
         if at_work {
             events.push(records[started].event.clone());
         }

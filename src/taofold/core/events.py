@@ -227,6 +227,8 @@ class Resumed(Happened, frozen=True, tag="resumed"):
     wording: ClassVar[str] = "epoch {0.epoch}"
     epoch: int
     owner: str = ""
+    runtime: str = ""
+    """The runtime whose words follow; "": this one."""
 
 
 class Steered(Happened, frozen=True, tag="steered"):

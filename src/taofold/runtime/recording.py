@@ -306,8 +306,7 @@ class ReplayedRecording(Recording):
 
     def __init__(self, records: Sequence[e.Record], store: Store) -> None:
         super().__init__(records, store)
-        replies = [record.event for record in records if isinstance(record.event, e.Replied)]
-        self._foreign = any([reply.foreign for reply in replies])
+        self._foreign = any([_is_foreign(record.event) for record in records])
 
     def covers(self, key: str) -> bool:
         """Nothing may be added anywhere."""
@@ -356,6 +355,19 @@ class ReplayedRecording(Recording):
         return shared(recorded) == shared(event)
 
 
+def _is_foreign(event: e.Event) -> bool:
+    """Whether an event shows that another runtime drove the run, and put it in its words."""
+    match event:
+        case e.RunStarted(settings=settings):
+            return bool(settings.get("runtime"))
+        case e.Resumed(runtime=runtime):
+            return bool(runtime)
+        case e.Replied():
+            return event.foreign
+        case _:
+            return False
+
+
 def shared(event: e.Event) -> e.Event:
     """Returns the event without what `docs/log-format.md` leaves to each runtime."""
     match event:
@@ -365,9 +377,23 @@ def shared(event: e.Event) -> e.Event:
             return replace(event, reason="", preview="", policy="", deciders=None)
         case e.RunFinished():
             return replace(event, error="")
-        case e.Observed(observation=observation) if observation.refused:
+        case e.Proposed(thought=thought, actions=actions):
+            # A synthesized thought, and why a call cannot be read, are a runtime's own words.
+            unread = [replace(it, error="unread") if it.error else it for it in actions]
+            content = "" if thought.synthesized else thought.content
+            return replace(event, thought=replace(thought, content=content), actions=tuple(unread))
+        case e.Observed(observation=observation) if _is_worded(observation):
             # The kind of refusal is agreed, the words for it are not.
             kind = Observation(status=observation.status, refused=observation.refused)
             return replace(event, observation=kind)
+        case e.Noted(kind="unread"):
+            return replace(event, data={})
+        case e.Noted(kind="corrected", data=data):
+            return replace(event, data={**data, "stopped": ""})
         case _:
             return event
+
+
+def _is_worded(observation: Observation) -> bool:
+    """Whether a runtime wrote it: a refusal, or a step of the strategy's own that failed."""
+    return bool(observation.refused) or (observation.auto and observation.status == "failure")

@@ -523,8 +523,10 @@ class ActionBatch:
 
     def _observe(self, index: int, observation: Observation, hooks: tuple[str, ...] = ()) -> None:
         observed = e.Observed(key=self.key, index=index, observation=observation, hooks=hooks)
-        self.ledger.put(observed)
-        self.observations[index] = observation
+        recorded = self.ledger.put(observed).event
+        # What is on record is what the model was told, perhaps in another runtime's words.
+        told = recorded.observation if isinstance(recorded, e.Observed) else observation
+        self.observations[index] = told
         self._release(index)
 
     def _release(self, index: int) -> None:

@@ -345,7 +345,6 @@ impl Agent {
         let model = self.setup.models.main();
         let settings = json!({
             "strict": self.strict,
-            "runtime": "rust",
             "cli": self.choice,
         });
         RunStarted {

@@ -86,6 +86,8 @@ pub(super) async fn perform(
 
 /// Names the runtime whose words a prompt is made of, in front of its digest.
 pub(super) const RUNTIME: &str = "rust:";
+/// The name of this runtime in the log.
+pub(super) const NAME: &str = "rust";
 
 fn prompt_digest(conversation: &Conversation) -> String {
     format!("{RUNTIME}{}", conversation.digest())

@@ -9,6 +9,7 @@ use crate::events::{DecisionRefused, Event, PromptChanged, Record, Resumed};
 use crate::json::Value;
 use crate::log::{Append, Log, Signal, Standing};
 use crate::policy::Repetition;
+use crate::runtime::ask::NAME;
 use crate::runtime::recording::{Recording, diverged};
 use crate::runtime::setup::Setup;
 use crate::state::RunState;
@@ -170,6 +171,7 @@ impl<'a> Ledger<'a> {
             let resumed = Resumed {
                 epoch: self.epoch,
                 owner: self.owner.clone(),
+                runtime: NAME.to_owned(),
             };
             book.append(self.setup, &self.run, resumed.into())?;
         }

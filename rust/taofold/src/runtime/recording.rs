@@ -7,8 +7,8 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::errors::{LogError, ReplayDiverged};
 use crate::events::{Event, Record, Steered};
-use crate::json::Value;
-use crate::runtime::ask::RUNTIME;
+use crate::json::{Value, json};
+use crate::runtime::ask::{NAME, RUNTIME};
 use crate::state::live;
 
 type Place = (String, Option<u64>);
@@ -50,6 +50,10 @@ impl Comparison {
     pub fn of(records: &[Record]) -> Self {
         let foreign = |record: &Record| match &record.event {
             Event::Replied(event) => !event.prompt.starts_with(RUNTIME),
+            Event::Resumed(event) => event.runtime != NAME,
+            Event::RunStarted(event) => {
+                event.settings.get("runtime").and_then(Value::as_str) != Some(NAME)
+            }
             _ => false,
         };
         if records.iter().any(foreign) {
@@ -75,20 +79,44 @@ const OWN: [&str; 8] = [
 /// Returns what the runtimes agree on of an event.
 fn shared(event: &Event) -> Value {
     let mut value = crate::json::to_value(event);
-    if let Value::Object(members) = &mut value {
-        members.retain(|name, _| !OWN.contains(&name.as_str()));
-        // A call that was refused says why in this runtime's words; the kind of refusal is agreed.
-        if let Some(Value::Object(observation)) = members.get_mut("observation") {
-            observation.shift_remove("duration_ms");
-            if observation.contains_key("refused") {
-                observation.retain(|name, _| name == "refused" || name == "status");
+    let Value::Object(members) = &mut value else {
+        return value;
+    };
+    members.retain(|name, _| !OWN.contains(&name.as_str()));
+    // The kind of refusal, and that a step of the strategy failed, is agreed; the words are not.
+    if let Some(Value::Object(observation)) = members.get_mut("observation") {
+        observation.shift_remove("duration_ms");
+        let own = observation.get("auto") == Some(&Value::Bool(true));
+        let failed = own && observation.get("status") == Some(&json!("failure"));
+        if failed || observation.contains_key("refused") {
+            observation.retain(|name, _| name == "refused" || name == "status");
+        }
+    }
+    if let Some(Value::Object(thought)) = members.get_mut("thought")
+        && thought.contains_key("synthesized")
+    {
+        thought.shift_remove("content");
+    }
+    if let Some(Value::Array(actions)) = members.get_mut("actions") {
+        for action in actions.iter_mut().filter_map(Value::as_object_mut) {
+            if let Some(error) = action.get_mut("error") {
+                *error = json!("unread");
             }
         }
-        if matches!(event, Event::RunFinished(_)) {
-            members.shift_remove("error");
-        }
-        if matches!(event, Event::Decided(_) | Event::Resolved(_)) {
-            members.shift_remove("reason");
+    }
+    let words: &[&str] = match event {
+        Event::RunFinished(_) => &["error"],
+        Event::Decided(_) | Event::Resolved(_) => &["reason"],
+        _ => &[],
+    };
+    members.retain(|name, _| !words.contains(&name.as_str()));
+    if let Event::Noted(noted) = event
+        && let Some(Value::Object(data)) = members.get_mut("data")
+    {
+        match noted.kind.as_str() {
+            "unread" => data.clear(),
+            "corrected" => data.retain(|name, _| name != "stopped"),
+            _ => {}
         }
     }
     value

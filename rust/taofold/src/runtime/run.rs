@@ -11,6 +11,7 @@ use crate::json::to_value;
 use crate::log::sqlite::random;
 use crate::log::{Append, Log, Owner, RunRow, Standing};
 use crate::policy::{Limit, is_masked};
+use crate::runtime::ask::NAME;
 use crate::runtime::ledger::{Interrupt, Ledger};
 use crate::runtime::ownership;
 use crate::runtime::recording::{Comparison, Recording, diverged};
@@ -114,7 +115,9 @@ fn row_of(run: &str, first: &Record) -> RunRow {
     }
 }
 
-fn redacted_start(started: RunStarted, setup: &Setup) -> RunStarted {
+fn redacted_start(mut started: RunStarted, setup: &Setup) -> RunStarted {
+    let own = started.settings.entry("runtime");
+    own.or_insert_with(|| NAME.into());
     let goal = setup.redactor.text(&started.goal).into_owned();
     let data = setup.redactor.object(started.data.clone());
     let before = to_value(&started.data).to_string();
@@ -173,7 +176,12 @@ pub async fn resume(
             seq: next_of(&records),
             at: setup.clock.now_ms(),
             elapsed: None,
-            event: Resumed { epoch, owner }.into(),
+            event: Resumed {
+                epoch,
+                owner,
+                runtime: NAME.to_owned(),
+            }
+            .into(),
         };
         let append = Append {
             records: std::slice::from_ref(&resumed),
