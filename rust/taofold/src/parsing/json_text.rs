@@ -62,25 +62,52 @@ pub(super) fn objects(text: &str) -> Search {
 /// Returns the end of the object that starts at `start`; `None` if it has none.
 fn balanced(text: &str, start: usize) -> Option<usize> {
     let mut depth = 0_usize;
-    let mut quoted = false;
-    let mut escaped = false;
-    for (at, character) in text[start..].char_indices() {
-        if quoted {
-            match character {
-                _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                '"' => quoted = false,
-                _ => {}
-            }
+    let mut before = ' ';
+    let mut at = start;
+    while let Some(character) = text[at..].chars().next() {
+        if opens_string(character, before) {
+            at = string_end(text, at)?;
+            before = character;
             continue;
         }
+        at += character.len_utf8();
         match character {
-            '"' => quoted = true,
             '{' | '[' => depth += 1,
             '}' | ']' => {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
-                    return Some(start + at + 1);
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+        if !character.is_whitespace() {
+            before = character;
+        }
+    }
+    None
+}
+
+/// Whether a character begins a string. An apostrophe does where a key or a value is due, `before`
+/// being what stands in front of it: Python writes its strings so.
+fn opens_string(character: char, before: char) -> bool {
+    character == '"' || (character == '\'' && matches!(before, '{' | '[' | ',' | ':'))
+}
+
+/// Returns the end of the string whose quote stands at `start`; `None` if it has none. An apostrophe
+/// ends one only before a mark: `'it's'` has one inside.
+fn string_end(text: &str, start: usize) -> Option<usize> {
+    let quote = text[start..].chars().next()?;
+    let mut escaped = false;
+    for (at, character) in text[start..].char_indices().skip(1) {
+        let end = start + at + character.len_utf8();
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            _ if character == quote => {
+                let marks = [',', ':', '}', ']'];
+                if quote == '"' || text[end..].trim_start().starts_with(marks) {
+                    return Some(end);
                 }
             }
             _ => {}
@@ -106,7 +133,7 @@ fn lenient(text: &str) -> Result<(Value, Vec<Repair>), String> {
 }
 
 /// Takes away trailing commas and comments, escapes line breaks in strings, and writes Python's
-/// constants as JSON.
+/// strings and constants as JSON.
 fn mended(text: &str) -> (String, Vec<Repair>) {
     let mut out = String::with_capacity(text.len());
     let mut kinds: Vec<&'static str> = Vec::new();
@@ -116,30 +143,20 @@ fn mended(text: &str) -> (String, Vec<Repair>) {
         }
     };
     let mut rest = text;
-    let (mut quoted, mut escaped) = (false, false);
+    let mut before = ' ';
     while let Some(character) = rest.chars().next() {
         let length = character.len_utf8();
-        if quoted {
-            match character {
-                _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                '"' => quoted = false,
-                _ => {}
+        let end = opens_string(character, before)
+            .then(|| string_end(rest, 0))
+            .flatten();
+        if let Some(end) = end {
+            if character == '\'' {
+                note("foreign_quotes");
             }
-            match character {
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                '\t' => out.push_str("\\t"),
-                other => out.push(other),
+            if string_of(&rest[1..end - 1], &mut out) {
+                note("raw_newline");
             }
-            if matches!(character, '\n' | '\r' | '\t') {
-                note("raw_line_break");
-            }
-            rest = &rest[length..];
-            continue;
-        }
-        if character == '"' {
-            quoted = true;
+            rest = &rest[end..];
         } else if character == ',' && rest[1..].trim_start().starts_with(['}', ']']) {
             note("trailing_comma");
             rest = &rest[length..];
@@ -149,16 +166,48 @@ fn mended(text: &str) -> (String, Vec<Repair>) {
             rest = rest.find('\n').map_or("", |end| &rest[end..]);
             continue;
         } else if let Some((python, json)) = constant(rest, &out) {
-            note("python_constant");
+            note("foreign_literal");
             out.push_str(json);
             rest = &rest[python.len()..];
-            continue;
+        } else {
+            out.push(character);
+            rest = &rest[length..];
         }
-        out.push(character);
-        rest = &rest[length..];
+        if !character.is_whitespace() {
+            before = character;
+        }
     }
     let repairs = kinds.into_iter().map(Repair::envelope).collect();
     (out, repairs)
+}
+
+/// Appends what stands between the quotes of a string as a string of JSON. Returns whether it held a
+/// line break.
+fn string_of(body: &str, out: &mut String) -> bool {
+    let mut breaks = false;
+    let mut escaped = false;
+    out.push('"');
+    for character in body.chars() {
+        if escaped && character != '\'' {
+            out.push('\\');
+        }
+        let control = match character {
+            '\n' => "\\n",
+            '\r' => "\\r",
+            '\t' => "\\t",
+            '"' if !escaped => "\\\"",
+            _ => "",
+        };
+        breaks |= character.is_control();
+        if !control.is_empty() {
+            out.push_str(control);
+        } else if escaped || character != '\\' {
+            out.push(character);
+        }
+        escaped = character == '\\' && !escaped;
+    }
+    out.push('"');
+    breaks
 }
 
 fn constant(rest: &str, before: &str) -> Option<(&'static str, &'static str)> {
@@ -178,6 +227,7 @@ fn constant(rest: &str, before: &str) -> Option<(&'static str, &'static str)> {
 /// [`Unparsed`] with what the model is told: the reply is empty, cut off, holds several objects or
 /// none, or an object that cannot be read.
 pub fn read_object(text: &str, finish: &str) -> Result<(Object, Vec<Repair>), Unparsed> {
+    let whole = text.len();
     let text = super::reply::without_reasoning(text);
     if text.trim().is_empty() {
         return Err(Unparsed::new(
@@ -196,6 +246,10 @@ pub fn read_object(text: &str, finish: &str) -> Result<(Object, Vec<Repair>), Un
     let Some(first) = found.next() else {
         return Err(match search.fault {
             Some(fault) => Unparsed::new("invalid", format!("The JSON cannot be read: {fault}")),
+            None if is_array(&text) => Unparsed::new(
+                "invalid",
+                "Correct only this: the value: expected an object, got a list",
+            ),
             None => Unparsed::new(
                 "no_candidate",
                 "No answer was found. Send one JSON value and nothing else.",
@@ -209,14 +263,23 @@ pub fn read_object(text: &str, finish: &str) -> Result<(Object, Vec<Repair>), Un
         ));
     }
     let mut repairs = first.repairs;
-    let outside = [&text[..first.start], &text[first.end..]];
-    if outside.iter().any(|it| !it.trim().is_empty()) {
-        repairs.insert(0, Repair::envelope("embedded_json"));
+    if first.end - first.start < whole {
+        repairs.insert(0, Repair::envelope("located"));
     }
     match first.value {
         Value::Object(members) => Ok((members, repairs)),
         _ => Err(Unparsed::new("invalid", "The reply must be a JSON object.")),
     }
+}
+
+/// Whether a text is a list in JSON, perhaps fenced.
+fn is_array(text: &str) -> bool {
+    let text = text
+        .trim()
+        .trim_start_matches("```json")
+        .trim_matches('`')
+        .trim();
+    text.starts_with('[') && serde_json::from_str::<Value>(text).is_ok()
 }
 
 #[cfg(test)]
@@ -256,10 +319,21 @@ mod tests {
             [
                 "trailing_comma",
                 "comment",
-                "python_constant",
-                "raw_line_break"
+                "foreign_literal",
+                "raw_newline"
             ]
         );
+    }
+
+    #[test]
+    fn strings_of_python_are_read() {
+        let (value, repairs) =
+            read_object(r#"{'a': 'it's "so"', 'b': ['\'', "don't"], 'c': None}"#, "").unwrap();
+        let expected = json!({"a": "it's \"so\"", "b": ["'", "don't"], "c": null});
+        assert_eq!(Value::Object(value), expected);
+        let kinds: Vec<_> = repairs.iter().map(|repair| repair.kind).collect();
+        assert_eq!(kinds, ["foreign_quotes", "foreign_literal"]);
+        assert_eq!(read("{'a': 'b"), Err("incomplete"));
     }
 
     #[test]
@@ -275,6 +349,7 @@ mod tests {
         assert_eq!(read("no object"), Err("no_candidate"));
         assert_eq!(read("{a: b}"), Err("invalid"));
         assert_eq!(read(" "), Err("empty"));
+        assert_eq!(read("```json\n[1, 2]\n```"), Err("invalid"));
         assert_eq!(read("{\"n\": 36893488147419103232}"), Err("invalid"));
         assert_eq!(
             read_object("{\"a\": 1}", "length").unwrap_err().reason,

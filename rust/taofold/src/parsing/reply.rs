@@ -10,7 +10,7 @@ use crate::json::Value;
 use crate::parsing::decision::{is_decision, turn_of, with_arguments};
 use crate::parsing::json_text::objects;
 use crate::parsing::labels;
-use crate::parsing::outcome::{Call, Prose, Read, Repair, Unparsed};
+use crate::parsing::outcome::{Call, Prose, Read, Remark, Repair, Unparsed};
 use crate::values::finish_of;
 
 static REASONING: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -57,6 +57,7 @@ pub fn read_reply(text: &str, finish: &str) -> Read {
             if around.iter().any(|it| !it.trim().is_empty()) {
                 // The prose may show the call, or take it back.
                 turn.repairs.push(Repair::content("beside_prose"));
+                turn.remark = turn.remark.or_else(|| remark(&text[..first.start]));
             }
             return Read::Turn(turn);
         }
@@ -83,6 +84,17 @@ pub fn read_reply(text: &str, finish: &str) -> Read {
     }
     Read::Prose(Prose {
         text: text.trim().to_owned(),
+    })
+}
+
+/// Returns prose before a call as its thought.
+fn remark(lead: &str) -> Option<Remark> {
+    let lead = lead.trim().trim_matches('`');
+    let lead = lead.strip_suffix("```json").unwrap_or(lead).trim();
+    let prose = !lead.is_empty() && !lead.starts_with(['<', '[', '{']);
+    prose.then(|| Remark {
+        content: lead.to_owned(),
+        ..Remark::default()
     })
 }
 

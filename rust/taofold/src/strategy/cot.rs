@@ -286,10 +286,23 @@ fn loose(
     }
 }
 
+/// Returns why an answer is refused, for programs.
+pub(super) fn refusal_of(task: &Task, answer: &Value) -> &'static str {
+    if task.output.is_text() && crate::json::render(answer).trim().is_empty() {
+        "empty"
+    } else {
+        "invalid"
+    }
+}
+
 fn accepted(task: &Task, answer: &Value) -> Result<Value, Unparsed> {
-    task.output
-        .accept(answer)
-        .map_err(|error| Unparsed::new("invalid", format!("The answer is not accepted: {error}")))
+    let refused = |error| {
+        Unparsed::new(
+            refusal_of(task, answer),
+            format!("The answer is not accepted: {error}"),
+        )
+    };
+    task.output.accept(answer).map_err(refused)
 }
 
 /// Returns the thinking in tags, and what follows it.

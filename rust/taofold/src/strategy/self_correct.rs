@@ -277,12 +277,9 @@ impl Correction {
         }
         let outlook = scope.begin().await?;
         self.heard.extend(outlook.heard);
-        // The last turn is not worth a judgement: the best version so far is the answer.
-        if let Some(limit) = [outlook.stop, outlook.wrap_up]
-            .into_iter()
-            .find(|it| !it.is_empty())
-        {
-            return Ok(limit);
+        // Also in the last turn: a version that the critic accepts needs no further one.
+        if !outlook.stop.is_empty() {
+            return Ok(outlook.stop);
         }
         let text = self.options.question(&self.task.goal, &version.output);
         let question = Question {
