@@ -4,7 +4,7 @@
 //! stage, so that a crash between any two leaves a log from which the next activation knows what
 //! may be repeated.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::events::{
 use crate::json::{Object, Value, json, render, to_value};
 use crate::policy::limits::Allowed;
 use crate::policy::{Facts, Level, MARK, Ruling, Tier, has_mask, is_masked};
-use crate::runtime::approvals::{Question, Settled};
+use crate::runtime::approvals::{Asked, Question, Settled};
 use crate::runtime::ledger::{Book, Interrupt, Ledger};
 use crate::text::{excerpt, key_line};
 use crate::tools::{CallContext, Tool};
@@ -48,6 +48,8 @@ struct Batch<'a, 'b> {
     ready: Vec<Ready>,
     fingerprints: Vec<String>,
     pause_ms: u64,
+    /// Questions that were asked before it was their call's turn.
+    asked: HashMap<usize, Asked>,
 }
 
 pub(super) async fn perform(
@@ -65,6 +67,7 @@ pub(super) async fn perform(
         ready: Vec::new(),
         fingerprints: Vec::new(),
         pause_ms: 0,
+        asked: HashMap::new(),
     };
     let performed = batch.perform().await;
     ledger.book().allowed.retain(|(place, _), _| place != key);
@@ -398,7 +401,8 @@ impl Batch<'_, '_> {
                 attempt: attempts,
                 doubt: true,
             };
-            match question.settle(self.ledger, || None).await? {
+            let asked = question.ask(self.ledger)?;
+            match question.settle(self.ledger, asked, || None).await? {
                 Settled::Run(edited) => self.edit(index, edited),
                 Settled::Answered(observation) => {
                     self.observe(index, *observation)?;
@@ -425,6 +429,96 @@ impl Batch<'_, '_> {
         blocked.map(|(_, why)| why)
     }
 
+    fn rule(&self, action: &Action, tool: &Arc<dyn Tool>) -> Ruling {
+        let setup = self.ledger.setup;
+        let thought = &self.act.thought;
+        let critical = thought.critical && thought.kind == ThoughtType::Exception;
+        let facts = facts(tool.as_ref());
+        setup
+            .policy
+            .rule(action, &facts, &setup.principal, critical)
+    }
+
+    fn question<'b>(
+        &self,
+        index: usize,
+        action: &'b Action,
+        tool: &'b Arc<dyn Tool>,
+        ruling: Ruling,
+    ) -> Question<'b>
+    where
+        Self: 'b,
+    {
+        Question {
+            key: self.key,
+            index: place(index),
+            action,
+            tool: Some(tool),
+            tier: u64::from(u8::from(ruling.tier)),
+            reason: ruling.reason,
+            attempt: 0,
+            doubt: false,
+        }
+    }
+
+    /// Asks now about every later call that will need a person, so that these are seen together. Each
+    /// is ruled on again when it is its turn.
+    fn ask_ahead(&mut self, index: usize) -> Result<(), Interrupt> {
+        let recorded = |kind: &'static str, index: usize| {
+            let book = self.ledger.book();
+            let found = book.recording.peek(kind, self.key, Some(place(index)));
+            found.is_some()
+        };
+        // What was asked alone, and answered, is the past: its batch goes on as it did then.
+        if recorded("resolved", index) {
+            return Ok(());
+        }
+        for later in index + 1..self.act.actions.len() {
+            let action = self.act.actions[later].clone();
+            if action.tool == ASK_USER {
+                // What a person answers may be what the rest is about.
+                return Ok(());
+            }
+            let own = matches!(self.act.local.get(later), Some(Some(_)));
+            if own
+                || ["started", "observed"]
+                    .into_iter()
+                    .any(|kind| recorded(kind, later))
+            {
+                continue;
+            }
+            let tool = self.ledger.setup.tools.get(&action.tool).cloned();
+            let Ok(tool) = self.fit(&action, tool) else {
+                continue;
+            };
+            if tool.check(&action.parameters).is_err() || !self.passes_guard(later, &action) {
+                continue;
+            }
+            let ruling = self.rule(&action, &tool);
+            if ruling.verdict == Verdict::Ask {
+                let asked = self
+                    .question(later, &action, &tool, ruling)
+                    .ask(self.ledger)?;
+                self.asked.insert(later, asked);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the repetition guard lets a later call of the batch run.
+    fn passes_guard(&self, index: usize, action: &Action) -> bool {
+        if self.act.planned {
+            return true;
+        }
+        let fingerprint = action.fingerprint();
+        let before = self.act.actions[..index].iter();
+        let beside = before.filter(|it| it.fingerprint() == fingerprint).count();
+        let beside = u32::try_from(beside).unwrap_or(u32::MAX);
+        let mut book = self.ledger.book();
+        let guard = book.guard(self.key, self.ledger.setup);
+        guard.judge(action, beside).level == Level::Run
+    }
+
     /// Asks the policy, and a person if it says so. Returns whether the call may be made.
     async fn ruled(
         &mut self,
@@ -432,35 +526,23 @@ impl Batch<'_, '_> {
         action: &Action,
         tool: &Arc<dyn Tool>,
     ) -> Result<bool, Interrupt> {
-        let setup = self.ledger.setup;
-        let thought = &self.act.thought;
-        let critical = thought.critical && thought.kind == ThoughtType::Exception;
-        let ruling = setup
-            .policy
-            .rule(action, &facts(tool.as_ref()), &setup.principal, critical);
+        let ruling = self.rule(action, tool);
         self.overrule(index, &ruling)?;
         let tier = u64::from(u8::from(ruling.tier));
         if ruling.verdict == Verdict::Ask {
             self.run_ready().await?;
-            let question = Question {
-                key: self.key,
-                index: place(index),
-                action,
-                tool: Some(tool),
-                tier,
-                reason: ruling.reason,
-                attempt: 0,
-                doubt: false,
+            let asked = self.asked.remove(&index);
+            let question = self.question(index, action, tool, ruling);
+            let asked = match asked {
+                Some(asked) => asked,
+                None => {
+                    let asked = question.ask(self.ledger)?;
+                    self.ask_ahead(index)?;
+                    asked
+                }
             };
-            let rule = || {
-                let facts = facts(tool.as_ref());
-                Some(
-                    setup
-                        .policy
-                        .rule(action, &facts, &setup.principal, critical),
-                )
-            };
-            return match question.settle(self.ledger, rule).await? {
+            let rule = || Some(self.rule(action, tool));
+            return match question.settle(self.ledger, asked, rule).await? {
                 Settled::Run(edited) => {
                     self.edit(index, edited);
                     Ok(true)
@@ -559,7 +641,8 @@ impl Batch<'_, '_> {
             attempt: 0,
             doubt: false,
         };
-        let observation = match question.settle(self.ledger, || None).await? {
+        let asked = question.ask(self.ledger)?;
+        let observation = match question.settle(self.ledger, asked, || None).await? {
             Settled::Run(_) => Observation::auto(Value::String("yes".to_owned()), "yes"),
             Settled::Answered(observation) => *observation,
         };
@@ -710,9 +793,17 @@ impl Batch<'_, '_> {
         observation: Observation,
         update: Option<(String, Value)>,
     ) -> Result<(), Interrupt> {
-        self.observations[index] = Some(observation.clone());
         let call = (self.key.to_owned(), place(index));
-        self.ledger.book().allowed.remove(&call);
+        {
+            let mut book = self.ledger.book();
+            book.allowed.remove(&call);
+            // What is on record is what the model was told, perhaps in another runtime's words.
+            let told = match book.recording.peek("observed", self.key, Some(call.1)) {
+                Some(Event::Observed(recorded)) => recorded.observation.clone(),
+                _ => observation.clone(),
+            };
+            self.observations[index] = Some(told);
+        }
         self.ledger
             .put(Observed {
                 update,

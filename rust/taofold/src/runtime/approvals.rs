@@ -59,6 +59,9 @@ pub(super) struct Question<'a> {
     pub(super) doubt: bool,
 }
 
+/// A question on record: the record's number and the event.
+pub(super) type Asked = (u64, Decided);
+
 /// What a person decided.
 pub(super) enum Settled {
     /// The call may start, perhaps as the person edited it.
@@ -68,7 +71,8 @@ pub(super) enum Settled {
 }
 
 impl Question<'_> {
-    /// Asks, and returns the answer. `rule` judges the action again if an approval is void.
+    /// Returns the answer to a question that was asked. `rule` judges the action again if an approval
+    /// is void; then the question is asked again.
     ///
     /// # Errors
     ///
@@ -76,10 +80,10 @@ impl Question<'_> {
     pub(super) async fn settle(
         &self,
         ledger: &Ledger<'_>,
+        (mut seq, mut asked): Asked,
         rule: impl Fn() -> Option<Ruling>,
     ) -> Result<Settled, Interrupt> {
         loop {
-            let (seq, asked) = self.ask(ledger)?;
             let resolved = self.resolve(ledger, seq, &asked).await?;
             if resolved.verdict != Verdict::Void {
                 return Ok(self.consequence(resolved));
@@ -90,7 +94,7 @@ impl Question<'_> {
                     return Ok(Settled::Answered(Box::new(refused)));
                 }
                 Some((Verdict::Allow, _)) => return Ok(Settled::Run(None)),
-                _ => {}
+                _ => (seq, asked) = self.ask(ledger)?,
             }
         }
     }
@@ -99,8 +103,8 @@ impl Question<'_> {
         digest(action, self.tool.map(AsRef::as_ref))
     }
 
-    /// Puts the question on record, or finds it there. Returns the record's number and the event.
-    fn ask(&self, ledger: &Ledger<'_>) -> Result<(u64, Decided), Interrupt> {
+    /// Puts the question on record, or finds it there.
+    pub(super) fn ask(&self, ledger: &Ledger<'_>) -> Result<Asked, Interrupt> {
         let setup = ledger.setup;
         let recorded = {
             let book = ledger.book();
