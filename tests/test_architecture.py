@@ -132,7 +132,6 @@ OPENS_FILES = {
     "cli/file_commands.py": "agent.yaml and policy.yaml, which a person asked for",
     "files/actions/web.py": "the work root, in its jail",
     "log/sqlite/file.py": "the -wal file of an open log, to sync it",
-    "log/sqlite/origin.py": "/etc/machine-id",
     "loop/environment.py": "a digest of a file of the work",
     "loop/gates/": "fresh trees and files of the work",
     "loop/runners/": "pipes of a product's process",

@@ -291,6 +291,8 @@ def make(
     dial: Any = choice.autonomy or choice.unsaid_autonomy
     if dial:
         operator = replace(operator, autonomy=dial)
+    if is_coding_agent(choice.agent):
+        return _coding(choice, operator, stand_in, own_approver=own_approver)
     with _discovery():
         agent = _described(choice, config, operator)
         agent = _with_discovered(agent, choice)
@@ -361,7 +363,38 @@ def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Ag
 
 def is_file(agent: str) -> bool:
     """Is the argument an agent file rather than `module:attr`?"""
-    return agent.endswith((".yaml", ".yml"))
+    return agent.endswith((".yaml", ".yml")) and not agent.startswith("cmd:")
+
+
+def is_coding_agent(agent: str) -> bool:
+    """Is the argument the name of a coding agent, or `cmd:` and a command?"""
+    from taofold.bridges.coding_agents import names_coding_agent
+
+    return names_coding_agent(agent)
+
+
+def made_per_folder(agent: str) -> bool:
+    """Is the agent made anew for each folder that it works in? One from Python is not."""
+    return not agent or is_file(agent) or is_coding_agent(agent)
+
+
+def _coding(
+    choice: AgentChoice, operator: "Policy", stand_in: "Model | None", *, own_approver: bool
+) -> "Agent[Any, Any]":
+    """The agent whose work a coding agent's program does."""
+    from taofold.bridges.coding_agents import coding_agent
+
+    agent: Agent[Any, Any] = coding_agent(
+        choice.agent, choice.root, model=choice.model, policy=operator
+    )
+    changes: dict[str, Any] = {"instructions": choice.instructions}
+    if choice.limits:
+        changes["limits"] = replace(agent.limits, **choice.limits)  # type: ignore[arg-type]
+    if not own_approver:
+        changes["approve"] = None
+    if stand_in is not None:
+        return with_model(agent, stand_in).but(**changes)
+    return agent.but(**changes)
 
 
 def _imported(name: str, folder: Path, operator: "Policy") -> "Agent[Any, Any]":

@@ -19,7 +19,7 @@ from taofold.loop.values import ENDED, Ending
 from taofold.parsing.untrusted_text import join_names, one_line
 
 FRUITLESS = 2
-"""Iterations in a row that end by an error without one step, after which a loop has failed."""
+"""Iterations in a row that end by an error and changed nothing, after which a loop has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ def _ending(state: LoopState) -> Close | None:
 
 
 def _fruitless(iteration: IterationEnded) -> bool:
-    """Did its run end by an error before the first step?"""
-    return iteration.status == "failed" and not iteration.spent.steps
+    """Did its run end by an error before it changed anything?"""
+    return iteration.status == "failed" and not iteration.changed
 
 
 def _limit(state: LoopState, now: int) -> Close | None:

@@ -153,8 +153,8 @@ def _turn(state: LoopState) -> str:
     return "\n".join(lines)
 
 
-COMMANDS: Final = frozenset({"run_command"})
-"""Tools that execute something."""
+COMMANDS: Final = frozenset({"run_command", "coding_agent"})
+"""Tools that execute something. A coding agent runs commands of its own."""
 _SAID: Final = 4000
 _SHOWN: Final = 160
 _MOST: Final = 20

@@ -175,7 +175,7 @@ def command_tool(
     homes = tuple(home for home in python_homes() if not inside.root.is_relative_to(home))
     more += installed_outside(inside.root)
     confined = Containment(inside.root, network, homes + more, protected, HIDDEN)
-    shell = Shell(inside, None if reason else confined, network, _environment(env or {}))
+    shell = Shell(inside, None if reason else confined, network, inherited_environment(env or {}))
     return make(
         shell.run_command,
         tier=Tier.CONFIRM if open_ else Tier.CARD,
@@ -188,7 +188,8 @@ def command_tool(
     )
 
 
-def _environment(more: Mapping[str, str]) -> dict[str, str]:
+def inherited_environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Returns the environment of a command: what it inherits (`ALLOWED`), and `more`."""
     variables = {name: os.environ[name] for name in ALLOWED if name in os.environ}
     fixed = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     # `python` is the one that runs this, whose directories the container shows.

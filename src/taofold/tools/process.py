@@ -15,6 +15,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 
 from taofold.core.text import clip
@@ -39,8 +40,11 @@ async def run(
     most: int = MOST_BYTES,
     inherited: Sequence[int] = (),
     left_running: Callable[[], object] = lambda: None,
+    given: bytes = b"",
 ) -> int:
     """Run it and return its exit code (-9 = killed by signal 9). `heard` gets each chunk.
+
+    Its standard input is `given`.
 
     Output and errors come in one stream, in the order they were written. It gets the
     descriptors `inherited`. `left_running` is called if it ended before what it had started in the
@@ -54,18 +58,22 @@ async def run(
     pipe = _Pipe(reader, heard, most)
     try:
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                cwd=folder,
-                env=dict(environment),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=writer,
-                # One pipe for both, so that errors stand where they happened.
-                stderr=writer,
-                # A group of its own: what it starts in the background is killed with it.
-                start_new_session=True,
-                pass_fds=inherited,
-            )
+            # A file, not a pipe: a program that never reads would fill a pipe.
+            with TemporaryFile() as source:
+                source.write(given)
+                source.seek(0)
+                process = await asyncio.create_subprocess_exec(
+                    *command,
+                    cwd=folder,
+                    env=dict(environment),
+                    stdin=source if given else asyncio.subprocess.DEVNULL,
+                    stdout=writer,
+                    # One pipe for both, so that errors stand where they happened.
+                    stderr=writer,
+                    # A group of its own: what it starts in the background is killed with it.
+                    start_new_session=True,
+                    pass_fds=inherited,
+                )
         finally:
             # Ours must go, or the reading end never sees the end of the output.
             os.close(writer)

@@ -96,7 +96,7 @@ def loop_agent(
         AgentChoice,
         approved_by,
         has_own_tools,
-        is_file,
+        made_per_folder,
         make,
         tools_for_work,
     )
@@ -107,7 +107,7 @@ def loop_agent(
             "this loop does not say how to make its agent: it was not started by this program"
         )
     agent = make(replace(choice, root=str(folder)), own_approver=True)
-    if choice.agent and not is_file(choice.agent) and not has_own_tools(agent):
+    if not made_per_folder(choice.agent) and not has_own_tools(agent):
         agent = agent.but(tools=tools_for_work(folder, network=choice.network))
     return approved_by(agent, audience.approve, audience.approver)
 

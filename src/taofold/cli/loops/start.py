@@ -44,7 +44,13 @@ def loop(
     steps: Steps = None,
     model: options.ModelName = "",
     agent: Annotated[
-        str, typer.Option("--agent", metavar="AGENT", help="Agent file or module:attr.")
+        str,
+        typer.Option(
+            "--agent",
+            metavar="AGENT",
+            help="Agent file, module:attr, or a coding agent: claude, codex, gemini, opencode, "
+            "aider (more arguments behind it), or 'cmd: COMMAND {prompt_file}'.",
+        ),
     ] = "",
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Work on the files themselves (default).")
@@ -138,7 +144,7 @@ def loop(
     Gates are run by the loop, outside the agent's reach; tests, build and CI files are protected.
     What a model says of its work is never believed. Stop with Ctrl-C, go on with `loops resume`.
     """
-    from taofold.cli.agent_argument import chosen, has_own_tools, is_file, make
+    from taofold.cli.agent_argument import chosen, has_own_tools, made_per_folder, make
     from taofold.cli.prerequisites import lacking_for
     from taofold.loop.lifecycle import new_id, start
     from taofold.loop.values import LoopLimits, LoopRequest
@@ -166,9 +172,8 @@ def loop(
     )
     # Made once before anything is written, so that an error comes first.
     described = make(choice, own_approver=True)
-    # An agent made in Python has bound its tools to
-    # folders already; a file's are made per folder.
-    if agent and mode != "in-place" and not is_file(agent) and has_own_tools(described):
+    # An agent made in Python has bound its tools to folders already.
+    if mode != "in-place" and not made_per_folder(agent) and has_own_tools(described):
         fail(
             f"the tools of {agent!r} were made for the project and would not work in the {mode}: "
             "use --in-place, an agent file, or the agent without tools (the loop gives it "

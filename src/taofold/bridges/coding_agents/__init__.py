@@ -1,0 +1,10 @@
+"""Coding agents of others as agents of ours: their program does the work of a run.
+
+`coding_agent` makes the agent; `presets` knows the programs: how each is run without a person,
+where its sign-in lies, and what its output says.
+"""
+
+from taofold.bridges.coding_agents.agent import coding_agent, names_coding_agent
+from taofold.bridges.coding_agents.presets import PRESETS, CodingPreset
+
+__all__ = ["PRESETS", "CodingPreset", "coding_agent", "names_coding_agent"]

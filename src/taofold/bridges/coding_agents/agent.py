@@ -1,0 +1,418 @@
+"""`coding_agent`: the program of a coding agent as an agent of ours.
+
+Its run has one step: the tool `coding_agent` runs the program in the work root with the whole task
+as its prompt, and what the program said is the answer. So policy, approvals, limits, the log and
+replay hold as for any other run, and what the program used is the run's usage.
+
+Where bubblewrap contains commands it is contained with a network of its own: it sees the work root,
+itself and the files with which it signs in, which are copied into a home of its own; a sign-in that
+it renews is copied back. There it may work without questions. Elsewhere it has all rights of the
+user, so each run of it asks (tier 3), and it keeps its own rules.
+"""
+
+import os
+import re
+import shlex
+import shutil
+from codecs import getincrementaldecoder
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from taofold.agent import Agent
+from taofold.bridges.coding_agents.presets import (
+    PRESETS,
+    PROMPT,
+    PROMPT_FILE,
+    PROXIES,
+    CodingPreset,
+    CodingTranscript,
+)
+from taofold.core.content import ToolCall
+from taofold.core.errors import ConfigError, ModelError
+from taofold.core.json_values import decoded, is_array, is_object
+from taofold.core.reply import Usage
+from taofold.core.values import Profile, Reply, Tier, Value
+from taofold.policy import Limits, Policy
+from taofold.reserved_places import MARK, make_folder, read_file, write_file
+from taofold.runtime.model import OnText, Request
+from taofold.tools import process
+from taofold.tools.command import LEFT_RUNNING, inherited_environment
+from taofold.tools.containment import (
+    HOME,
+    Containment,
+    installed_outside,
+    program_homes,
+    python_homes,
+    why_not,
+)
+from taofold.tools.context import Outcome, RunContext
+from taofold.tools.jail import HIDDEN, PROTECTED
+from taofold.tools.process import OutputExcerpt, key_line
+from taofold.tools.temporary_folders import scratch
+from taofold.tools.tool import Tool, make
+from taofold.trusted_code import program
+
+NAME: Final = "coding_agent"
+"""The name of the tool."""
+COMMAND: Final = "cmd:"
+"""What an agent that is a command begins with."""
+NETWORK: Final = True
+"""A coding agent asks its provider, so it has a network."""
+LONGEST: Final = 24 * 3600.0
+"""Seconds that a program may run at most; what a run or a loop may take is its own limit."""
+_VARIABLE: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_LARGEST: Final = 65_536
+"""Bytes of a file with a sign-in."""
+_OUTPUT: Final = 3000
+
+
+class ProgramReport(Value, frozen=True):
+    """What a run of the program came to: the value of the tool's observation."""
+
+    said: str = ""
+    did: tuple[str, ...] = ()
+    exit: int = 0
+    seconds: float = 0.0
+    used: Usage = Usage()
+    fault: str = ""
+    output: str = ""
+    """The end of its output, where it failed."""
+
+
+def names_coding_agent(agent: str) -> bool:
+    """Is it a coding agent, a preset's name or `cmd: COMMAND`, rather than a file or a module?"""
+    if agent.startswith(COMMAND):
+        return True
+    words = agent.split()
+    names = [word for word in words if not _VARIABLE.fullmatch(word)]
+    return bool(names) and names[0] in PRESETS
+
+
+def coding_agent(
+    agent: str, root: Path | str, *, model: str = "", policy: Policy | None = None
+) -> Agent[None, str]:
+    """Makes an agent whose runs are those of a coding agent's program.
+
+        agent = coding_agent("claude", ".")
+        coding_agent("codex --model gpt-6.2-sol", ".")
+        coding_agent("cmd: my-agent --task {prompt_file}", ".")
+
+    Args:
+        agent: `claude`, `codex`, `gemini`, `opencode` or `aider`, with more arguments behind it; or
+            `cmd:` and a command. `{prompt}` in it is replaced by the prompt, `{prompt_file}` by
+            the path of a file with it; without either the prompt is its standard input.
+            `NAME=$NAME` before the program passes a variable of the environment on.
+        root: The work root.
+        model: For a preset's `--model`; "" = the program's own choice.
+        policy: Default: the default policy.
+
+    Raises:
+        ConfigError: the command cannot be read, the program is not installed, or a variable that it
+            names is not set.
+    """
+    call = _call(agent, model)
+    tool = _tool(call, Path(root).resolve())
+    return Agent(
+        _Driving(call.title, priced=call.preset.tells_usd),
+        name=call.title,
+        instructions="",
+        tools=(tool,),
+        # One step runs the program; a second one would only repeat it.
+        limits=Limits(steps=3),
+        policy=policy or Policy(),
+    )
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A program, ready to be run."""
+
+    preset: CodingPreset
+    title: str
+    more: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def _call(agent: str, model: str) -> _Call:
+    text = agent.removeprefix(COMMAND)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"the command {text!r} cannot be read: {error}") from error
+    variables: dict[str, str] = {}
+    while words and (found := _VARIABLE.fullmatch(words[0])):
+        variables[found[1]] = _value(found[1], found[2])
+        words = words[1:]
+    if not words:
+        raise ConfigError(f"{agent!r} names no program")
+    name, *more = words
+    if agent.startswith(COMMAND):
+        if model:
+            raise ConfigError("--model goes into the command itself: cmd: PROGRAM --model NAME")
+        return _Call(CodingPreset(name, ()), Path(name).name, tuple(more), variables)
+    preset = PRESETS[name]
+    more += ["--model", model] if model else []
+    given = {key: os.environ[key] for key in preset.variables if key in os.environ}
+    return _Call(preset, name, tuple(more), given | variables)
+
+
+def _value(name: str, text: str) -> str:
+    if not text.startswith("$"):
+        return text
+    variable = text[1:].strip("{}")
+    if variable not in os.environ:
+        raise ConfigError(f"{name}: the environment has no variable {variable!r}")
+    return os.environ[variable]
+
+
+def _tool(call: _Call, root: Path) -> Tool[..., Any]:
+    path = _program(call.preset.program, root)
+    boxed = not why_not()
+    free = boxed and not Containment(root, network=NETWORK).shares
+    work = _Work(call, root, path, boxed, free)
+    label = "contained, with network" if free else "not contained"
+    return make(
+        work.coding_agent,
+        tier=Tier.CARD if free else Tier.CONFIRM,
+        # A second run finds the files as the first one left them, and goes on from there.
+        effect="idempotent",
+        timeout=LONGEST,
+        longest=LONGEST,
+        sequential=True,
+        toolset="coding_agent",
+        preview=lambda _: f"run {shlex.join(work.command('PROMPT'))} ({label})",
+    )
+
+
+def _program(name: str, root: Path) -> str:
+    if "/" in name:
+        path = root / name
+        if not os.access(path, os.X_OK):
+            raise ConfigError(f"{name!r} is no program that can be run in {str(root)!r}")
+        return str(path)
+    # Never one that lies in the work root: an agent could have written it.
+    path_found = program(name, root)
+    if not path_found:
+        raise ConfigError(f"the program {name!r} is not installed: there is none on your PATH")
+    return path_found
+
+
+@dataclass(frozen=True)
+class _Work:
+    call: _Call
+    root: Path
+    path: str
+    boxed: bool
+    """Does bubblewrap contain it?"""
+    free: bool
+    """Has it a network of its own, too, so that it may work without questions?"""
+
+    @property
+    def box(self) -> Containment | None:
+        """What contains it. Looks at the work root as it is now."""
+        if not self.boxed:
+            return None
+        homes = [*python_homes(), *sorted(program_homes(Path(self.path)))]
+        readable = [home for home in homes if not self.root.is_relative_to(home)]
+        readable += installed_outside(self.root)
+        return Containment(self.root, NETWORK, tuple(readable), PROTECTED, HIDDEN)
+
+    def command(self, prompt: str, file: str = "FILE") -> list[str]:
+        """The program and its arguments."""
+        preset = self.call.preset
+        words = (*preset.arguments, *(preset.contained if self.free else preset.careful))
+        filled = [
+            word.replace(PROMPT_FILE, file) if PROMPT_FILE in word else word.replace(PROMPT, prompt)
+            for word in (*words, *self.call.more)
+        ]
+        return [self.path, *filled]
+
+    @property
+    def _reads_input(self) -> bool:
+        words = (*self.call.preset.arguments, *self.call.more)
+        return not any(mark in word for word in words for mark in (PROMPT, PROMPT_FILE))
+
+    async def coding_agent(self, ctx: RunContext[Any], prompt: str) -> Outcome:
+        """Let the coding agent work on the files of the work root.
+
+        Args:
+            prompt: The whole task.
+        """
+        output = OutputExcerpt()
+        heard = CodingTranscript(ctx.report, self.call.preset.read)
+        decoder = getincrementaldecoder("utf-8")("replace")
+        left: list[str] = []
+        before = self._litter()
+        started = monotonic()
+
+        def hear(chunk: bytes) -> None:
+            output.feed(chunk)
+            heard.feed(decoder.decode(chunk))
+
+        try:
+            async with self._place(prompt) as (command, environment, folder, inherited, given):
+                code = await process.run(
+                    command,
+                    folder=folder,
+                    environment=environment,
+                    heard=hear,
+                    inherited=inherited,
+                    left_running=lambda: left.append(LEFT_RUNNING),
+                    given=given,
+                )
+        except OSError as error:
+            reason = f"{self.call.title!r} cannot be started: {error.strerror or error}"
+            return Outcome(_plain(ProgramReport(fault=reason)), "failure", reason)
+        except process.Flood as error:
+            return Outcome(_plain(ProgramReport(fault=str(error))), "failure", str(error))
+        finally:
+            for path in self._litter() - before:
+                shutil.rmtree(path, ignore_errors=True)
+        heard.end()
+        failed = bool(code or heard.fault)
+        last = key_line(output.text, failed=True)
+        fault = heard.fault or (f"it ended with exit code {code}: {last}" if code else "")
+        report = ProgramReport(
+            heard.said,
+            (*heard.did, *left),
+            code,
+            round(monotonic() - started, 1),
+            heard.used or Usage(usd=None),
+            fault,
+            output.text[-_OUTPUT:] if failed else "",
+        )
+        told = fault or heard.said or f"{self.call.title} ended and said nothing"
+        return Outcome(_plain(report), "failure" if failed else "success", told)
+
+    def _litter(self) -> set[Path]:
+        return {path for glob in self.call.preset.litter for path in self.root.glob(glob)}
+
+    @asynccontextmanager
+    async def _place(
+        self, prompt: str
+    ) -> AsyncGenerator[tuple[list[str], dict[str, str], Path, tuple[int, ...], bytes]]:
+        """What is run where: command, environment, folder, descriptors and standard input."""
+        given = prompt.encode() if self._reads_input else b""
+        with scratch("agent") as home:
+            file = home / "prompt.md"
+            write_file(file, prompt.encode(), place=home)
+            box = self.box
+            if box is None:
+                environment = {**os.environ, **self.call.variables, MARK: NAME}
+                yield self.command(prompt, str(file)), environment, self.root, (), given
+                return
+            private = {key: os.environ[key] for key in PROXIES if key in os.environ}
+            environment = inherited_environment(
+                {
+                    **private,
+                    **self.call.preset.environment,
+                    **self.call.variables,
+                    "HOME": HOME,
+                    "TMPDIR": "/tmp",
+                }
+            )
+            command = self.command(prompt, f"{HOME}/{file.name}")
+            with _signed_in(self.call.preset, home):
+                also = ["--bind", str(home), HOME]
+                async with box.around(command, self.root, also) as (wrapped, inherited):
+                    yield wrapped, environment, self.root, inherited, given
+
+
+@contextmanager
+def _signed_in(preset: CodingPreset, home: Path) -> Generator[None]:
+    """Have the program's sign-in and settings in `home`, and keep a sign-in that it renewed."""
+    copied: dict[str, bytes] = {}
+    for name, text in preset.files.items():
+        write_file(home / name, text.encode(), place=home)
+    for name in (*preset.signed_in, *preset.settings):
+        with suppress(OSError, ConfigError):
+            content = read_file(Path.home() / name, trust="repository")
+            if len(content) <= _LARGEST:
+                copied[name] = content
+                make_folder((home / name).parent, place=home)
+                write_file(home / name, content, place=home)
+    try:
+        yield
+    finally:
+        for name in set(preset.signed_in) & set(copied):
+            with suppress(OSError, ConfigError):
+                _keep(Path.home() / name, copied[name], read_file(home / name, place=home))
+
+
+def _keep(path: Path, before: bytes, after: bytes) -> None:
+    """Replace a sign-in by the renewed one.
+
+    The program may have been talked into anything, so only what has the shape of the old one is
+    kept, and only where nobody else renewed it meanwhile.
+    """
+    same = _shape(after) == _shape(before)
+    if before != after and len(after) <= _LARGEST and same and read_file(path) == before:
+        write_file(path, after)
+
+
+def _shape(content: bytes) -> Any:
+    """The keys and the kinds of a file's values; None where it is no JSON object."""
+
+    def shape(value: Any) -> Any:
+        if is_object(value):
+            return {key: shape(inner) for key, inner in value.items()}
+        # A number or a text may be another one; what is not known yet may be null.
+        return "list" if is_array(value) else "value"
+
+    try:
+        value = decoded(content.decode())
+    except (ValueError, RecursionError):
+        return object()
+    return shape(value) if is_object(value) else object()
+
+
+def _plain(report: ProgramReport) -> Any:
+    return msgspec.to_builtins(report)
+
+
+class _Driving:
+    """Stands where a model is: asks for one run of the program, answers with what it said."""
+
+    def __init__(self, title: str, *, priced: bool) -> None:
+        self.name = f"cmd:{title}"
+        self.profile = Profile(window=1_000_000, window_known=True, native_tools=True)
+        self._priced = priced
+
+    async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
+        """The call of the program; once it has run, the answer.
+
+        Raises:
+            ModelError: it failed, or was not allowed to run.
+        """
+        conversation = request.conversation[:]
+        results = [result for message in conversation for result in message.results]
+        if not results:
+            prompt = "\n\n".join([message.text for message in conversation if message.text.strip()])
+            arguments = msgspec.json.encode({"prompt": prompt}).decode()
+            return Reply("", (ToolCall(NAME, arguments, "call-1"),), model=self.name)
+        report = _reported(results[-1].text)
+        if report is None or report.fault:
+            what = results[-1].text if report is None else f"{report.fault}\n{report.output}"
+            raise ModelError(f"{self.name}: {what.strip()}", kind="reply")
+        said = report.said or "(it said nothing)"
+        if on_text is not None:
+            on_text(said)
+        return Reply(said, model=self.name, usage=report.used)
+
+    def price(self, input_tokens: int, output_tokens: int) -> float | None:
+        """Nothing beforehand; None where the program does not say what it costs."""
+        return 0.0 if self._priced else None
+
+
+def _reported(text: str) -> ProgramReport | None:
+    """The report in an observation; None if the program was not run."""
+    for start in [at.start() for at in re.finditer(r"\{", text)][:3]:
+        with suppress(ValueError, RecursionError, msgspec.ValidationError):
+            return msgspec.convert(decoded(text[start:]), ProgramReport)
+    return None

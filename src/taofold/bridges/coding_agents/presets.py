@@ -1,0 +1,387 @@
+"""The coding agents that are known by name: their command without a person, and their output.
+
+A `CodingPreset` says how a program is run: its options where bubblewrap contains it and where
+nothing does, the variables and files with which it signs in. `CodingTranscript` reads what it
+prints, line by line, into what it said, did and used. What a program prints is data: odd lines are
+left out, and no line can raise. Pure.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from taofold.core.json_values import decoded, is_array, is_object
+from taofold.core.reply import Usage
+from taofold.core.text import clip
+
+PROMPT: Final = "{prompt}"
+"""Stands for the prompt, as one argument."""
+PROMPT_FILE: Final = "{prompt_file}"
+"""Stands for the path of a file that holds the prompt."""
+_MOST_ACTIONS: Final = 60
+_ACTION: Final = 200
+_SAID: Final = 8000
+_LINE: Final = 1_000_000
+"""Characters of a line that are read: a longer one holds a file's content, and nothing of ours."""
+
+
+@dataclass
+class CodingTranscript:
+    """What a coding agent's output says, as far as it was read."""
+
+    hear: Callable[[str], object] = lambda text: None
+    """Hears what it says and does, as it comes."""
+    read: "Reading | None" = None
+    """Reads a line of its output; None: the output is what it says."""
+    said: str = ""
+    """Its last message."""
+    did: list[str] = field(default_factory=list[str])
+    """What it did: the commands it ran and the files it changed, as it tells it."""
+    used: Usage | None = None
+    """What it used, as it tells it."""
+    fault: str = ""
+    """Why it failed, if it says so."""
+    _rest: str = ""
+
+    def feed(self, text: str) -> None:
+        """Read a part of the output."""
+        *lines, rest = (self._rest + text).split("\n")
+        # The beginning is enough to see that a line is longer than what is read.
+        self._rest = rest[: _LINE + 1]
+        for line in lines:
+            self._line(line)
+
+    def end(self) -> None:
+        """Read what stands behind the last line end."""
+        self._line(self._rest)
+        self._rest = ""
+        self.said = self.said.strip()[-_SAID:]
+
+    def note(self, text: str) -> None:
+        """It said this."""
+        if text.strip():
+            self.said = text
+            self.hear(f"{text.strip()}\n")
+
+    def act(self, name: str, what: str) -> None:
+        """It did this."""
+        if name and len(self.did) < _MOST_ACTIONS:
+            self.did.append(clip(f"{name}: {what}" if what else name, _ACTION))
+            self.hear(f"{self.did[-1]}\n")
+
+    def use(self, usage: Usage) -> None:
+        """It used this, besides what it used before."""
+        self.used = usage if self.used is None else self.used + usage
+
+    def _line(self, line: str) -> None:
+        if len(line) > _LINE:
+            return
+        if self.read is None:
+            _as_said(line, self)
+        else:
+            self.read(line, self)
+
+
+def _as_said(line: str, heard: CodingTranscript) -> None:
+    heard.said = f"{heard.said}{line}\n"[-_SAID:]
+    heard.hear(f"{line}\n")
+
+
+Reading: TypeAlias = Callable[[str, CodingTranscript], None]
+"""Reads a line into the transcript."""
+
+
+def _events(read: Callable[[Mapping[str, Any], CodingTranscript], None]) -> Reading:
+    """Reads a line that is an event in JSON; others are left out."""
+
+    def reading(line: str, heard: CodingTranscript) -> None:
+        if not line.startswith("{"):
+            return
+        try:
+            event = decoded(line)
+        except (ValueError, RecursionError):
+            return
+        if is_object(event):
+            read(event, heard)
+
+    return reading
+
+
+@dataclass(frozen=True, slots=True)
+class CodingPreset:
+    """How a coding agent's program is run without a person."""
+
+    program: str
+    arguments: tuple[str, ...]
+    """Behind the program. Where neither `{prompt}` nor `{prompt_file}` stands, it reads the
+    prompt from its standard input."""
+    contained: tuple[str, ...] = ()
+    """Also, where bubblewrap contains it: it asks for nothing."""
+    careful: tuple[str, ...] = ()
+    """Also, where nothing contains it: its own rules hold."""
+    variables: tuple[str, ...] = ()
+    """Of the environment: what it signs in with, and where its provider is."""
+    signed_in: tuple[str, ...] = ()
+    """Files in the home directory that hold its sign-in, which it may renew."""
+    settings: tuple[str, ...] = ()
+    """Files in the home directory that it reads: its model, its provider."""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Files that it needs in its home, where the user has none of the name."""
+    litter: tuple[str, ...] = ()
+    """Globs of what it leaves in the work root for itself."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Set where it is contained."""
+    read: Reading | None = None
+    """Reads a line of its output; None: the output is what it says."""
+    tells_usd: bool = False
+    """Does its output say what it cost?"""
+
+
+def _text(value: Any, *path: str) -> str:
+    for key in path:
+        value = value.get(key) if is_object(value) else None
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any, *path: str) -> float:
+    for key in path:
+        value = value.get(key) if is_object(value) else None
+    # Booleans are integers, and what is negative or no number would lift a limit.
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if real and 0 <= value < 1e12 else 0.0
+
+
+def _count(value: Any, *path: str) -> int:
+    return int(_number(value, *path))
+
+
+def _items(value: Any, key: str) -> list[Any]:
+    found = value.get(key) if is_object(value) else None
+    return found if is_array(found) else []
+
+
+_SUBJECTS: Final = ("command", "file_path", "filePath", "path", "pattern", "url", "query")
+
+
+def _subject(parameters: Any) -> str:
+    """What a tool call is about: the command, the file."""
+    return next((text for key in _SUBJECTS if (text := _text(parameters, key))), "")
+
+
+def _claude(event: Mapping[str, Any], heard: CodingTranscript) -> None:
+    match event.get("type"):
+        case "assistant":
+            for block in _items(event.get("message"), "content"):
+                heard.note(_text(block, "text"))
+                if _text(block, "type") == "tool_use":
+                    heard.act(_text(block, "name"), _subject(block.get("input")))
+        case "result":
+            heard.said = _text(event, "result") or heard.said
+            if event.get("is_error") is True:
+                heard.fault = _text(event, "result") or _text(event, "subtype") or "it failed"
+            used = event.get("usage")
+            read = _count(used, "cache_read_input_tokens")
+            written = _count(used, "cache_creation_input_tokens")
+            heard.used = Usage(
+                _count(used, "input_tokens") + read + written,
+                _count(used, "output_tokens"),
+                read,
+                _number(event, "total_cost_usd"),
+                written,
+            )
+        case _:
+            pass
+
+
+def _codex(event: Mapping[str, Any], heard: CodingTranscript) -> None:
+    item = event.get("item")
+    match event.get("type"), _text(item, "type"):
+        case "item.completed", "agent_message":
+            heard.note(_text(item, "text"))
+        case "item.completed", "command_execution":
+            heard.act("command", _text(item, "command"))
+        case "item.completed", "file_change":
+            for change in _items(item, "changes"):
+                heard.act(_text(change, "kind") or "edit", _text(change, "path"))
+        case "item.completed", "mcp_tool_call":
+            heard.act(_text(item, "tool"), "")
+        case "turn.completed", _:
+            used = event.get("usage")
+            heard.use(
+                Usage(
+                    _count(used, "input_tokens"),
+                    _count(used, "output_tokens"),
+                    _count(used, "cached_input_tokens"),
+                    None,
+                    _count(used, "cache_write_input_tokens"),
+                    _count(used, "reasoning_output_tokens"),
+                )
+            )
+        case "turn.failed", _:
+            heard.fault = _text(event, "error", "message") or "its turn failed"
+        case "error", _:
+            heard.fault = _text(event, "message") or "it failed"
+        case _:
+            pass
+
+
+def _gemini(event: Mapping[str, Any], heard: CodingTranscript) -> None:
+    match event.get("type"):
+        case "message" if event.get("role") == "assistant":
+            text = _text(event, "content")
+            heard.said = heard.said + text if event.get("delta") is True else text
+            heard.hear(text)
+        case "tool_use":
+            heard.said = ""
+            heard.act(_text(event, "tool_name"), _subject(event.get("parameters")))
+        case "result":
+            if event.get("status") == "error":
+                heard.fault = _text(event, "error", "message") or "it failed"
+            used = event.get("stats")
+            heard.used = Usage(
+                _count(used, "input_tokens"),
+                _count(used, "output_tokens"),
+                _count(used, "cached"),
+                None,
+            )
+        case _:
+            pass
+
+
+def _opencode(event: Mapping[str, Any], heard: CodingTranscript) -> None:
+    part = event.get("part")
+    match event.get("type"):
+        case "text":
+            heard.note(_text(part, "text"))
+        case "tool_use":
+            state = part.get("state") if is_object(part) else None
+            subject = state.get("input") if is_object(state) else None
+            heard.act(_text(part, "tool"), _subject(subject))
+        case "step_finish":
+            read, written = (_count(part, "tokens", "cache", key) for key in ("read", "write"))
+            reasoning = _count(part, "tokens", "reasoning")
+            heard.use(
+                Usage(
+                    _count(part, "tokens", "input") + read + written,
+                    _count(part, "tokens", "output") + reasoning,
+                    read,
+                    _number(part, "cost"),
+                    written,
+                    reasoning,
+                )
+            )
+        case "error":
+            error = event.get("error")
+            heard.fault = _text(error, "data", "message") or _text(error, "name") or "it failed"
+        case _:
+            pass
+
+
+_TOKENS: Final = re.compile(
+    r"Tokens: ([\d.]+)(k|M)? sent,.{0,80}? ([\d.]+)(k|M)? received\."
+    r"(?: Cost: \$([\d.]+) message)?"
+)
+_EDITED: Final = re.compile(r"Applied edit to (.{1,300})")
+_MANY: Final = {"": 1, "k": 1e3, "M": 1e6}
+
+
+def _aider(line: str, heard: CodingTranscript) -> None:
+    edited, tokens = _EDITED.match(line), _TOKENS.match(line)
+    if line.startswith("Repo-map:"):
+        heard.said = ""  # what stood before it was about the program
+    elif not edited and not tokens:
+        _as_said(line, heard)
+    if edited:
+        heard.act("edit", edited[1].strip())
+    if tokens:
+        sent, received = (int(_parsed(tokens[at]) * _MANY[tokens[at + 1] or ""]) for at in (1, 3))
+        usd = _parsed(tokens[5]) if tokens[5] else None
+        heard.use(Usage(sent, received, 0, usd))
+
+
+def _parsed(digits: str) -> float:
+    try:
+        return float(digits)
+    except ValueError:
+        return 0.0
+
+
+PROXIES: Final = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
+)
+"""Variables that say how the network is reached."""
+
+PRESETS: Final[Mapping[str, CodingPreset]] = {
+    "claude": CodingPreset(
+        "claude",
+        ("-p", "--output-format", "stream-json", "--verbose"),
+        ("--dangerously-skip-permissions",),
+        ("--permission-mode", "acceptEdits"),
+        (
+            *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+            *("ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
+        ),
+        (".claude/.credentials.json",),
+        (".claude/settings.json", ".claude/CLAUDE.md"),
+        # It refuses to work without questions for root, unless told that it is contained.
+        environment={"IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1"},
+        read=_events(_claude),
+        tells_usd=True,
+    ),
+    "codex": CodingPreset(
+        "codex",
+        ("exec", "--json", "--skip-git-repo-check"),
+        ("--dangerously-bypass-approvals-and-sandbox",),
+        ("--sandbox", "workspace-write"),
+        ("CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+        (".codex/auth.json",),
+        (".codex/config.toml", ".codex/AGENTS.md"),
+        read=_events(_codex),
+    ),
+    "gemini": CodingPreset(
+        "gemini",
+        ("--output-format", "stream-json", "--skip-trust"),
+        ("--approval-mode", "yolo"),
+        ("--approval-mode", "auto_edit"),
+        (
+            *("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
+            *("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
+        ),
+        (".gemini/oauth_creds.json",),
+        (".gemini/settings.json", ".gemini/google_accounts.json", ".gemini/GEMINI.md"),
+        read=_events(_gemini),
+    ),
+    "opencode": CodingPreset(
+        "opencode",
+        ("run", "--format", "json"),
+        ("--auto",),
+        (),
+        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"),
+        (".local/share/opencode/auth.json",),
+        (".config/opencode/opencode.json", ".config/opencode/AGENTS.md"),
+        read=_events(_opencode),
+        tells_usd=True,
+    ),
+    "aider": CodingPreset(
+        "aider",
+        (
+            *("--message-file", PROMPT_FILE, "--yes-always", "--no-auto-commits"),
+            *("--no-dirty-commits", "--no-stream", "--no-pretty", "--no-check-update"),
+            *("--no-show-release-notes", "--no-gitignore", "--no-suggest-shell-commands"),
+            *("--no-detect-urls", "--no-show-model-warnings", "--no-fancy-input"),
+            *("--input-history-file", "/dev/null", "--chat-history-file", "/dev/null"),
+        ),
+        variables=(
+            *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_API_BASE", "GEMINI_API_KEY"),
+            *("OPENROUTER_API_KEY", "DEEPSEEK_API_KEY", "AIDER_MODEL"),
+        ),
+        settings=(".aider.conf.yml", ".aider.model.settings.yml", ".gitconfig"),
+        # Without a name it writes one into the repository's settings, which are read-only.
+        files={".gitconfig": "[user]\n\tname = aider\n\temail = aider@localhost\n"},
+        litter=(".aider.tags.cache.v*",),
+        read=_aider,
+        tells_usd=True,
+    ),
+}

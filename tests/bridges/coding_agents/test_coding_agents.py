@@ -1,0 +1,400 @@
+"""Coding agents as agents: how they are run, what is read of them, and what they cannot reach."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taofold import MemoryLog
+from taofold.agent import Agent
+from taofold.bridges.coding_agents import PRESETS, agent, coding_agent, names_coding_agent
+from taofold.bridges.coding_agents.presets import CodingTranscript
+from taofold.core.errors import ConfigError
+from taofold.core.reply import Usage
+from tests.prerequisites import CONTAINMENT
+
+from .standins import COMMAND, SAID, SOURCES, installed, seen
+
+pytestmark = pytest.mark.anyio
+
+USED = {
+    "claude": Usage(250, 40, 20, 0.003, 30),
+    "codex": Usage(250, 40, 20, None, 0, 5),
+    "gemini": Usage(250, 40, 20, None),
+    "opencode": Usage(250, 40, 20, 0.003, 30, 4),
+    "aider": Usage(1200, 40, 0, 0.0032),
+}
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """All stand-ins on PATH, and a home of the user's own."""
+    folder, home = tmp_path / "programs", tmp_path / "user"
+    for name, source in SOURCES.items():
+        installed(folder, name, source)
+    home.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("MY_TOKEN", "not-for-agents-1234")
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project with a fault."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    return work
+
+
+def allowed(name: str, root: Path, **more: Any) -> Agent[None, str]:
+    return coding_agent(name, root, **more).but(approve="all")
+
+
+def observed(result: Any) -> dict[str, Any]:
+    value: dict[str, Any] = result.steps[0].observations[0].result
+    return value
+
+
+@pytest.fixture(params=[True, False], ids=["contained", "bare"])
+def contained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """With bubblewrap and a network of its own, or with nothing that contains commands."""
+    if request.param:
+        CONTAINMENT.need()
+        # The stand-ins need no network, and its helper is not everywhere.
+        monkeypatch.setattr(agent, "NETWORK", False)
+    else:
+        monkeypatch.setattr(agent, "why_not", lambda: "no bubblewrap")
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize("name", SOURCES)
+async def test_a_coding_agent_does_the_work_of_a_run(
+    name: str, root: Path, contained: bool
+) -> None:
+    """Mutants: the options that skip questions are given where nothing contains the program, or
+    are left out where it is contained; the prompt comes another way; tokens are counted twice."""
+    result = await allowed(name, root).run("Repair add.")
+    assert (result.status, result.output) == ("finished", SAID)
+    assert "a + b" in (root / "calc.py").read_text()
+    assert result.usage == USED[name]
+    found = seen(root)
+    assert found["prompt"].endswith("Repair add.")
+    preset = PRESETS[name]
+    free, careful = set(preset.contained), set(preset.careful)
+    given = set(found["argv"])
+    assert (free <= given) == contained or free <= careful
+    assert not (free - careful) & given or contained
+    assert not (careful - free) & given or not contained
+    did = observed(result)["did"]
+    assert did == ["edit: calc.py"] if name == "aider" else COMMAND in did[0]
+    assert sorted(path.name for path in root.iterdir()) == ["calc.py", "seen.json"]
+
+
+@pytest.mark.usefixtures("programs")
+async def test_a_program_that_nothing_contains_waits_for_a_person(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: it is tier 2 wherever it runs."""
+    monkeypatch.setattr(agent, "why_not", lambda: "no bubblewrap")
+    one = coding_agent("claude", root)
+    result = await one.but(log=MemoryLog(), policy=one.policy.tightened(one.policy)).run("x")
+    assert (result.status, (root / "seen.json").exists()) == ("waiting", False)
+    (request,) = result.pending
+    assert request.tier == 3
+    assert "--permission-mode acceptEdits" in request.preview
+    assert "not contained" in request.preview
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize("name", SOURCES)
+async def test_a_contained_program_gets_its_own_keys_only(
+    name: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutants: the whole environment is passed on; the user's home is."""
+    CONTAINMENT.need()
+    monkeypatch.setattr(agent, "NETWORK", False)
+    for variable in ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.setenv(variable, f"the-{variable}-value")
+    (Path.home() / ".ssh").mkdir()
+    (Path.home() / ".ssh" / "id_ed25519").write_text("private")
+    await allowed(name, root).run("x")
+    found = seen(root)
+    assert "MY_TOKEN" not in found["environment"]
+    expected = {key for key in PRESETS[name].variables if key in os.environ}
+    assert expected == {key for key in found["environment"] if key.endswith("_API_KEY")}
+    assert not [file for file in found["files"] if "ssh" in file]
+
+
+@pytest.mark.usefixtures("programs")
+async def test_a_variable_that_the_command_names_is_passed_on(root: Path) -> None:
+    await allowed("MY=$MY_TOKEN OTHER=plain claude --model opus", root).run("x")
+    found = seen(root)
+    assert (found["environment"]["MY"], found["environment"]["OTHER"]) == (
+        "not-for-agents-1234",
+        "plain",
+    )
+    assert found["argv"][-2:] == ["--model", "opus"]
+
+
+@pytest.mark.usefixtures("programs")
+async def test_a_model_goes_to_the_program(root: Path) -> None:
+    await allowed("codex", root, model="gpt-6.2-sol").run("x")
+    assert seen(root)["argv"][-2:] == ["--model", "gpt-6.2-sol"]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("cmd: sh -c 'cat > got'", "Repair add."),
+        ("cmd: sh -c 'cat \"$0\" > got' {prompt_file}", "Repair add."),
+        ("cmd: sh -c 'printf %s \"$0\" > got' {prompt}", "Repair add."),
+        ("cmd: sh -c 'printf %s \"$0\" > got' --task={prompt}", "Repair add."),
+    ],
+)
+async def test_a_command_gets_the_prompt_as_it_asks_for_it(
+    root: Path, command: str, expected: str
+) -> None:
+    assert (await allowed(command, root).run("Repair add.")).status == "finished"
+    assert (root / "got").read_text().endswith(expected)
+
+
+async def test_a_prompt_is_no_shell_and_no_template(root: Path) -> None:
+    """Mutants: a shell reads the arguments; placeholders in the prompt are filled."""
+    goal = "$(touch pwned) `touch pwned` {prompt_file} {prompt} '\"; touch pwned"
+    result = await allowed("cmd: sh -c 'printf %s \"$0\" > got' {prompt}", root).run(goal)
+    assert result.status == "finished"
+    assert (root / "got").read_text().endswith(goal)
+    assert not (root / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("cmd: no-such-program-1", "is not installed"),
+        ("cmd: ./no/such", "is no program that can be run"),
+        ("cmd:", "names no program"),
+        ("cmd: A=1", "names no program"),
+        ("cmd: KEY=$NO_SUCH_VARIABLE_1 sh", "has no variable 'NO_SUCH_VARIABLE_1'"),
+        ("cmd: sh 'open", "cannot be read"),
+    ],
+)
+def test_a_command_that_cannot_be_run_is_refused_before_anything_starts(
+    root: Path, command: str, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why):
+        coding_agent(command, root)
+
+
+def test_a_program_in_the_work_root_is_not_taken_for_an_installed_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: PATH is searched whatever it names."""
+    installed(root / "bin", "claude", SOURCES["claude"])
+    monkeypatch.setenv("PATH", f"{root / 'bin'}{os.pathsep}/usr/bin:/bin")
+    with pytest.raises(ConfigError, match="is not installed"):
+        coding_agent("claude", root)
+
+
+@pytest.mark.parametrize(
+    ("agent", "is_one"),
+    [
+        ("claude", True),
+        ("codex --model x", True),
+        ("cmd: anything.yaml", True),
+        ("KEY=$KEY claude", True),
+        ("agent.yaml", False),
+        ("module:attr", False),
+        ("claude.py:agent", False),
+        ("", False),
+        ("KEY=1", False),
+    ],
+)
+def test_which_names_are_coding_agents(agent: str, is_one: bool) -> None:
+    assert names_coding_agent(agent) == is_one
+
+
+FAILURES = {
+    "claude": (
+        "say({'type': 'result', 'subtype': 'success', 'is_error': True, 'result': "
+        "'Invalid API key · Please run /login', 'total_cost_usd': 0})\nsys.exit(1)",
+        "Invalid API key",
+    ),
+    "codex": (
+        "say({'type': 'error', 'message': 'usage limit'}, {'type': 'turn.failed', "
+        "'error': {'message': 'You have hit your usage limit'}})\nsys.exit(1)",
+        "usage limit",
+    ),
+    "gemini": ("say('Invalid auth method selected.')\nsys.exit(41)", "exit code 41: Invalid auth"),
+    "opencode": (
+        "say({'type': 'error', 'error': {'name': 'ProviderAuthError', 'data': {'message': "
+        "'no key'}}})",
+        "no key",
+    ),
+    "aider": ("say('litellm.AuthenticationError: bad key')\nsys.exit(1)", "bad key"),
+}
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize("name", FAILURES)
+async def test_a_program_that_fails_fails_the_run_and_says_why(
+    name: str, root: Path, programs: Path
+) -> None:
+    source, why = FAILURES[name]
+    installed(programs, name, source)
+    result = await allowed(name, root).run("x")
+    assert result.status == "failed"
+    assert why in result.error
+
+
+def signed_in(tmp: Path, content: str) -> Path:
+    path = Path.home() / ".claude" / ".credentials.json"
+    path.parent.mkdir(mode=0o700)
+    path.write_text(content)
+    path.chmod(0o600)
+    return path
+
+
+OLD = '{"claudeAiOauth": {"accessToken": "old", "expiresAt": 1, "scopes": ["a"]}}'
+NEW = '{"claudeAiOauth": {"accessToken": "new", "expiresAt": 2, "scopes": ["a"]}}'
+WRITE = "(Path.home() / '.claude/.credentials.json').write_text({!r})\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [
+        (WRITE.format(NEW), NEW),
+        ("pass\n", OLD),
+        (WRITE.format("not json"), OLD),
+        (WRITE.format('{"hooks": "rm -rf"}'), OLD),
+        (WRITE.format(NEW.replace('"scopes"', '"hooks"')), OLD),
+        (WRITE.format(NEW + " " * 70_000), OLD),
+        (
+            "p = Path.home() / '.claude/.credentials.json'\np.unlink()\np.symlink_to('{secret}')\n",
+            OLD,
+        ),
+        (
+            "import shutil\nshutil.rmtree(Path.home() / '.claude')\n"
+            "(Path.home() / '.claude').symlink_to('{folder}')\n",
+            OLD,
+        ),
+    ],
+    ids=["renewed", "same", "no json", "other", "other key", "long", "link", "linked folder"],
+)
+async def test_a_sign_in_is_lent_and_only_a_renewed_one_is_kept(
+    tmp_path: Path,
+    root: Path,
+    programs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    kept: str,
+) -> None:
+    """Mutants: whatever it wrote is kept; links in its home are followed."""
+    CONTAINMENT.need()
+    monkeypatch.setattr(agent, "NETWORK", False)
+    path = signed_in(tmp_path, OLD)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / ".credentials.json").write_text(NEW)
+    filled = source.replace("{secret}", str(other / ".credentials.json"))
+    installed(programs, "claude", filled.replace("{folder}", str(other)) + SOURCES["claude"])
+    await allowed("claude", root).run("x")
+    assert ".claude/.credentials.json" in seen(root)["files"] or "link" in source
+    assert path.read_text() == kept
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_sign_in_that_somebody_else_renewed_meanwhile_stays(
+    tmp_path: Path, root: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: the program's copy wins."""
+    CONTAINMENT.need()
+    monkeypatch.setattr(agent, "NETWORK", False)
+    path = signed_in(tmp_path, OLD)
+    installed(programs, "claude", WRITE.format(NEW) + SOURCES["claude"])
+    third = NEW.replace("new", "third")
+    keep = agent._keep
+
+    def late(kept: Path, before: bytes, after: bytes) -> None:
+        path.write_text(third)
+        keep(kept, before, after)
+
+    monkeypatch.setattr(agent, "_keep", late)
+    await allowed("claude", root).run("x")
+    assert path.read_text() == third
+
+
+@given(st.lists(st.one_of(st.text(), st.binary().map(lambda b: b.decode("latin-1")))))
+def test_no_output_stops_the_reader(lines: list[str]) -> None:
+    for preset in PRESETS.values():
+        heard = CodingTranscript(read=preset.read)
+        heard.feed("\n".join(lines))
+        heard.end()
+
+
+KEYS = [
+    *("message", "item", "part", "usage", "stats", "error", "input", "state", "tokens"),
+    *("content", "text", "result"),
+]
+KINDS = [
+    *("assistant", "result", "item.completed", "turn.completed", "turn.failed", "error"),
+    *("message", "tool_use", "text", "step_finish"),
+]
+VALUES: list[Any] = [None, -1, 1e300, float("nan"), True, "x", [], {}, [{}], {"type": 3}]
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name != "aider"])
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_odd_values_in_events_are_left_out(name: str, value: Any) -> None:
+    """What has another kind than it should is nothing; a count is never below 0."""
+    heard = CodingTranscript(read=PRESETS[name].read)
+    keys = [
+        "message",
+        "item",
+        "part",
+        "usage",
+        "stats",
+        "error",
+        "input",
+        "state",
+        "tokens",
+        "content",
+        "text",
+        "result",
+    ]
+    kinds = [
+        "assistant",
+        "result",
+        "item.completed",
+        "turn.completed",
+        "turn.failed",
+        "error",
+        "message",
+        "tool_use",
+    ]
+    for kind in (*kinds, "text", "step_finish"):
+        for key in keys:
+            event = {"type": kind, "role": "assistant", "is_error": False, key: value}
+            heard.feed(json.dumps(event) + "\n")
+            nested = {"type": kind, key: dict.fromkeys(KEYS, value)}
+            heard.feed(json.dumps(nested) + "\n")
+    used = heard.used or Usage()
+    assert min(used.input_tokens, used.output_tokens, used.cached_tokens) >= 0
+    assert used.usd is None or 0 <= used.usd < 1e12
+
+
+async def test_a_run_of_a_coding_agent_replays_without_the_program(
+    root: Path, programs: Path
+) -> None:
+    log = MemoryLog()
+    one = allowed("claude", root).but(log=log)
+    result = await one.run("x")
+    (root / "seen.json").unlink()
+    await one.replay(result.run_id)
+    assert not (root / "seen.json").exists()
