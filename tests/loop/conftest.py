@@ -46,6 +46,9 @@ slow_fixer = worker([write("calc.py", "x = 1\\n"), done], [write("calc.py", RIGH
 liar = worker([done])
 cheat = worker([write("test_calc.py", "def test_double():\\n    pass\\n"), done])
 
+corrected = worker([write("test_calc.py", "def test_double():\\n    pass\\n"), done],
+                   [write("calc.py", RIGHT), done])
+
 @tool(effect="once")
 def deploy(place: str) -> str:
     """Deploy it."""

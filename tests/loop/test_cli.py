@@ -161,7 +161,7 @@ def test_resume_may_allow_more_steps(taofold: Taofold) -> None:
 
 
 @pytest.mark.scenario("PEER-14", "RLP-17")
-def test_an_agent_that_edits_a_test_ends_as_tampered_and_the_test_is_put_back(
+def test_an_agent_that_edits_a_test_twice_ends_as_tampered_and_the_test_is_put_back(
     taofold: Taofold, project: Path
 ) -> None:
     before = (project / "test_calc.py").read_text()
@@ -173,9 +173,26 @@ def test_an_agent_that_edits_a_test_ends_as_tampered_and_the_test_is_put_back(
     assert (project / "test_calc.py").read_text() == before
     # What the agent wrote is not lost: it may have been right.
     kept = err.partition("protected files is kept in ")[2].splitlines()[0]
-    assert [file.read_text() for file in Path(kept).rglob("test_calc.py")] == [
+    assert {file.read_text() for file in Path(kept).rglob("test_calc.py")} == {
         "def test_double():\n    pass\n"
-    ]
+    }
+    report = taofold("loops", "report").out
+    assert "## Changes of protected files that were put back" in report
+    assert report.count("+    pass") == 2
+
+
+@pytest.mark.scenario("PEER-14")
+def test_an_agent_that_edits_a_test_once_is_told_and_may_go_on(
+    taofold: Taofold, project: Path
+) -> None:
+    """Mutants: the first edit ends the loop; the edit stays; nobody is told."""
+    before = (project / "test_calc.py").read_text()
+    code, out, err = run(taofold, "corrected")
+    assert (code, "completed, the gates passed after iteration 2" in out) == (0, True)
+    assert "test_calc.py was changed, restored" in err
+    assert (project / "test_calc.py").read_text() == before
+    report = taofold("loops", "report").out
+    assert "+    pass" in report
 
 
 @pytest.mark.scenario("RLP-05", "RLP-18")

@@ -20,6 +20,7 @@ from taofold.loop.lifecycle import abort, new_id, paths, resume, rows, start
 from taofold.loop.state import LoopState
 from taofold.loop.stream import LoopStream, inject, load
 from taofold.loop.values import Lessons, LoopLimits
+from taofold.loop.verdict import TreeChange
 from taofold.runtime.ownership import HEART, LEASE_MS
 from taofold.testing.models import FunctionModel, ScriptedModel
 from taofold.tools import tool
@@ -297,20 +298,48 @@ async def test_a_loop_that_changes_nothing_ends_as_no_progress(tmp_path: Path) -
     assert (state.status, len(state.done)) == ("no_progress", 6)
 
 
-async def test_tampering_ends_the_loop(tmp_path: Path) -> None:
-    from taofold.loop.verdict import TreeChange
+@pytest.mark.parametrize(("path", "iterations"), [("test_a.py", 2), ("/usr/lib/a.py", 1)])
+async def test_tampering_again_or_above_the_work_root_ends_the_loop(
+    tmp_path: Path, path: str, iterations: int
+) -> None:
+    """Mutants: the first change ends the loop; a later one does not; what cannot be put back is
+    told and left."""
 
     def judging(root: Path) -> Any:
         cheated = (root / "test_a.py").exists()
-        changes = (TreeChange("test_a.py", "changed", "restored"),) if cheated else ()
+        changes = (TreeChange(path, "changed", "restored"),) if cheated else ()
         return verdict({"t": cheated}, passed=False, tampered=cheated, changes=changes)
 
-    given = means(tmp_path, [write("test_a.py", "assert True"), done()], judging)
+    model = ScriptedModel([write("test_a.py", "assert True"), done()] * 3)
+    given = means(tmp_path, model, judging)
     state = await start(given, wish(tmp_path))
-    assert state.status == "tampered"
+    assert (state.status, len(state.done)) == ("tampered", iterations)
     assert state.ended is not None
-    assert "test_a.py" in state.ended.reason
+    assert path in state.ended.reason
     assert state.learnt is None
+    told = [asked.messages[-1].text for asked in model.requests if len(asked.messages) == 2]
+    warned = ["You changed protected files" in goal for goal in told]
+    assert warned == [False, True][:iterations]
+
+
+async def test_an_iteration_is_told_what_was_tried_and_what_came_of_it(tmp_path: Path) -> None:
+    """Mutant: file names and the last answer only."""
+
+    def judging(root: Path) -> Any:
+        text = (root / "a.py").read_text() if (root / "a.py").exists() else ""
+        return verdict({"one": "1" in text, "two": "2" in text, "three": "3" in text})
+
+    replies = [write("a.py", "x = 12\n"), done("first"), write("a.py", "x = 13\n"), done("second")]
+    model = ScriptedModel([*replies, write("a.py", "x = 123\n"), done("third")])
+    state = await start(means(tmp_path, model, judging), wish(tmp_path))
+    assert state.status == "completed"
+    first, second, third = [a.last for a in model.requests if len(a.messages) == 2]
+    assert "Earlier iterations" not in first
+    assert "| passes now: one, two\n| still failed: three\n" in second
+    assert "| +x = 12" in second
+    assert "| passes now: three\n| broke: two\n" in third
+    assert "| -x = 12" in third
+    assert "| +x = 13" in third
 
 
 @pytest.mark.scenario("RLP-16")

@@ -18,6 +18,8 @@ from taofold.loop.state import LoopState
 from taofold.loop.values import ENDED, Ending
 from taofold.parsing.untrusted_text import join_names, one_line
 
+WARNINGS: Final = 1
+"""Iterations that may change protected files before such a change ends the loop."""
 FRUITLESS = 2
 """Iterations in a row that end by an error and changed nothing, after which a loop has failed."""
 
@@ -134,9 +136,8 @@ def _ending(state: LoopState) -> Close | None:
     last = state.last
     if last is None:
         return None
-    # Comes before everything else: no later verdict can heal the proof.
-    if last.verdict.tampered:
-        paths = [change.path for change in last.verdict.changes if change.tampering]
+    if last.verdict.tampered and _must_end(state):
+        paths = last.verdict.tampered_with
         named = f"protected files were changed: {join_names(paths, 10)}"
         return Close("tampered", f"{named}; {allowing(paths)} lets the agent edit them")
     if state.verified and not state.wish.keep_improving:
@@ -149,6 +150,17 @@ def _ending(state: LoopState) -> Close | None:
     for event in state.raised("abort"):
         return Close("no_progress", event.why)
     return None
+
+
+def _must_end(state: LoopState) -> bool:
+    """Does a change of protected files end the loop?
+
+    The first one is put back, and the next iteration is told. What lies above the work root is not
+    put back, so it ends the loop at once.
+    """
+    tampered = [iteration for iteration in state.done if iteration.verdict.tampered]
+    outside = [path for path in tampered[-1].verdict.tampered_with if path.startswith("/")]
+    return len(tampered) > WARNINGS or bool(outside)
 
 
 def _fruitless(iteration: IterationEnded) -> bool:

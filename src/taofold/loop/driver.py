@@ -431,6 +431,7 @@ class Driver:
             tools=report.tools,
             spent=structs.replace(report.spent, ms=max(0, self.now() - going.started_at)),
             commit=commit,
+            undone=judged.undone,
         )
 
     async def _finish(self) -> None:

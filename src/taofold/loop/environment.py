@@ -32,6 +32,9 @@ from taofold.loop.workspace import (
 )
 from taofold.policy.redaction import Redactor
 
+UNDONE: Final = 4000
+"""Characters of a diff of what was put back."""
+
 
 class Judged(Value, frozen=True):
     """A verdict, the tree that it is about, and why it may not be returned ("" = it may)."""
@@ -39,6 +42,8 @@ class Judged(Value, frozen=True):
     verdict: Verdict
     snapshot: str
     blocked: str = ""
+    undone: str = ""
+    """The diff of the changes of protected files that were put back."""
 
 
 class LoopEnvironment(Protocol):
@@ -203,7 +208,7 @@ class LocalEnvironment:
         # Before anything runs git in the work root: a planted repository
         # could run its own programs.
         planted = await self._judge.disarm()
-        before = await self.snapshot(label)
+        before = made = await self.snapshot(label)
         verdict = await self._verdict(before, until)
         after = await self.snapshot(label)
         work = {*await self.changed(self._space.first.id, before)}
@@ -217,7 +222,8 @@ class LocalEnvironment:
         if verdict.passed:
             own = await self._touched(before, after, work)
             blocked = unexecuted(verdict, after if own else verdict.tree)
-        return Judged(verdict, after, blocked)
+        undone = await self.diff(after, made, UNDONE) if verdict.tampered else ""
+        return Judged(verdict, after, blocked, undone)
 
     async def _verdict(self, snapshot: str, until: float) -> Verdict:
         """The verdict on what the snapshot keeps: what is not delivered proves nothing."""

@@ -116,6 +116,8 @@ class IterationEnded(LoopFact, frozen=True, tag="iteration_ended"):
     tools: dict[str, int] = {}
     spent: Spent = Spent()
     commit: str = ""
+    undone: str = ""
+    """The diff of what it had changed in protected files, which were put back."""
 
     @property
     def quality(self) -> float:

@@ -362,7 +362,8 @@ def report_markdown(loop: str, records: Sequence[loop_events.LoopRecord], diff: 
     """The report for people."""
     state = fold(records)
     parts = [_head(loop, state), _history(state, records)]
-    parts += [part for part in (_course(state), _lessons(state), _gates(state)) if part]
+    sections = (_course(state), _undone(state), _lessons(state), _gates(state))
+    parts += [part for part in sections if part]
     if diff.strip():
         parts.append(f"## Diff\n\n{fenced(diff, 'diff')}")
     return "\n\n".join(parts) + "\n"
@@ -404,7 +405,7 @@ def _head(loop: str, state: LoopState) -> str:
         f"* {iso(state.started_at)} to {iso(state.at)}; {len(state.done)} of at most "
         f"{times(state.bounds.iterations, 'iteration')}, {times(spent.steps, 'step')}, "
         f"{times(spent.tool_calls, 'call')}, {times(spent.usage.tokens, 'token')}, "
-        f"${spent.usage.usd:.4f}",
+        + ("unknown cost" if spent.usage.usd is None else f"${spent.usage.usd:.4f}"),
     ]
     if ended is not None and ended.why_best:
         rows.append(
@@ -451,6 +452,17 @@ def _history(state: LoopState, records: Sequence[loop_events.LoopRecord]) -> str
         )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def _undone(state: LoopState) -> str:
+    """What was changed in protected files, and put back."""
+    parts = [
+        f"### Iteration {iteration.number}\n\n{fenced(iteration.undone, 'diff')}"
+        for iteration in state.done
+        if iteration.undone
+    ]
+    head = "## Changes of protected files that were put back"
+    return "\n\n".join([head, *parts]) if parts else ""
 
 
 def _course(state: LoopState) -> str:

@@ -136,6 +136,13 @@ class LoopState(Value, frozen=True):
             return before[-1]
         return 0.0 if self.baseline is None else self.baseline.verdict.quality
 
+    def failing_before(self, number: int) -> tuple[str, ...]:
+        """The names of the checks that failed when iteration `number` began."""
+        before = [iteration.verdict for iteration in self.done if iteration.number < number]
+        if before:
+            return before[-1].failing_names
+        return () if self.baseline is None else self.baseline.verdict.failing_names
+
     @property
     def lessons(self) -> loop_events.LessonsInjected | None:
         """What was chosen at the start; the rates in it hold for the whole loop."""

@@ -130,6 +130,16 @@ class Verdict(Value, frozen=True):
     """The snapshot that was judged, where the caller named one."""
 
     @property
+    def failing_names(self) -> tuple[str, ...]:
+        """The names of the checks that fail."""
+        return tuple([check.id for check in self.errors])
+
+    @property
+    def tampered_with(self) -> tuple[str, ...]:
+        """The protected files that were changed."""
+        return tuple([change.path for change in self.changes if change.tampering])
+
+    @property
     def failing(self) -> tuple[Check, ...]:
         """The checks of all gates that failed, as their runners report them."""
         return tuple([check for result in self.results for check in result.failing])
