@@ -23,7 +23,7 @@ use taofold::policy::{Limits, Policy, Redactor, Tier};
 use taofold::runtime::control::{Decision, decide, pending};
 use taofold::runtime::{Clock, Comparison, Outcome, Setup, SystemClock, replay, resume, start};
 use taofold::strategy::{Cot, Decompose, Direct, Offer, Plan, React, SelfCorrect, Strategy, Task};
-use taofold::tools::{CallContext, Tool};
+use taofold::tools::{CallContext, Declared, Tool};
 use taofold::values::{
     Observation, ObservationStatus, Principal, Profile, Reply, Sideeffect, StepRole,
 };
@@ -56,7 +56,7 @@ struct Scenario {
     profile: Profile,
     steps: u64,
     tool_calls: Option<u64>,
-    tools: Vec<Declared>,
+    tools: Vec<Offered>,
     replies: HashMap<StepRole, Vec<Line>>,
 }
 
@@ -86,9 +86,9 @@ impl From<Line> for Reply {
     }
 }
 
-/// A tool as the other runtime declares it. What it does is written down here and there.
-#[derive(Deserialize, Clone)]
-struct Declared {
+/// A tool as the other runtime declares it.
+#[derive(Deserialize)]
+struct Offered {
     name: String,
     description: String,
     schema: Value,
@@ -96,31 +96,15 @@ struct Declared {
     tier: u8,
 }
 
+/// What the tool does is written down here and there.
+struct Lookup {
+    declared: Declared,
+}
+
 #[async_trait::async_trait]
-impl Tool for Declared {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn description(&self) -> &str {
-        &self.description
-    }
-
-    fn schema(&self) -> &Value {
-        &self.schema
-    }
-
-    fn effect(&self) -> Sideeffect {
-        self.effect
-    }
-
-    fn tier(&self) -> Tier {
-        match self.tier {
-            1 => Tier::Auto,
-            2 => Tier::Card,
-            3 => Tier::Confirm,
-            _ => Tier::Forbidden,
-        }
+impl Tool for Lookup {
+    fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     fn check(&self, parameters: &Object) -> Result<(), String> {
@@ -132,7 +116,7 @@ impl Tool for Declared {
 
     async fn call(&self, parameters: Object, _: CallContext) -> Observation {
         let n = parameters.get("n").and_then(Value::as_i64).unwrap_or(0);
-        let failed = self.name == "flaky" && n % 2 == 1;
+        let failed = self.name() == "flaky" && n % 2 == 1;
         Observation {
             result: if failed {
                 json!(format!("no answer for {n}"))
@@ -178,7 +162,17 @@ impl Scenario {
         }
         let mut setup = Setup::new(models);
         for tool in &self.tools {
-            setup.tools.insert(Arc::new(tool.clone()));
+            let tier = match tool.tier {
+                1 => Tier::Auto,
+                2 => Tier::Card,
+                _ => Tier::Confirm,
+            };
+            let declared = Declared {
+                effect: tool.effect,
+                tier,
+                ..Declared::new(&tool.name, &tool.description, tool.schema.clone())
+            };
+            setup.tools.insert(Arc::new(Lookup { declared }));
         }
         setup.limits = Limits {
             steps: Some(self.steps),

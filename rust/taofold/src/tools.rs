@@ -24,6 +24,8 @@ pub struct CallContext {
     pub run: String,
     /// The call's name, the same after a crash: `run/key/index`.
     pub effect_id: String,
+    /// The variables of the run's state when the call begins.
+    pub data: Object,
     update: Arc<Mutex<Option<(String, Value)>>>,
 }
 
@@ -33,8 +35,16 @@ impl CallContext {
         Self {
             run: run.into(),
             effect_id: effect_id.into(),
+            data: Object::new(),
             update: Arc::default(),
         }
+    }
+
+    /// Returns the context in a run whose variables are `data`.
+    #[must_use]
+    pub fn with_data(mut self, data: Object) -> Self {
+        self.data = data;
+        self
     }
 
     /// Lets `value` be the variable `name` of the run's state when the call is observed.
@@ -50,31 +60,56 @@ impl CallContext {
     }
 }
 
+/// What a tool declares. An approval of a call is bound to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Declared {
+    /// The name.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// The JSON Schema of its parameters.
+    pub schema: Value,
+    /// What it does to the world.
+    pub effect: Sideeffect,
+    /// How much say a person has before it runs.
+    pub tier: Tier,
+    /// The role that the requester needs; empty: none.
+    pub role: String,
+}
+
+impl Declared {
+    /// Returns what a tool declares that runs without asking and is never repeated without asking.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema,
+            effect: Sideeffect::Once,
+            tier: Tier::Auto,
+            role: String::new(),
+        }
+    }
+}
+
 /// Something a model may call.
 #[async_trait]
 pub trait Tool: Send + Sync {
+    /// What it declares.
+    fn declared(&self) -> &Declared;
+
     /// The name.
-    fn name(&self) -> &str;
+    fn name(&self) -> &str {
+        &self.declared().name
+    }
 
-    /// What it does, for the model.
-    fn description(&self) -> &str;
-
-    /// The JSON Schema of its parameters.
-    fn schema(&self) -> &Value;
-
-    /// What it does to the world. A tool that does not say so is never repeated without asking.
+    /// What it does to the world.
     fn effect(&self) -> Sideeffect {
-        Sideeffect::Once
+        self.declared().effect
     }
 
     /// How much say a person has before it runs.
     fn tier(&self) -> Tier {
-        Tier::Auto
-    }
-
-    /// The role that the requester needs; empty: none.
-    fn role(&self) -> &str {
-        ""
+        self.declared().tier
     }
 
     /// Shows a person what the call would do.
@@ -157,13 +192,14 @@ pub(crate) fn quoted(text: &str) -> String {
 /// Returns a digest of what a tool declares: an approval is bound to it. It is the same as the
 /// Python runtime's for the same tool.
 pub fn definition(tool: &dyn Tool) -> String {
+    let tool = tool.declared();
     let facts = json!([
-        tool.name(),
-        tool.description(),
-        tool.schema(),
-        u8::from(tool.tier()),
-        tool.effect(),
-        tool.role(),
+        tool.name,
+        tool.description,
+        tool.schema,
+        u8::from(tool.tier),
+        tool.effect,
+        tool.role,
     ]);
     hex(&Blake2b::<U8>::digest(canonical(&facts)))
 }
@@ -218,10 +254,11 @@ impl Toolset {
 }
 
 fn offer(tool: &dyn Tool) -> ToolOffer {
+    let declared = tool.declared();
     ToolOffer {
-        name: tool.name().to_owned(),
-        description: tool.description().to_owned(),
-        schema: tool.schema().clone(),
+        name: declared.name.clone(),
+        description: declared.description.clone(),
+        schema: declared.schema.clone(),
     }
 }
 
@@ -243,13 +280,10 @@ fn offer(tool: &dyn Tool) -> ToolOffer {
 ///     Ok((add.a + add.b).into())
 /// })
 /// .with_effect(Sideeffect::Read);
-/// assert_eq!(add.schema()["required"], serde_json::json!(["a", "b"]));
+/// assert_eq!(add.declared().schema["required"], serde_json::json!(["a", "b"]));
 /// ```
 pub struct FunctionTool<P, F> {
-    name: String,
-    description: String,
-    schema: Value,
-    effect: Sideeffect,
+    declared: Declared,
     function: F,
     parameters: PhantomData<fn(P)>,
 }
@@ -257,11 +291,9 @@ pub struct FunctionTool<P, F> {
 impl<P: DeserializeOwned + JsonSchema, F> FunctionTool<P, F> {
     /// Returns a tool that calls `function`; an `Err` is a failed observation.
     pub fn new(name: impl Into<String>, description: impl Into<String>, function: F) -> Self {
+        let schema = to_value(&schemars::schema_for!(P));
         Self {
-            name: name.into(),
-            description: description.into(),
-            schema: to_value(&schemars::schema_for!(P)),
-            effect: Sideeffect::Once,
+            declared: Declared::new(name, description, schema),
             function,
             parameters: PhantomData,
         }
@@ -270,7 +302,7 @@ impl<P: DeserializeOwned + JsonSchema, F> FunctionTool<P, F> {
     /// Says what the tool does to the world.
     #[must_use]
     pub fn with_effect(mut self, effect: Sideeffect) -> Self {
-        self.effect = effect;
+        self.declared.effect = effect;
         self
     }
 }
@@ -282,28 +314,16 @@ where
     F: Fn(P, CallContext) -> R + Send + Sync,
     R: Future<Output = Result<Value, String>> + Send,
 {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn description(&self) -> &str {
-        &self.description
-    }
-
-    fn schema(&self) -> &Value {
-        &self.schema
-    }
-
-    fn effect(&self) -> Sideeffect {
-        self.effect
+    fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     fn check(&self, parameters: &Object) -> Result<(), String> {
-        read_parameters::<P>(&self.name, parameters.clone()).map(drop)
+        read_parameters::<P>(self.name(), parameters.clone()).map(drop)
     }
 
     async fn call(&self, parameters: Object, context: CallContext) -> Observation {
-        let typed = match read_parameters::<P>(&self.name, parameters) {
+        let typed = match read_parameters::<P>(self.name(), parameters) {
             Ok(typed) => typed,
             Err(error) => return Observation::refused(error, "invalid"),
         };

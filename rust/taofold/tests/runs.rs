@@ -16,7 +16,7 @@ use taofold::model::{Models, ScriptedModel};
 use taofold::runtime::{Comparison, Setup, replay, resume, start};
 use taofold::state::RunState;
 use taofold::strategy::{Offer, Strategy, Task};
-use taofold::tools::{CallContext, Tool, Toolset};
+use taofold::tools::{CallContext, Declared, Tool, Toolset};
 use taofold::values::{Observation, Sideeffect};
 
 /// What a call brought, and the variable that it set.
@@ -29,28 +29,26 @@ struct Recorded {
 
 /// A tool that gives back what is on record: what tools bring is not the kit's matter.
 struct RecordedTool {
-    name: String,
-    schema: Value,
-    effect: Sideeffect,
+    declared: Declared,
     observations: Mutex<Vec<Recorded>>,
+}
+
+impl RecordedTool {
+    fn new(name: &str, effect: Sideeffect, observations: Vec<Recorded>) -> Self {
+        Self {
+            declared: Declared {
+                effect,
+                ..Declared::new(name, "recorded", json!({"type": "object"}))
+            },
+            observations: Mutex::new(observations),
+        }
+    }
 }
 
 #[async_trait::async_trait]
 impl Tool for RecordedTool {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn description(&self) -> &str {
-        "recorded"
-    }
-
-    fn schema(&self) -> &Value {
-        &self.schema
-    }
-
-    fn effect(&self) -> Sideeffect {
-        self.effect
+    fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     async fn call(&self, _: taofold::json::Object, context: CallContext) -> Observation {
@@ -58,7 +56,7 @@ impl Tool for RecordedTool {
         assert!(
             !observations.is_empty(),
             "{} was called too often",
-            self.name
+            self.name()
         );
         let recorded = observations.remove(0);
         if let Some((name, value)) = recorded.update {
@@ -159,12 +157,8 @@ impl Case {
             .chain(observations.keys().cloned().collect::<Vec<_>>())
         {
             let effect = effects.get(&name).copied().unwrap_or_default();
-            tools.insert(Arc::new(RecordedTool {
-                schema: json!({"type": "object"}),
-                effect,
-                observations: Mutex::new(observations.get(&name).cloned().unwrap_or_default()),
-                name,
-            }));
+            let observations = observations.get(&name).cloned().unwrap_or_default();
+            tools.insert(Arc::new(RecordedTool::new(&name, effect, observations)));
         }
         tools
     }
@@ -406,12 +400,8 @@ fn left_over(case: &Case, records: &[Record]) -> Toolset {
         let recorded = all.get(&offer.name).unwrap();
         let effect = recorded.effect();
         let observations = observations_of(case, &offer.name);
-        tools.insert(Arc::new(RecordedTool {
-            name: offer.name,
-            schema: offer.schema,
-            effect,
-            observations: Mutex::new(observations.into_iter().skip(done).collect()),
-        }));
+        let left = observations.into_iter().skip(done).collect();
+        tools.insert(Arc::new(RecordedTool::new(&offer.name, effect, left)));
     }
     tools
 }

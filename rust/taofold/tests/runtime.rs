@@ -16,35 +16,28 @@ use taofold::model::{Models, ScriptedModel};
 use taofold::policy::{Redactor, Tier};
 use taofold::runtime::{Comparison, Outcome, Setup, control, replay, resume, start};
 use taofold::strategy::{Offer, React, Strategy, Task};
-use taofold::tools::{CallContext, Tool};
+use taofold::tools::{CallContext, Declared, Tool};
 use taofold::values::{Observation, Principal, Profile, Reply, Sideeffect};
+
+fn counts(name: &str, effect: Sideeffect, schema: Value) -> Declared {
+    Declared {
+        effect,
+        ..Declared::new(name, "counts", schema)
+    }
+}
 
 /// A tool that counts its calls.
 struct Counting {
-    name: &'static str,
-    effect: Sideeffect,
+    declared: Declared,
     result: Value,
-    schema: Value,
     calls: Arc<AtomicUsize>,
     preview: &'static str,
 }
 
 #[async_trait::async_trait]
 impl Tool for Counting {
-    fn name(&self) -> &str {
-        self.name
-    }
-
-    fn description(&self) -> &str {
-        "counts"
-    }
-
-    fn schema(&self) -> &Value {
-        &self.schema
-    }
-
-    fn effect(&self) -> Sideeffect {
-        self.effect
+    fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     fn preview(&self, _: &taofold::json::Object) -> String {
@@ -71,10 +64,8 @@ impl World {
     fn new(effect: Sideeffect, replies: &[&str]) -> Self {
         let calls = Arc::new(AtomicUsize::new(0));
         let tool = Counting {
-            name: "work",
-            effect,
+            declared: counts("work", effect, json!({"type": "object"})),
             result: json!("done with hunter22"),
-            schema: json!({"type": "object"}),
             calls: Arc::clone(&calls),
             preview: "does some work",
         };
@@ -383,14 +374,12 @@ async fn a_key_line_that_ends_inside_of_a_secret_holds_no_part_of_it() {
     world.setup.redactor = Redactor::new(["hunter22".to_owned()]);
     let calls = Arc::clone(&world.calls);
     world.setup.tools.insert(Arc::new(Counting {
-        name: "work",
-        effect: Sideeffect::Read,
+        declared: counts("work", Sideeffect::Read, json!({"type": "object"})),
         result: json!(format!(
             "{} hunter22{}",
             "x".repeat(193),
             "y".repeat(20_000)
         )),
-        schema: json!({"type": "object"}),
         calls,
         preview: "",
     }));
@@ -578,10 +567,8 @@ async fn an_approval_of_what_has_changed_since_is_void_and_asked_for_again() {
         let mut world = World::new(Sideeffect::Once, &[WORK]);
         let tool = |preview, schema: Value| {
             Arc::new(Counting {
-                name: "work",
-                effect: Sideeffect::Once,
+                declared: counts("work", Sideeffect::Once, schema),
                 result: json!("done"),
-                schema,
                 calls: Arc::clone(&world.calls),
                 preview,
             })

@@ -14,46 +14,46 @@ use crate::errors::ConfigError;
 use crate::json::{Object, Value, json};
 use crate::policy::Tier;
 use crate::schema::Schema;
-use crate::tools::{CallContext, Tool, literal};
+use crate::tools::{CallContext, Declared, Tool, literal};
 use crate::values::{Observation, Sideeffect};
 
 const DECLARED: &str = include_str!("builtin.json");
 
-/// What one built-in tool declares.
+/// What one built-in tool declares, and the check of its parameters.
 #[derive(Debug)]
-pub(super) struct Declared {
-    pub(super) name: String,
-    pub(super) description: String,
-    pub(super) schema: Value,
-    schema_check: Schema,
+pub(super) struct BuiltIn {
+    pub(super) declared: Declared,
+    schema: Schema,
 }
 
-impl Declared {
+impl BuiltIn {
     pub(super) fn check(&self, parameters: &Object) -> Result<(), String> {
         let mut parameters = parameters.clone();
         parameters.shift_remove("timeout_s");
-        self.schema_check.check(&Value::Object(parameters))
+        self.schema.check(&Value::Object(parameters))
     }
 }
 
-/// Returns what the built-in tool of this name declares.
-pub(super) fn declared(name: &str) -> Result<Declared, ConfigError> {
+/// Returns the built-in tool of this name.
+pub(super) fn built_in(name: &str, effect: Sideeffect, tier: Tier) -> Result<BuiltIn, ConfigError> {
     let wrong = |why: String| ConfigError::new("tools", format!("the built-in {name}: {why}"));
     let all: Value = serde_json::from_str(DECLARED).map_err(|error| wrong(error.to_string()))?;
     let text = &all[name]["description"];
     let schema = all[name]["schema"].clone();
-    Ok(Declared {
-        name: name.to_owned(),
-        description: text.as_str().unwrap_or_default().to_owned(),
-        schema_check: Schema::new(schema.clone()).map_err(wrong)?,
-        schema,
+    Ok(BuiltIn {
+        schema: Schema::new(schema.clone()).map_err(wrong)?,
+        declared: Declared {
+            effect,
+            tier,
+            ..Declared::new(name, text.as_str().unwrap_or_default(), schema)
+        },
     })
 }
 
 /// The tool `run_command`. Where commands cannot be contained there is none.
 #[derive(Debug)]
 pub(super) struct CommandTool {
-    declared: Declared,
+    built_in: BuiltIn,
     shell: Shell,
     jail: Jail,
     timeout: f64,
@@ -74,7 +74,7 @@ impl CommandTool {
             return Err(ConfigError::new("tools.command", message));
         }
         Ok(Self {
-            declared: declared("run_command")?,
+            built_in: built_in("run_command", Sideeffect::Once, Tier::Card)?,
             shell,
             jail,
             timeout,
@@ -105,28 +105,12 @@ fn folder(parameters: &Object) -> &str {
 
 #[async_trait]
 impl Tool for CommandTool {
-    fn name(&self) -> &str {
-        &self.declared.name
-    }
-
-    fn description(&self) -> &str {
-        &self.declared.description
-    }
-
-    fn schema(&self) -> &Value {
-        &self.declared.schema
-    }
-
-    fn effect(&self) -> Sideeffect {
-        Sideeffect::Once
-    }
-
-    fn tier(&self) -> Tier {
-        Tier::Card
+    fn declared(&self) -> &Declared {
+        &self.built_in.declared
     }
 
     fn check(&self, parameters: &Object) -> Result<(), String> {
-        self.declared.check(parameters)?;
+        self.built_in.check(parameters)?;
         arguments(parameters).map(drop)
     }
 

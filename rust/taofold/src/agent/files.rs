@@ -13,7 +13,7 @@ use blake2::{Blake2b, Digest};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
-use super::builtin::{Declared, declared};
+use super::builtin::{BuiltIn, built_in};
 use super::diff;
 use super::jail::{Entry, Jail, Kind};
 use crate::content::hex;
@@ -21,7 +21,7 @@ use crate::errors::ConfigError;
 use crate::json::{Object, Value, json};
 use crate::policy::Tier;
 use crate::text::visible;
-use crate::tools::{CallContext, Tool, literal};
+use crate::tools::{CallContext, Declared, Tool, literal};
 use crate::values::{Observation, Sideeffect};
 
 const MOST_ENTRIES: usize = 500;
@@ -61,7 +61,7 @@ enum Verb {
 /// One of the file tools.
 #[derive(Debug)]
 pub(super) struct FileTool {
-    declared: Declared,
+    built_in: BuiltIn,
     jail: Arc<Jail>,
     verb: Verb,
 }
@@ -153,8 +153,12 @@ pub(super) fn tools(jail: Jail, write: bool) -> Result<Vec<Arc<dyn Tool>>, Confi
         .into_iter()
         .filter(|(_, verb)| write || !matches!(verb, Verb::Write | Verb::Edit))
         .map(|(name, verb)| {
+            let (effect, tier) = match verb {
+                Verb::Write | Verb::Edit => (Sideeffect::Idempotent, Tier::Card),
+                _ => (Sideeffect::Read, Tier::Auto),
+            };
             Ok(Arc::new(FileTool {
-                declared: declared(name)?,
+                built_in: built_in(name, effect, tier)?,
                 jail: Arc::clone(&jail),
                 verb,
             }) as Arc<dyn Tool>)
@@ -183,34 +187,12 @@ impl FileTool {
 
 #[async_trait]
 impl Tool for FileTool {
-    fn name(&self) -> &str {
-        &self.declared.name
-    }
-
-    fn description(&self) -> &str {
-        &self.declared.description
-    }
-
-    fn schema(&self) -> &Value {
-        &self.declared.schema
-    }
-
-    fn effect(&self) -> Sideeffect {
-        match self.verb {
-            Verb::Write | Verb::Edit => Sideeffect::Idempotent,
-            _ => Sideeffect::Read,
-        }
-    }
-
-    fn tier(&self) -> Tier {
-        match self.verb {
-            Verb::Write | Verb::Edit => Tier::Card,
-            _ => Tier::Auto,
-        }
+    fn declared(&self) -> &Declared {
+        &self.built_in.declared
     }
 
     fn check(&self, parameters: &Object) -> Result<(), String> {
-        self.declared.check(parameters)
+        self.built_in.check(parameters)
     }
 
     fn preview(&self, parameters: &Object) -> String {

@@ -14,8 +14,8 @@ use crate::errors::ConfigError;
 use crate::flow::template;
 use crate::json::{Object, Value, json, render};
 use crate::policy::Tier;
-use crate::tools::{CallContext, Tool, literal};
-use crate::values::{ASK_USER, FINISH, Observation, Sideeffect};
+use crate::tools::{CallContext, Declared, Tool, literal};
+use crate::values::{ASK_USER, FINISH, Observation};
 
 const LONGEST_S: f64 = 3600.0;
 
@@ -44,12 +44,9 @@ fn sixty() -> f64 {
 /// A command with places for its parameters.
 #[derive(Debug)]
 pub(super) struct InlineTool {
-    name: String,
-    description: String,
+    declared: Declared,
     parameters: Record,
-    schema: Value,
     command: Vec<String>,
-    tier: Tier,
     timeout: f64,
     shell: Shell,
 }
@@ -98,12 +95,12 @@ impl InlineTool {
             Tier::Confirm
         };
         Ok(Self {
-            schema: parameters.schema(),
-            name: keys.name,
-            description: keys.description,
+            declared: Declared {
+                tier: declared.max(least),
+                ..Declared::new(keys.name, keys.description, parameters.schema())
+            },
             parameters,
             command: keys.command,
-            tier: declared.max(least),
             timeout: keys.timeout,
             shell,
         })
@@ -113,7 +110,7 @@ impl InlineTool {
         let mut parameters = parameters.clone();
         parameters.shift_remove("timeout_s");
         self.parameters
-            .check(&parameters, &format!("the call of {}", self.name))
+            .check(&parameters, &format!("the call of {}", self.name()))
     }
 
     /// Returns the command with its places filled.
@@ -140,24 +137,8 @@ impl InlineTool {
 
 #[async_trait]
 impl Tool for InlineTool {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn description(&self) -> &str {
-        &self.description
-    }
-
-    fn schema(&self) -> &Value {
-        &self.schema
-    }
-
-    fn effect(&self) -> Sideeffect {
-        Sideeffect::Once
-    }
-
-    fn tier(&self) -> Tier {
-        self.tier
+    fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     fn check(&self, parameters: &Object) -> Result<(), String> {
@@ -170,7 +151,7 @@ impl Tool for InlineTool {
                 let command = literal(&json!(command));
                 format!("run {command} in '.' ({})", self.shell.label())
             }
-            Err(why) => format!("{}: {why}", self.name),
+            Err(why) => format!("{}: {why}", self.name()),
         }
     }
 

@@ -24,10 +24,9 @@ use self::definitions::{Definition, Pins, RENAMED, RESERVED, differences, safe_n
 use self::session::{Session, Unanswered};
 use crate::errors::ConfigError;
 use crate::json::{Object, Value, json};
-use crate::policy::Tier;
 use crate::schema::Schema;
-use crate::tools::{CallContext, Tool, literal};
-use crate::values::{Observation, ObservationStatus, Sideeffect};
+use crate::tools::{CallContext, Declared, Tool, literal};
+use crate::values::{Observation, ObservationStatus};
 
 /// Seconds for which a list counts as fresh by default.
 const STALE: Duration = Duration::from_secs(300);
@@ -381,12 +380,8 @@ fn broken_promise(definition: &Definition, result: &Value) -> Option<String> {
 pub struct RemoteTool {
     server: Arc<Server>,
     definition: Definition,
-    name: String,
-    description: String,
-    schema: Value,
+    declared: Declared,
     check: Schema,
-    tier: Tier,
-    effect: Sideeffect,
 }
 
 impl RemoteTool {
@@ -396,14 +391,14 @@ impl RemoteTool {
         let check = Schema::new(schema.clone())
             .map_err(|why| ConfigError::new(server.path(), format!("{name}: {why}")))?;
         Ok(Self {
-            description: definition.shown_description(),
+            declared: Declared {
+                effect,
+                tier,
+                ..Declared::new(name, definition.shown_description(), schema)
+            },
             server,
             definition,
-            name,
-            schema,
             check,
-            tier,
-            effect,
         })
     }
 
@@ -418,24 +413,8 @@ impl RemoteTool {
 
 #[async_trait]
 impl Tool for RemoteTool {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn description(&self) -> &str {
-        &self.description
-    }
-
-    fn schema(&self) -> &Value {
-        &self.schema
-    }
-
-    fn effect(&self) -> Sideeffect {
-        self.effect
-    }
-
-    fn tier(&self) -> Tier {
-        self.tier
+    fn declared(&self) -> &Declared {
+        &self.declared
     }
 
     fn check(&self, parameters: &Object) -> Result<(), String> {
@@ -459,6 +438,8 @@ impl Tool for RemoteTool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Tier;
+    use crate::values::Sideeffect;
 
     const GREETING: &str = r#"read a; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}}'; read b;"#;
     const LIST: &str = r#"read c; echo '{"jsonrpc":"2.0","id":1,"result":{"tools":[7,{"name":"bad","inputSchema":1},{"name":"count","inputSchema":{"required":["n"]},"annotations":{"readOnlyHint":true}}]}}';"#;
@@ -505,7 +486,7 @@ mod tests {
         assert_eq!(observation.result, text, "{observation:?}");
         server.close().await;
         let accepted = server.accepted().unwrap();
-        assert_eq!(accepted.tools[0].schema(), tool.schema());
+        assert_eq!(accepted.tools[0].declared(), tool.declared());
     }
 
     #[tokio::test]

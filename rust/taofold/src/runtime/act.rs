@@ -753,7 +753,9 @@ impl Batch<'_, '_> {
         let action = &self.act.actions[call.index];
         let clock = &self.ledger.setup.clock;
         let run = &self.ledger.run;
-        let context = CallContext::new(run, format!("{run}/{}/{}", self.key, call.index));
+        let data = self.ledger.book().state.data.clone();
+        let context =
+            CallContext::new(run, format!("{run}/{}/{}", self.key, call.index)).with_data(data);
         let updated = context.clone();
         let began = clock.steady_ms();
         let work = call.tool.call(action.parameters.clone(), context);
@@ -872,6 +874,6 @@ fn facts(tool: &dyn Tool) -> Facts {
     Facts {
         tier: tool.tier(),
         effect: tool.effect(),
-        role: tool.role().to_owned(),
+        role: tool.declared().role.clone(),
     }
 }

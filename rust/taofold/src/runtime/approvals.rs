@@ -137,7 +137,7 @@ impl Question<'_> {
                 attempt: self.attempt,
                 deciders: self
                     .tool
-                    .map(|tool| setup.policy.deciders(tool.name(), tool.role())),
+                    .map(|tool| setup.policy.deciders(tool.name(), &tool.declared().role)),
                 ..derived
             },
         };
