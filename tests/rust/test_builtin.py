@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from taofold.files.actions.tools import memory
+from taofold.files.actions.web import web_tools
 from taofold.tools.command import command_tool
 from taofold.tools.containment import why_not
 from taofold.tools.files import file_tools
@@ -25,7 +27,7 @@ BUILT_IN = "tools: [files, command]\nlimits: {steps: 30}\n"
 
 def test_both_declare_the_same_tools(tmp_path: Path) -> None:
     """Renew `builtin.json` with what is shown here if a description or a schema changed."""
-    tools = [*file_tools(tmp_path).values(), command_tool(tmp_path)]
+    tools = [*file_tools(tmp_path).values(), command_tool(tmp_path), *web_tools(), *memory()]
     declared = {
         tool.name: {"description": tool.description, "schema": tool.schema} for tool in tools
     }

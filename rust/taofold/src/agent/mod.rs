@@ -9,6 +9,7 @@ mod choice;
 mod command;
 mod diff;
 mod files;
+mod flow_tools;
 mod jail;
 mod policy_file;
 mod servers;
@@ -43,7 +44,7 @@ use crate::runtime::Setup;
 use crate::strategy::{
     Cot, Decompose, Direct, Offer, Output, Plan, React, SelfCorrect, Strategy, Task,
 };
-use crate::tools::Tool;
+use crate::tools::{Tool, Toolset};
 use crate::values::{ASK_USER, FINISH, ModelSettings, Profile, Reply, StepRole};
 
 /// Keys of agent files that a flow file shares; all others of a flow are the graph's.
@@ -247,6 +248,17 @@ impl Agent {
                         setup.tools.insert(tool);
                     }
                 }
+            }
+        }
+        if let Some(flow) = &flow {
+            add_flow_tools(&mut setup.tools, flow, &root, place)?;
+            let mut named = flow.tools().into_iter();
+            let missing = named.find(|name| setup.tools.get(name).is_none());
+            // Which tools a server has shows when it is reached.
+            if let Some(name) = missing.filter(|_| servers.is_empty()) {
+                let have: Vec<&str> = setup.tools.names().collect();
+                let message = format!("there is no tool {name:?}; there are {}", have.join(", "));
+                return Err(ConfigError::new("nodes", message));
             }
         }
         let base = Limits {
@@ -516,6 +528,21 @@ fn built_in(
              in place (name, description, parameters, command)"
         ))),
     }
+}
+
+/// Adds the tools that nodes of a flow name and the file does not define.
+fn add_flow_tools(
+    tools: &mut Toolset,
+    flow: &Flow,
+    root: &Path,
+    place: &Place,
+) -> Result<(), ConfigError> {
+    for tool in flow_tools::tools(flow, root, &place.reserved())? {
+        if tools.get(tool.name()).is_none() {
+            tools.insert(tool);
+        }
+    }
+    Ok(())
 }
 
 fn strategy_of(name: &str) -> Result<Arc<dyn Strategy>, ConfigError> {

@@ -63,8 +63,9 @@ pub(super) struct Settings {
     pub(super) temperature: Option<f64>,
     #[serde(default)]
     pub(super) effort: Option<String>,
-    #[serde(default, rename = "search")]
-    _search: String,
+    /// The backend of `web.search`.
+    #[serde(default)]
+    pub(super) search: String,
     #[serde(default, rename = "dspy")]
     _dspy: Value,
 }
@@ -88,7 +89,7 @@ impl Default for Settings {
             provider: String::new(),
             temperature: None,
             effort: None,
-            _search: String::new(),
+            search: String::new(),
             _dspy: Value::Null,
         }
     }
@@ -195,6 +196,22 @@ impl FlowFile {
         let file = serde_json::from_value(value)
             .map_err(|error| ConfigError::new("", error.to_string()))?;
         Self::checked(file)
+    }
+
+    /// Returns the tools that nodes name as they stand there.
+    pub(super) fn tools(&self) -> BTreeSet<String> {
+        fn collect(nodes: &[Node], names: &mut BTreeSet<String>) {
+            for node in nodes {
+                let named = node.with.get("tools").and_then(Value::as_array);
+                let named = named.into_iter().flatten().filter_map(Value::as_str);
+                let plain = named.filter(|it| !template::is_template(it));
+                names.extend(plain.map(|it| it.strip_prefix("tool.").unwrap_or(it).to_owned()));
+                collect(&node.steps, names);
+            }
+        }
+        let mut names = BTreeSet::new();
+        collect(&self.nodes, &mut names);
+        names
     }
 
     /// Returns the models that nodes name as they stand there.

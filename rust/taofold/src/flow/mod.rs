@@ -62,6 +62,16 @@ impl Flow {
         self.file.models()
     }
 
+    /// Returns the backend of `web.search`; empty: there is none.
+    pub(crate) fn search(&self) -> &str {
+        &self.file.settings.search
+    }
+
+    /// Returns the names of tools that the nodes name.
+    pub(crate) fn tools(&self) -> BTreeSet<String> {
+        self.file.tools()
+    }
+
     /// Returns the file's instructions for models.
     pub fn instructions(&self) -> &str {
         &self.file.instructions
