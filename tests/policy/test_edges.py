@@ -19,7 +19,6 @@ from taofold.policy.redaction import (
     is_named_secret,
     paired_secrets,
     telling,
-    unescaped,
 )
 from taofold.policy.redaction.assignments import (
     Says,
@@ -29,6 +28,7 @@ from taofold.policy.redaction.assignments import (
     random,
     says,
 )
+from taofold.policy.redaction.escapes import decoded
 from taofold.policy.redaction.redactor import again
 from taofold.policy.redaction.stream import MOST, Trickle
 
@@ -217,16 +217,27 @@ def test_a_name_that_escapes_hide_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "plain", "escapes"),
+    ("text", "plain", "pieces"),
     [
-        ("none", "none", []),
-        (r"\n", "\n", [(0, 2)]),
-        (r"a\u0062c\td", "abc\td", [(1, 7), (3, 10)]),
-        (r"\ud83d\ude00!", "\U0001f600!", [(0, 12)]),
+        (r"\n", "\n", [(0, 1, 0, 2)]),
+        (r"a\u0062c\td", "abc\td", [(1, 2, 1, 7), (3, 4, 8, 10)]),
+        (r"\ud83d\ude00!", "\U0001f600!", [(0, 1, 0, 12)]),
+        (r"x\303\251\xfc", "xéü", [(1, 2, 1, 9), (2, 3, 9, 13)]),
+        ("%C3%A9%E9&lt;&no;", "éé<&no;", [(0, 1, 0, 6), (1, 2, 6, 9), (2, 3, 9, 13)]),
+        (r"\U0001f600\u{e9}\2a", "\U0001f600é*", [(0, 1, 0, 10), (1, 2, 10, 16), (2, 3, 16, 19)]),
     ],
 )
-def test_escapes_are_undone_and_their_places_kept(text: str, plain: str, escapes: Any) -> None:
-    assert unescaped(text) == (plain, escapes)
+def test_escapes_are_undone_and_their_places_kept(text: str, plain: str, pieces: Any) -> None:
+    layer = decoded(text)
+    assert layer is not None
+    assert (layer.text, layer.pieces) == (plain, pieces)
+    for start, end, outer, outer_end in pieces:
+        assert (layer.start(start), layer.end(end)) == (outer, outer_end)
+
+
+@pytest.mark.parametrize("text", ["none", r"\q", "100%", "a & b;", r"\UFFFFFFFF"])
+def test_what_is_no_escape_stays(text: str) -> None:
+    assert decoded(text) is None
 
 
 def test_a_secret_stands_in_the_rest_of_the_text_too() -> None:

@@ -109,13 +109,17 @@ KEY = "zq-internal-9f8e7d6c5b4a39281706f5e4d3c2b1a0"
 
 @pytest.mark.parametrize("size", [16, 24, len(KEY) - 1])
 @pytest.mark.parametrize(
-    "form", ["x {}", "x {}…", "x {}\n… 5 left out …\ny", "x {} [… cut]", '"{}\\']
+    "form",
+    [
+        *("x {}", "x {}…", "x {}\n… 5 left out …\ny", "x {} [… cut]", '"{}\\'),
+        *("x {}...", "x {} ... y", "x {} [...] y", "x {}... (5 more)", "x '{}'...y", "x {}<...>"),
+    ],
 )
 def test_a_part_of_a_known_value_is_hidden_where_a_text_was_cut(form: str, size: int) -> None:
     redactor = Redactor([KEY])
     assert KEY[:size] not in redactor.text(form.format(KEY[:size]))
     assert not redactor.spotless(["fine", f"it is {KEY[:size]}"])
-    for behind in (KEY[-size:], f"x …\n{KEY[-size:]} y"):
+    for behind in (KEY[-size:], f"x …\n{KEY[-size:]} y", f"x ...{KEY[-size:]} y"):
         assert KEY[-size:] not in redactor.text(behind)
     plain = f"see {KEY[:size]} and on"  # in the midst of a text nobody cut it
     assert redactor.text(plain) == plain

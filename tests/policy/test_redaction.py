@@ -338,12 +338,14 @@ def test_a_password_that_somebody_thought_of_is_hidden(form: str) -> None:
 BOMBS = (
     *("key=", "key= ", "password: ", "password='", "password=[{(", "-----BEGIN PRIVATE KEY-----"),
     *("-----BEGIN PRIVATE KEY-----abc\n", "curl -u ", "://a:b", "authorization:", "sk-", "_", "\\"),
+    *("%", "%C3", "\\xf0", "\\ud83d", "&a", "=C3", "\n", "\n12 ", "\n-", "' ", "p%26ss", "..."),
     *('"name": "TOKEN", ', "<password>", '"key","', "token=${", "bearer ", "eyJaaaaaaaaaaaa."),
 )
 ATTEMPT = """
 import sys
 from taofold.policy.redaction import Redactor
-Redactor(guesses=True).spans(sys.argv[1] * (120_000 // len(sys.argv[1])))
+redactor = Redactor(["p&ss w-0rd", "\\n12 -…"], guesses=True)
+redactor.spans(sys.argv[1] * (120_000 // len(sys.argv[1])))
 """
 
 

@@ -7,7 +7,6 @@ import pytest
 from taofold.core.errors import ConfigError
 from taofold.core.values import Action, Observation, Step, Thought
 from taofold.policy.limits import Limits
-from taofold.policy.redaction.redactor import unescaped
 from taofold.policy.repetition import (
     ALLOWED,
     BACKOFF_AFTER,
@@ -175,18 +174,3 @@ def test_a_limit_is_a_number_from_zero_on(name: str, value: Any) -> None:
 def test_a_limit_without_end_is_none(name: str) -> None:
     assert getattr(Limits(**{name: float("inf")}), name) is None
     assert getattr(Limits(**{name: 0}), name) == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "plain", "escapes"),
-    [
-        ("abc", "abc", []),
-        (r"a\nb", "a\nb", [(1, 3)]),
-        (r"\u0041\u0042c\"d", 'ABc"d', [(0, 6), (1, 12), (3, 15)]),
-        (r"x\\\\", "x\\\\", [(1, 3), (2, 5)]),
-    ],
-)
-def test_an_escape_is_one_character_and_its_place_is_known(
-    text: str, plain: str, escapes: list[tuple[int, int]]
-) -> None:
-    assert unescaped(text) == (plain, escapes)

@@ -12,7 +12,8 @@ There are two classes of rules:
 `stream` applies the certain rules to text that arrives in pieces; `views` applies the guesses to
 the records of a run.
 
-JSON's escapes hide nothing. Everything is pure, and linear in the length of the text.
+`escapes` undoes what programs do to a text when they print it. Everything is
+pure, and linear in the length of the text.
 """
 
 from taofold.policy.redaction.redactor import (
@@ -23,7 +24,6 @@ from taofold.policy.redaction.redactor import (
     is_named_secret,
     paired_secrets,
     telling,
-    unescaped,
     without,
 )
 
@@ -35,6 +35,5 @@ __all__ = [
     "is_named_secret",
     "paired_secrets",
     "telling",
-    "unescaped",
     "without",
 ]

@@ -3,17 +3,17 @@
 What the text around a secret gives away (keys in PEM, headers, addresses, command lines) is in the
 table of this module; issuers' tokens and telling names are in its neighbours. In JSON a name may
 stand in a key, beside the value in another object's field, or before it in a list of arguments;
-escapes are undone, layer by layer, before anything is looked for. Of a known value parts are
-hidden, too, where the text was cut; what looks like a secret and was found once is hidden wherever
-the text has it again. Pure, and linear in the length of the text.
+escapes are undone, layer by layer, before anything is looked for. A known value is searched in what
+`escapes` leaves of each layer. Parts of it are hidden, too, where the text was cut; what looks like
+a secret and was found once is hidden wherever the text has it again. Pure, and linear in the length
+of the text.
 """
 
-import json
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final, cast
+from unicodedata import normalize
 
 from taofold.core.text import utf8
 from taofold.policy.redaction.assignments import (
@@ -29,7 +29,14 @@ from taofold.policy.redaction.assignments import (
     says,
     secret,
 )
-from taofold.policy.redaction.spellings import spellings
+from taofold.policy.redaction.escapes import (
+    ESCAPE,
+    Layer,
+    decoded,
+    folded,
+    foldings,
+    whole_end,
+)
 from taofold.policy.redaction.tokens import LONG_AHEAD, Span, solid, tokens
 
 _HEADER: Final = r"[0-9A-Za-z+/_\-.=~|:]"
@@ -97,9 +104,6 @@ MARK: Final = "[redacted]"
 NUMBERS: Final = (int, float)
 _HINTS: Final = tuple(dict.fromkeys([*STEMS, *(hint for hint, *_ in CONTEXTS)]))
 """In lower case: a text without any of these and without a long run of letters has no secret."""
-_ESCAPE: Final = re.compile(
-    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[\"\\/bfnrt])"
-)
 _FOLDED: Final = {0x17F: "s", 0x131: "i", **{0xFF41 + n: chr(97 + n) for n in range(26)}}
 """Letters that some reader takes for others: a long s, an i without its dot, wide letters."""
 _COMMON: Final = 200
@@ -111,18 +115,12 @@ _AGAIN: Final = 64
 """Different secrets of one text that are looked for in the rest of it."""
 LAYERS: Final = 4
 """How deep JSON inside JSON is looked into."""
-_CUT: Final = re.compile(r"[\s\[]{0,3}…[\s\]]{0,3}")
+CUT: Final = re.compile(r"[\s\[(<]{0,3}(?:…|\.{3,})[\s\])>]{0,3}")
 """Where a text was cut. What says how much is missing stands between two of these."""
-_DIVIDED: Final = 256
-"""Characters of an escaped value of which parts are looked for, too: each part costs memory."""
+_FOLDED_SHORTEST: Final = 6
+"""Characters of a known value without its quotes. Shorter than that it is ordinary text."""
 _PART: Final = 16
 """Characters of a known value that are hidden where a text was cut; of a short one, half."""
-HALF_ESCAPE: Final = re.compile(
-    r"\\+(?:u[0-9a-fA-F]{0,3}"
-    r"|u[dD][89abAB][0-9a-fA-F]{2}(?:\\+(?:u[0-9a-fA-F]{0,3})?)?)?\Z"
-)
-"""An escape that has not arrived in full; its other half may follow a surrogate."""
-_LONGEST_ESCAPE: Final = 64
 _NAMES: Final = re.compile(r"(?i)(key|token|secret|passw|credential)")
 _FOLDERS: Final = ("PWD", "OLDPWD")
 """Variables of every shell: the folders it is and was in, not a password."""
@@ -154,16 +152,20 @@ class Redactor:
         # begin with another.
         self.known = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
         """The values that must not be written, the longest first."""
-        written = {form for value in self.known for form in (value, *spellings(value))}
-        self.written = sorted(written, key=len, reverse=True)
-        """The same, and as programs escape them."""
-        self._known = re.compile("|".join(map(re.escape, self.written))) if self.known else None
+        forms = dict[str, str]()
+        self._words = set[str]()
+        """A text without any of these holds no known value, and no part of one."""
+        for value in reversed(self.known):
+            flat = re.sub(r"[\r\n]+", " ", value)
+            for spelt in {value, flat, normalize("NFC", value), normalize("NFD", value)}:
+                for form, words in _forms(spelt):
+                    forms[form] = value
+                    self._words.update(words)
+        self.forms = sorted(forms, key=len, reverse=True)
+        """The same as they stand in a folded text, the longest first."""
+        self._known = re.compile("|".join(map(re.escape, self.forms))) if self.forms else None
         # A place in the file system begins as others do: its beginning tells nothing.
-        self._divisible = [
-            secret
-            for secret in self.written
-            if secret[0] not in "/~" and (len(secret) <= _DIVIDED or secret in self.known)
-        ]
+        self._divisible = [form for form in self.forms if forms[form][0] not in "/~"]
         self._grams = frozenset(
             [
                 secret[at : at + _SHORTEST]
@@ -188,7 +190,7 @@ class Redactor:
         )
 
     def text(self, text: str) -> str:
-        """`text` with every secret replaced, also one that JSON's escapes hide.
+        """`text` with every secret replaced, also one that escapes hide.
 
         Text that enters a run comes through here, so a lone surrogate, which no log and no
         provider can encode, is escaped here as well.
@@ -214,16 +216,15 @@ class Redactor:
         """
         # A control character in between: no token can be put together out of two texts.
         text = "\x1f".join(texts)
-        if not text.isascii() or (self._known is not None and self._known.search(text)):
+        if not text.isascii() or ESCAPE.search(text) is not None:
             return False
-        if self._grams and any(
-            [
-                part[-_SHORTEST:] in self._grams or part[:_SHORTEST] in self._grams
-                for part in text.split("\x1f")
-            ]
-        ):
-            return False
-        return "\\" not in text and self._plain(text)
+        if self._known is not None and _holds(text, self._words):
+            for layer in foldings(text):
+                parts = [part.strip() for part in layer.text.split("\x1f")]
+                ends = [end for part in parts for end in (part[-_SHORTEST:], part[:_SHORTEST])]
+                if self._known.search(layer.text) or not self._grams.isdisjoint(ends):
+                    return False
+        return self._plain(text)
 
     def viewing(self) -> "Redactor":
         """Returns a redactor for views: it knows the same values, and guesses."""
@@ -255,9 +256,11 @@ class Redactor:
 
     def _find(self, text: str, layers: int, begins: bool = True) -> list[Span]:
         spans: list[Span] = []
-        if self._known is not None:
-            spans += [match.span() for match in self._known.finditer(text)]
-            spans += self._parts(text, begins)
+        if self._known is not None and _holds(text, self._words):
+            for layer in foldings(text):
+                inner = [match.span() for match in self._known.finditer(layer.text)]
+                inner += self._parts(layer.text, _arrived(text, layer), begins)
+                spans += [(layer.start(start), layer.end(end)) for start, end in inner]
         if self._shapes and len(text) > _SHORTEST and not (text.isascii() and self._plain(text)):
             spans += tokens(text, certain=not self._guesses)
             if "-----BEGIN" in text:
@@ -268,28 +271,23 @@ class Redactor:
                 lower = lowered(text)
                 spans += [*in_context(text, lower), *assigned_secrets(text, lower)]
                 spans += again(text, spans)
-        if layers and "\\" in text:
-            plain, escapes = unescaped(text)
-            if escapes:
-                # Redone on the unescaped text: `\u0070assword` is a name, and JSON may lie in JSON.
-                inner = self._find(plain, layers - 1, begins)
-                spans += [
-                    (raw_place(escapes, start), raw_place(escapes, end)) for start, end in inner
-                ]
+        # Redone on the decoded text: `\u0070assword` is a name, and JSON may lie in JSON.
+        layer = decoded(text) if layers else None
+        if layer is not None:
+            inner = self._find(layer.text, layers - 1, begins)
+            spans += [(layer.start(start), layer.end(end)) for start, end in inner]
         return spans
 
-    def _parts(self, text: str, begins: bool) -> Iterator[Span]:
-        """Parts of known values where a text was cut: at its ends, and beside an ellipsis.
+    def _parts(self, text: str, arrived: int, begins: bool) -> Iterator[Span]:
+        """Parts of known values where a folded text was cut: at its ends, and beside an ellipsis.
 
         Whoever cut it, a tool, a program or this runtime, did not know the value.
         """
-        ends, starts = [len(text)], [0] if begins else []
-        if "\\" in text[-_LONGEST_ESCAPE:] and (half := HALF_ESCAPE.search(text)):
-            ends.append(half.start())
-        if "…" in text:
-            for cut in _CUT.finditer(text):
-                ends.append(cut.start())
-                starts.append(cut.end())
+        ends = {len(text), len(text.rstrip()), arrived}
+        starts = {0, len(text) - len(text.lstrip())} if begins else set[int]()
+        for cut in CUT.finditer(text):
+            ends.add(cut.start())
+            starts.add(cut.end())
 
         for end in ends:
             if text[max(0, end - _SHORTEST) : end] not in self._grams:
@@ -319,8 +317,7 @@ class Redactor:
             value = repr(value)
         if self._known is None:
             return value
-        digits = str(value)
-        return MARK if len(digits) >= _SHORTEST and self._known.fullmatch(digits) else value
+        return MARK if str(value) in self.known else value
 
     def json(self, value: Any) -> Any:
         """`value` with every secret in its strings replaced. Copies only what changes."""
@@ -452,7 +449,7 @@ def lowered(text: str) -> str:
     return text.replace("\u0130", "I").lower().translate(_FOLDED)
 
 
-def _holds(text: str, words: tuple[str, ...]) -> bool:
+def _holds(text: str, words: Iterable[str]) -> bool:
     # A plain loop: `any` of a generator takes three times as long, for every text there is.
     for word in words:  # noqa: SIM110
         if word in text:
@@ -460,28 +457,37 @@ def _holds(text: str, words: tuple[str, ...]) -> bool:
     return False
 
 
-def unescaped(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """`text` without JSON's escapes; and of each escape its place there and its end in `text`."""
-    parts, escapes, at, length = list[str](), list[tuple[int, int]](), 0, 0
-    for match in _ESCAPE.finditer(text):
-        decoded: str = json.loads(f'"{match.group()}"')
-        parts += (text[at : match.start()], decoded)
-        length += match.start() - at
-        at = match.end()
-        escapes.append((length, at))
-        length += 1
-    return "".join([*parts, text[at:]]), escapes
+def _forms(value: str) -> Iterator[tuple[str, list[str]]]:
+    """How a known value stands in a folded text, in which layer it may be.
+
+    With it two words that no program takes apart: one of its first and one of its last part.
+    """
+    layer: str | None = value
+    for _ in range(LAYERS):
+        if layer is None:
+            return
+        # As after a line end: what is drawn there is left out.
+        outer = f"\n{layer}"
+        inner = folded(outer)
+        form = inner.text.strip(" ")
+        if len(form) >= _FOLDED_SHORTEST:
+            size, first = least_part(form), len(inner.text) - len(inner.text.lstrip(" "))
+            parts = [first, first + len(form) - size]
+            spans = [slice(inner.start(at), inner.end(at + size)) for at in parts]
+            yield form, [_word(outer[span]) for span in spans]
+        # A value that looks like an escape itself is undone with those around it.
+        deeper = decoded(layer)
+        layer = None if deeper is None else deeper.text
 
 
-def raw_place(escapes: list[tuple[int, int]], place: int) -> int:
-    """Where a place of the unescaped text lies in the original."""
-    # An escape is one character here and two to twelve there: the last one before the place tells
-    # how far both have drifted apart.
-    index = bisect_left(escapes, (place, 0)) - 1
-    if index < 0:
-        return place
-    inner, end = escapes[index]
-    return end + place - inner - 1
+def _word(text: str) -> str:
+    return max(re.findall("[A-Za-z0-9]+", text), key=len, default="")
+
+
+def _arrived(text: str, layer: Layer) -> int:
+    """Where a folded text ends without an escape that has not arrived in full."""
+    end = whole_end(text)
+    return len(layer.text) if end == len(text) else len(folded(text[:end]).text)
 
 
 def in_context(text: str, lower: str) -> Iterator[Span]:

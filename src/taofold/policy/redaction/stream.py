@@ -1,20 +1,19 @@
 """Redaction of text that arrives in pieces: what may become a secret is held back.
 
 The rules are those of whole texts: what each of them has read up to the end of the text, in every
-layer of JSON's escapes, waits for more. Pure. The pieces that come out, put together, are the
+layer of escapes, waits for more. Pure. The pieces that come out, put together, are the
 redacted text.
 """
 
 import re
 from typing import Final
 
+from taofold.policy.redaction.escapes import decoded, foldings, numbered_end, whole_end
 from taofold.policy.redaction.redactor import (
-    HALF_ESCAPE,
+    CUT,
     LAYERS,
     MARK,
     Redactor,
-    raw_place,
-    unescaped,
 )
 from taofold.policy.redaction.tokens import Span
 
@@ -91,7 +90,6 @@ class Trickle:
         endless = size - self._shown > MOST
         cut = size - MOST // 2 if endless else self._decided(text, LAYERS)
         while True:
-            before = cut
             for start, end in spans:
                 # A secret that ends with the text may go on in the next piece.
                 if start < cut < end or (end == size and start < cut and not endless):
@@ -99,54 +97,51 @@ class Trickle:
                         return self._shown  # what gave it away must still be there with its rest
                     cut = start
             cut = max(_whole(text, cut, LAYERS), self._shown)
-            if cut == before or cut == self._shown:
+            if cut == self._shown or not any([start < cut < end for start, end in spans]):
                 return cut
 
     def _decided(self, text: str, layers: int) -> int:
         """Up to where no rule has begun that more text could make match, or match more."""
-        cut = min(len(text), self._begun(text))
-        opened = _OPEN.search(text)
-        if opened is not None:
-            cut = min(cut, opened.start())
-        if "\\" in text:
-            half = HALF_ESCAPE.search(text)
-            arrived = text if half is None else text[: half.start()]
-            cut = min(cut, len(arrived))
-            if layers:
-                plain, escapes = unescaped(arrived)
-                if escapes or half is not None:
-                    cut = min(cut, raw_place(escapes, self._decided(plain, layers - 1)))
-        return cut
+        cut, end = self._settled(text), whole_end(text)
+        if end < len(text):
+            text = text[:end]
+            cut = min(cut, self._settled(text))
+        layer = decoded(text) if layers else None
+        return (
+            cut if layer is None else min(cut, layer.start(self._decided(layer.text, layers - 1)))
+        )
 
-    def _begun(self, text: str) -> int:
+    def _settled(self, text: str) -> int:
+        """The same for a text that has no escapes."""
+        layers, opened = foldings(text[: numbered_end(text)]), _OPEN.search(text)
+        cut = min([layer.start(self._begun(layer.text)) for layer in layers])
+        return cut if opened is None else min(cut, opened.start())
+
+    def _begun(self, plain: str) -> int:
         """Where a known secret, or a part of it, may have begun that has not arrived in full."""
-        cut, size = len(text), len(text)
+        cut = len(plain)
         # What was cut may end in front of an ellipsis that has not arrived.
-        ends = {size, len(text.rstrip(" \n\t[")) if text[-1:] in " \n\t[" else size}
-        ellipsis = text.rfind("…")
-        behind = text[ellipsis + 1 :].lstrip(" \n\t]") if ellipsis >= 0 else None
-        for secret in self._redactor.written:
+        ends = {cut, len(plain.rstrip()), len(plain.rstrip(" [(<."))}
+        *_, ellipsis = [None, *CUT.finditer(plain)]
+        behind = None if ellipsis is None else plain[ellipsis.end() :].strip()
+        for form in self._redactor.forms:
             for end in ends:
-                at = text.find(secret[0], max(0, end - len(secret)), end)
-                while at >= 0 and not secret.startswith(text[at:end]):
-                    at = text.find(secret[0], at + 1, end)
+                at = plain.find(form[0], max(0, end - len(form)), end)
+                while at >= 0 and not form.startswith(plain[at:end]):
+                    at = plain.find(form[0], at + 1, end)
                 if at >= 0:
                     cut = min(cut, at)
-            if behind is not None and behind in secret:
-                cut = min(cut, ellipsis)
-            if self._begins and text in secret:
-                cut = 0
+            if ellipsis is not None and behind is not None and behind in form:
+                cut = min(cut, ellipsis.start())
+            if self._begins and plain.strip() in form:
+                return 0
         return cut
 
 
 def _whole(text: str, cut: int, layers: int) -> int:
     """`cut`, or the start of the escape that it would cut in two, in whatever layer."""
-    half = HALF_ESCAPE.search(text, 0, cut) if "\\" in text[:cut] else None
-    if half is not None:
-        cut = half.start()
-    if not layers or "\\" not in text[:cut]:
+    cut = whole_end(text, cut)
+    layer = decoded(text[:cut]) if layers else None
+    if layer is None:
         return cut
-    plain, escapes = unescaped(text[:cut])
-    if not escapes:
-        return cut
-    return raw_place(escapes, _whole(plain, len(plain), layers - 1))
+    return min(cut, layer.start(_whole(layer.text, len(layer.text), layers - 1)))
