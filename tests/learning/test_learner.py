@@ -340,6 +340,12 @@ def test_the_very_values_of_an_assertion_tell_a_cause_in_their_own_project(
     asyncio.run(story())
 
 
+GUARDED = """\
+     user = find(name)
++    if user is None:
++        raise ValueError('nobody')
+     return user.email
+"""
 WRONG = Check("tests/t.py::test_x", "failed", "AssertionError", "assert 'a' == 'b'")
 
 
@@ -361,8 +367,10 @@ def test_an_error_that_became_a_wrong_value_was_mended_wrongly(
         later = failed_state(tmp_path, left, changed=("users/mail.py",), first=check())
         assert bool((await mind.lessons("loop-2", later, [left])).text) is told
         await mind.lessons("loop-3", state(tmp_path), [check()])
-        again = await mind.lessons("loop-3", later, [left])
-        assert again.text == "", "it was told while its error stood"
+        ended = replace(later.done[0], diff=GUARDED)
+        followed = replace(later, iterations=(Iteration(1, "x.1", ended=ended),))
+        again = await mind.lessons("loop-3", followed, [left])
+        assert again.text == "", "it was told while its error stood, and was followed"
 
     asyncio.run(story())
 

@@ -27,7 +27,7 @@ def judging(root: Path) -> Verdict:
     if "lines" in text:
         place = Location(path, 2, "load")
         failing = [Check("t::load", "failed", "NameError", "name 'lines' is not defined", (place,))]
-    elif "await" not in text:
+    elif "await" not in text and "abs" not in text:
         place = Location(path, 6, "total")
         failing = [Check("t::total", "failed", "TypeError", AWAITED, (place,))]
     elif "abs" in text:
@@ -103,3 +103,18 @@ async def test_a_lesson_that_was_followed_is_not_told_again_of_the_wrong_value_t
     assert MENDED in first
     assert "assert 3 == -3" in second
     assert "Cross-Loop" not in second
+
+
+async def test_a_lesson_that_was_not_followed_is_told_again_after_a_wrong_try(
+    tmp_path: Path,
+) -> None:
+    """Mutant: whoever was told of it hears it no more once the check fails by a value."""
+    folder, learner = tmp_path / "shop", await knowing(tmp_path)
+    wrong = CODE.format(name="rows", how="abs(0)")
+    given = prepared(folder, learner, OPEN, wrong, RIGHT)
+    state = await start(given, wish(folder), loop="second")
+    assert state.status == "completed"
+    _, (first, second) = told(given)
+    assert MENDED in first
+    assert "assert 3 == -3" in second
+    assert MENDED in second

@@ -28,7 +28,7 @@ from taofold.diagnostics import passing_names
 from taofold.foreign_code import contained, in_own_task
 from taofold.learning.attribution import Application, Refutation, applications
 from taofold.learning.extraction.comments import without_comments
-from taofold.learning.extraction.diffs import IMPORT, changed_lines
+from taofold.learning.extraction.diffs import IMPORT, changed_lines, new_words
 from taofold.learning.extraction.generalisation import language_of, pattern_of, seen_at
 from taofold.learning.extraction.history import (
     FileChange,
@@ -424,6 +424,7 @@ class CrossLoopLearner:
             case_of(state.wish.task, failing, self.home(state)),
             failed=failed_at(state, failing),
             exchanged=exchanged_by(state, failing),
+            put=tuple(sorted({word for ended in state.done for word in new_words(ended.diff)})),
             after=len(state.done),
         )
         lessons = await self.inject(loop, case, injection)

@@ -12,8 +12,8 @@ class LoopCase(Value, frozen=True):
 
     `failed` are the ids of failing checks that this loop has edited files for, and whose error
     stayed; `exchanged` are the errors of checks that fail by a wrong value now, as they were before
-    the loop's edits; `told` are the ids of the lessons that it was shown; `after` is how many of
-    its iterations have ended.
+    the loop's edits; `told` are the ids of the lessons that it was shown; `put` are the names and
+    texts that its edits put in; `after` is how many of its iterations have ended.
     """
 
     task: str = ""
@@ -23,6 +23,7 @@ class LoopCase(Value, frozen=True):
     failed: tuple[str, ...] = ()
     exchanged: tuple[Check, ...] = ()
     told: tuple[str, ...] = ()
+    put: tuple[str, ...] = ()
     after: int = 0
 
 

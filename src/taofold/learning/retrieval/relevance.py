@@ -8,7 +8,8 @@ from itertools import product, starmap
 from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.failing_checks import Check
-from taofold.learning.extraction.diffs import HOLE, delta, dice, sides, tokens
+from taofold.learning.extraction.diffs import HOLE, delta, dice, new_words, sides, tokens
+from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import (
     Approach,
     Avoidance,
@@ -128,8 +129,9 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
     silence = ""
     there = chain_of_lesson(signature)
     for here in question.chains:
-        # Its error is over: whoever followed it need not hear it again.
-        if here[0] in question.case.exchanged and pattern.id in question.case.told:
+        # Its error is over: whoever followed it need not hear it again. Whoever tried something
+        # else remembers nothing of it.
+        if here[0] in question.case.exchanged and _followed(pattern, question.case):
             silence = _TOLD
             continue
         # One error that is reported of several others is no error of its own.
@@ -147,6 +149,13 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
             if not why:
                 best = Relevance(error, seen=(form, failing))
     return best if best.value else Relevance(0.0, refused=silence)
+
+
+def _followed(pattern: Pattern, case: LoopCase) -> bool:
+    """Was the loop told of it, and do its edits have something of the cure?"""
+    body = pattern.body
+    cure = new_words(body.fix.diff) if isinstance(body, ErrorFix) else set[str]()
+    return pattern.id in case.told and not (cure and cure.isdisjoint(case.put))
 
 
 def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
