@@ -49,6 +49,9 @@ cheat = worker([write("test_calc.py", "def test_double():\\n    pass\\n"), done]
 corrected = worker([write("test_calc.py", "def test_double():\\n    pass\\n"), done],
                    [write("calc.py", RIGHT), done])
 
+planter = worker([write("conftest.py", "def pytest_runtest_makereport(item, call):\\n    pass\\n"),
+                  done])
+
 @tool(effect="once")
 def deploy(place: str) -> str:
     """Deploy it."""

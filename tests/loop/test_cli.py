@@ -409,3 +409,55 @@ def test_a_green_gate_ends_at_once_with_a_warning(taofold: Taofold, project: Pat
     assert (code, said["iterations"], err) == (0, 0, WARNING)
     assert "nothing is learnt" in said["warning"]
     assert said["cross_loop_learning"]["extracted_patterns"] == []
+
+
+def test_snapshots_of_loops_that_ended_are_removed_when_a_person_says_so(
+    taofold: Taofold, project: Path, tmp_path: Path
+) -> None:
+    """Mutants: a loop that can be resumed loses its snapshots; a dry run removes them."""
+    run(taofold, "fixer", "--loop-id", "one")
+    (project / "calc.py").write_text("def double(n):\n    return n\n")
+    run(taofold, "liar", "--loop-id", "two", "--max-iterations", "1")
+    folders = sorted((tmp_path / "state" / "taofold" / "loops").glob("*/*"))
+    assert [folder.name.partition(".")[0] for folder in folders] == ["one", "two"]
+    assert taofold("loops", "clean").code == 2, "nobody can be asked"
+    code, out, err = taofold("loops", "clean", "--dry-run")
+    assert (code, out.startswith("1 folder would be removed, ")) == (0, True)
+    assert "two  exhausted  kept: it can be resumed; --all removes it, too" in err
+    assert [folder.exists() for folder in folders] == [True, True]
+    assert taofold("loops", "clean", "--yes").code == 0
+    assert [folder.exists() for folder in folders] == [False, True]
+    assert taofold("loops", "report", "one").code == 0
+    code, _, err = taofold("loops", "revert", "one", "--yes")
+    assert (code, "there is no workspace in" in err) == (2, True)
+    found = json.loads(taofold("loops", "clean", "--all", "--yes", "--json").out)
+    assert found["folders"] == [str(folders[1])]
+    assert found["bytes"] > 0
+    assert not folders[1].exists()
+
+
+def test_work_that_was_not_brought_back_is_never_cleaned_up(
+    taofold: Taofold, project: Path, tmp_path: Path
+) -> None:
+    """Mutant: its status alone decides."""
+    taofold(
+        "loop", TASK, "-c", GATE, "-m", "offline:repair", "--copy", "--loop-id", "x",
+        "--steps", "1", "--max-iterations", "1", "--approve", "all",
+    )  # fmt: skip
+    (folder,) = (tmp_path / "state" / "taofold" / "loops").glob("*/x.*")
+    code, out, err = taofold("loops", "clean", "--all", "--yes")
+    assert (code, out.startswith("0 folders removed")) == (0, True)
+    assert "its work was not brought back" in err
+    assert (folder / "work" / "calc.py").exists()
+
+
+def test_what_no_gate_has_run_with_is_named_when_a_loop_ends_unfinished(
+    taofold: Taofold, project: Path
+) -> None:
+    """Mutant: a conftest.py that makes the person's own run green stays without a word."""
+    code, _, err = run(taofold, "planter", "--max-iterations", "1", "--loop-id", "x")
+    assert code == 1
+    assert (project / "conftest.py").exists()
+    assert "changes that no gate has run with" in err
+    assert "conftest.py" in err.partition("no gate has run with")[2]
+    assert "conftest.py" in taofold("loops", "report", "x").out.partition("warning:")[2]

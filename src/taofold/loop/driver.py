@@ -49,6 +49,7 @@ from taofold.loop.decisions import (
 )
 from taofold.loop.environment import Judged, LoopEnvironment, OpenEnvironment
 from taofold.loop.gates.criteria import absent, refusal
+from taofold.loop.gates.scope import FINAL
 from taofold.loop.iteration import account
 from taofold.loop.learner import Learner, NoLearner
 from taofold.loop.state import LoopState
@@ -450,6 +451,8 @@ class Driver:
                 )
             )
         delivered, warning = await self._handed_over(closing.ending)
+        if closing.ending != "completed" and choice is not None:
+            warning = "; ".join([text for text in (warning, _unproven(state, choice)) if text])
         await self.record(_last_word(closing, choice, warning, delivered=delivered), disk=True)
 
     async def _handed_over(self, ending: Ending) -> tuple[bool, str]:
@@ -533,6 +536,23 @@ def _instructions(agent: Agent[Any, Any], state: LoopState) -> Instructions[Any]
         return iteration.instructions(await instructions_text(own, context), state)
 
     return written
+
+
+def _unproven(state: LoopState, choice: BestIteration) -> str:
+    """Which files of the work stay that no gate has run with: a check by hand may pass by them."""
+    kept = [iteration for iteration in state.done if iteration.number == choice.number]
+    left = [
+        change.path
+        for iteration in kept
+        for change in iteration.verdict.changes
+        if change.done == "left out" and not change.why.startswith(FINAL)
+    ]
+    if not left:
+        return ""
+    return (
+        f"in the files are changes that no gate has run with, and that may make a check pass by "
+        f"hand: {join_names(left, 10)}"
+    )
 
 
 def _standing(state: LoopState) -> str:

@@ -478,6 +478,42 @@ def leftovers(folder: Path, loop_id: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class KeptFolder:
+    """What a loop keeps outside of the project: snapshots, and perhaps a worktree or a copy."""
+
+    path: Path
+    loop_id: str
+    size: int
+    """Bytes."""
+    mode: Mode
+    has_work: bool
+    """Is its worktree or copy there?"""
+
+    def remove(self, project: Path) -> None:
+        """Remove it, with git's record of a worktree."""
+        discard(project, self.path, self.mode)
+
+
+def kept_folders(project: Path | str, home: Path | str) -> tuple[KeptFolder, ...]:
+    """Returns the folders that loops of the project keep, sorted by path."""
+    root = Path(project).resolve()
+    above = state_folder(root, home, "loop", "").parent
+    found: list[KeptFolder] = []
+    for path in sorted(above.iterdir()) if above.is_dir() else ():
+        with suppress(OSError, ConfigError, msgspec.DecodeError):
+            kept = msgspec.json.decode(reserved_places.read_file(path / FILE), type=_Kept)
+            if kept.project == str(root):
+                work = kept.mode != "place" and (path / "work").is_dir()
+                found.append(KeptFolder(path, kept.loop_id, _size(path), kept.mode, work))
+    return tuple(found)
+
+
+def _size(folder: Path) -> int:
+    files = [Path(where) / name for where, _, names in os.walk(folder) for name in names]
+    return sum([file.lstat().st_blocks * 512 for file in files])
+
+
 def discard(project: Path, folder: Path, mode: Mode) -> None:
     """Remove the folder of a loop without any work, with git's record of it."""
     if mode != "place":

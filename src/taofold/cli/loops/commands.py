@@ -356,16 +356,86 @@ def revert(
         give(f"{name}: {times(len(paths), 'file')} put back")
 
 
-def _confirm() -> None:
-    """A revert overwrites files: a person says so, or --yes does."""
+def _confirm(
+    what: str = "this overwrites files",
+    question: str = "put the files back as they were before the loop?",
+) -> None:
+    """What cannot be undone is done if a person says so, or --yes does."""
     from taofold.cli.loops.start import terminal
     from taofold.runtime.approvers import discard_typed
 
     if not terminal():
-        fail("this overwrites files: confirm with --yes")
+        fail(f"{what}: confirm with --yes")
     discard_typed()
-    if not typer.confirm("put the files back as they were before the loop?", err=True):
+    if not typer.confirm(question, err=True):
         fail("nothing was changed", 1)
+
+
+@app.command("clean")
+def clean(
+    loop: options.Loop = "",
+    every: Annotated[
+        bool, typer.Option("--all", help="Loops that can be resumed, too: then they no longer can.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")
+    ] = False,
+    yes: _Yes = False,
+    json: options.Json = False,
+) -> None:
+    """Remove the snapshots of loops that have ended, and say how large they are.
+
+    The facts of a loop stay, and so does its report; it can no longer be reverted. Kept are the
+    snapshots of a loop that goes on or can be resumed, and of work that was not brought back.
+    """
+    from taofold.cli.loops.dependencies import with_dependencies
+    from taofold.cli.project import home
+    from taofold.loop.lifecycle import rows
+    from taofold.loop.values import ENDED, RESUMABLE
+    from taofold.loop.workspace import KeptFolder, kept_folders, state_folder
+
+    project = Path.cwd()
+
+    async def work(dependencies: "LoopDependencies") -> "list[tuple[KeptFolder, str, str]]":
+        known = {
+            state_folder(project, home(), row.loop, row.state.place): row.state
+            for row in await rows(dependencies)
+        }
+        found: list[tuple[KeptFolder, str, str]] = []
+        for folder in kept_folders(project, home()):
+            state = known.get(folder.path)
+            status = "no loop knows it" if state is None else state.status
+            why = ""
+            if loop and folder.loop_id != loop:
+                continue
+            if state is not None and status not in ENDED:
+                why = "it goes on"
+            elif status in RESUMABLE and not every:
+                why = "it can be resumed; --all removes it, too"
+            elif (
+                folder.has_work
+                and state is not None
+                and not (state.ended and state.ended.delivered)
+            ):
+                why = f"its work was not brought back: {folder.path / 'work'}"
+            found.append((folder, status, why))
+        return found
+
+    found = with_dependencies(work)
+    doomed = [folder for folder, _, why in found if not why]
+    for folder, status, why in found if not json else ():
+        kept = f"  kept: {why}" if why else ""
+        say(f"{folder.size / 1e6:8.1f} MB  {folder.loop_id}  {status}{kept}")
+    if doomed and not (dry_run or yes):
+        _confirm("this removes snapshots", f"remove {times(len(doomed), 'folder')}?")
+    for folder in () if dry_run else doomed:
+        folder.remove(project)
+    freed = sum([folder.size for folder in doomed])
+    if json:
+        give_json({"folders": [str(folder.path) for folder in doomed], "bytes": freed})
+    else:
+        would = "would be removed" if dry_run else "removed"
+        give(f"{times(len(doomed), 'folder')} {would}, {freed / 1e6:.1f} MB")
 
 
 @app.command("report")
