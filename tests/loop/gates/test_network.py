@@ -38,3 +38,23 @@ def test_who_wants_them_contained_in_any_case_is_refused(tmp_path: Path) -> None
     with pytest.raises(ConfigError, match="pasta"):
         Judge(tmp_path, tmp_path / "kept", [Gate("true")], network=True, contain="always")
     Judge(tmp_path, tmp_path / "kept", [Gate("true")], contain="always")
+
+
+REFUSED = "import socket\nsocket.create_connection(('127.0.0.1', 9))\n"
+UNKNOWN = "import socket\nsocket.getaddrinfo('db.example', 5432)\n"
+
+
+@pytest.mark.parametrize("source", [REFUSED, UNKNOWN], ids=["refused", "unknown name"])
+async def test_a_gate_that_reaches_no_address_says_why(tmp_path: Path, source: str) -> None:
+    """Mutants: the verdict says nothing of the network; it says so of a gate that passes."""
+    root = tmp_path / "root"
+    root.mkdir()
+    for name, text in (("fails.py", source), ("passes.py", "print('connection refused')\n")):
+        (root / name).write_text(text)
+    for name, said in (("fails", True), ("passes", False)):
+        gate = Gate(f"python {name}.py", argv=("python", f"{name}.py"))
+        verdict = await Judge(root, tmp_path / name, [gate]).begin()
+        assert verdict.passed is not said
+        notes = [note for note in verdict.notes if "--network" in note]
+        assert bool(notes) is said, verdict.notes
+        assert all("services on this machine are not reached" in note for note in notes)

@@ -253,6 +253,20 @@ def _of_status(checks: Mapping[str, str | None], status: Status) -> set[str]:
 
 OUTPUT: Final = 12_000
 """Characters of a gate's output that a result keeps."""
+_NOT_REACHED: Final = re.compile(
+    r"(?i)connection refused|ECONNREFUSED|network is unreachable|ENETUNREACH|EAI_AGAIN|ENOTFOUND"
+    r"|name or service not known|temporary failure in name resolution|could not resolve host"
+    r"|no such host|nodename nor servname provided"
+)
+"""How programs say that they did not reach an address."""
+_NO_NETWORK: Final = (
+    "gates run without a network. --network gives them one; services on this machine are not "
+    "reached from it either, so start them within the gate"
+)
+_OWN_NETWORK: Final = (
+    "gates have a network of their own, from which services on this machine are not reached: "
+    "start them within the gate"
+)
 LEFT_OUT: Final = "no source files of this task, so the proof ran without these changes"
 
 
@@ -260,9 +274,16 @@ class Expectations:
     """What runs are held to: the baseline, where it ran, and what may not be shown."""
 
     def __init__(
-        self, baseline: Baseline, redact: Redactor, not_contained: str, shared: str = ""
+        self,
+        baseline: Baseline,
+        redact: Redactor,
+        not_contained: str,
+        shared: str = "",
+        *,
+        network: bool = False,
     ) -> None:
         """`shared`: why the gates cannot have a network of their own, where they have one."""
+        self._network = network
         self._baseline, self._redact, self._not_contained = baseline, redact, not_contained
         self._shared = shared
 
@@ -293,7 +314,7 @@ class Expectations:
             missing=tuple(name for result in results for name in result.missing),
             contained=not self._not_contained,
             reasons=tuple(_reasons(results, changes, passed=passed)),
-            notes=tuple(self._notes(changes)),
+            notes=tuple(self._notes(changes, results)),
             tree=tree,
         )
 
@@ -306,13 +327,15 @@ class Expectations:
         total = sum([count for _, count in shares])
         return sum([good for good, _ in shares]) / total if total else 0.0
 
-    def _notes(self, changes: Sequence[TreeChange]) -> list[str]:
+    def _notes(self, changes: Sequence[TreeChange], results: Sequence[GateResult]) -> list[str]:
         """What is worth knowing and speaks against nothing."""
         notes = [change_line(change) for change in changes if change.done == "kept"]
         if self._not_contained:
             notes.append(f"the gates are not contained: {self._not_contained}")
         elif self._shared:
             notes.append(f"the gates share this machine's network: {self._shared}")
+        elif found := _unreachable(results):
+            notes.append(f"{found!r}: {_OWN_NETWORK if self._network else _NO_NETWORK}")
         return notes
 
     def _result(
@@ -369,6 +392,16 @@ class Expectations:
             ),
             traceback=redact(check.traceback),
         )
+
+
+def _unreachable(results: Sequence[GateResult]) -> str:
+    """What a gate that did not pass says of a network that it could not reach; "" for nothing."""
+    for result in results:
+        said = [result.output, *[f"{c.message}\n{c.traceback}" for c in result.failing]]
+        for text in said if not result.passed else ():
+            if match := _NOT_REACHED.search(text):
+                return match[0]
+    return ""
 
 
 def _reasons(

@@ -333,7 +333,7 @@ class Judge:
 
     def _bar(self, baseline: Baseline) -> Expectations:
         shared = container_network.why_not() if self.network and not self.why_not else ""
-        return Expectations(baseline, self._redact, self.why_not, shared)
+        return Expectations(baseline, self._redact, self.why_not, shared, network=self.network)
 
     def _captured(self) -> Baseline:
         return capture(
