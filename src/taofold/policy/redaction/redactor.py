@@ -272,10 +272,10 @@ class Redactor:
                 spans += [*in_context(text, lower), *assigned_secrets(text, lower)]
                 spans += again(text, spans)
         # Redone on the decoded text: `\u0070assword` is a name, and JSON may lie in JSON.
-        layer = decoded(text) if layers else None
-        if layer is not None:
-            inner = self._find(layer.text, layers - 1, begins)
-            spans += [(layer.start(start), layer.end(end)) for start, end in inner]
+        deeper = decoded(text) if layers else None
+        if deeper is not None:
+            inner = self._find(deeper.text, layers - 1, begins)
+            spans += [(deeper.start(start), deeper.end(end)) for start, end in inner]
         return spans
 
     def _parts(self, text: str, arrived: int, begins: bool) -> Iterator[Span]:
