@@ -2,7 +2,9 @@
 
 Such a change may be what mended the error where it was made. Shown to another project's agent it
 would be an instruction to run something there, so it is no lesson. Judged by what the change puts
-in, in any language. The lists name what is known to act; no list is complete.
+in, in any language. A call belongs to an object that the change or the error names, to a harmless
+module, or is a method of values; another is refused. Within these the lists name what is known to
+act; no list is complete.
 """
 
 import re
@@ -30,6 +32,14 @@ _PROCESS: Final = re.compile(
     r"|\bnew\s+(?:Shared)?Worker\s*\(|\bimportScripts\b|createElement\s*\(\s*['\"](?:script|iframe)"
     r"|\b(?:document\s*\.\s*)?location\s*(?:\.\s*href\s*)?=(?!=)|\bsrcdoc\b"
     r"|\bos\s*\.\s*environ\s*\[[^\]\n]*\]\s*=(?!=)|\b(?:os\s*\.\s*)?[sS]etenv\s*\(|\bset_var\s*\("
+    # By these a call does without its name on the line, and code is found by a text.
+    r"|(?<![\w.])(?:exec|eval|execfile|compile|breakpoint)\b(?!\s*[=:])|\b(?:methodcaller|resolve_name)\b"
+    r"|(?<![\w.])Function\s*[(`]|\bbuiltins\b|\b(?:multiprocessing|webbrowser|pkgutil|zipimport|pty|imp)\b"
+    r"|\bsubprocess_\w+|(?<!\bjson)(?<!\btomllib)(?<!\btoml)\.\s*(?:load|from_pretrained)\s*\("
+    r"|\bsys\s*\.\s*(?:path|meta_path|path_hooks|set\w+)\b|\b(?:addsitedir|pytest_plugins|addopts)\b"
+    r"|\bset(?:Timeout|Interval)\s*\(\s*['\"`]|\bKernel\b|%x[({\[]|!!python|\bxp_cmdshell\b"
+    r"|\bTO\s+PROGRAM\b|\b(?:NODE_OPTIONS|PYTHON(?:PATH|STARTUP|HOME)|LD_[A-Z]+|DYLD_\w+)\b|\bscript-shell\b"
+    r"|['\"](?:pre|post)?(?:install|prepare)['\"]\s*:"
     r"|\brm\s+-\w*[rf]|\bchmod\s+[+0-7u]|\bshutil\s*\.\s*rmtree|\brmSync\s*\(|\bremove_dir_all\b",
 )
 _NETWORK: Final = re.compile(
@@ -44,7 +54,10 @@ _NETWORK: Final = re.compile(
     re.IGNORECASE,
 )
 _FILES: Final = re.compile(
-    r"\bopen\s*\([^,)\n]*,\s*(?:mode\s*=\s*)?['\"]\w*[wax+]|\b(?:write_(?:text|bytes)|writeFile(?:Sync)?"
+    r"\bopen\s*\([^\n]*?['\"][rbt]*[wax+][rbt+]*['\"]|\bopen\s*\(\s*\*[^)\n]*"
+    r"|\bmode\s*=\s*[^'\"\s][^,)\n]*"
+    r"|\.\s*(?:unlink|rmdir|touch|hardlink_to)\s*\(|\bshutil\s*\.\s*\w+"
+    r"|\bos\s*\.\s*(?:remove|unlink|rename|replace|chmod|chown|link|truncate)\w*|\b(?:write_(?:text|bytes)|writeFile(?:Sync)?"
     r"|appendFile(?:Sync)?|createWriteStream|symlink(?:_to)?|WriteFile)\b[^,)\n]*"
     r"|\bFile\s*::\s*create\s*\([^,)\n]*|\bfs\s*::\s*write\s*\([^,)\n]*"
 )
@@ -78,10 +91,37 @@ _HARMLESS: Final = frozenset(
 of Rust (the second part of `std::…`) with Go and Node, of C and C++."""
 _COMMANDS: Final = re.compile(
     r"\.(?:sh|bash|zsh|fish|ksh|ps1|bat|cmd|mk)$|^(?:gnu)?makefile$|^dockerfile$|^justfile$"
-    r"|^package\.json$|^\.npmrc$"
+    r"|^package\.json$|\.(?:ini|cfg|conf|toml|properties|service|env|ya?ml)$|^\.[\w.\-]+$"
 )
+"""Scripts and configuration."""
 _TEXTS: Final = re.compile(r"\.(?:md|rst|txt|adoc|mdx)$")
 _WORD: Final = re.compile(r"[^\W\d]\w*")
+_QUOTED: Final = re.compile(r"'(?:[^'\\\n]|\\.)*'" r'|"(?:[^"\\\n]|\\.)*"')
+_ROOT: Final = re.compile(
+    r"(?<![\w.)\]:])([a-z_]\w*)\s*(?:::|\.)\s*(?:[^\W\d]\w*\s*(?:::|\.)\s*)*([^\W\d]\w*)\s*!?\s*[(`]"
+)
+"""What stands before the first point of a call, and the name that is called."""
+_PASSED: Final = re.compile(
+    r"(?:\b(?:map|filter|reduce|partial|Thread|Timer|register|then|forEach)\s*\(\s*(?:target\s*=\s*)?"
+    r"|\b(?:target|key|callback|initializer|on\w+)\s*=\s*|@\s*)([a-z_]\w*)\s*\.\s*([^\W\d]\w*)"
+)
+"""The same of a function that is passed on, to be called elsewhere, or decorates."""
+_INERT: Final = frozenset(
+    {name for kind in (str, bytes, float, list, dict, set) for name in dir(kind)}
+    | {"len", "iter", "push", "lock", "borrow", "clone", "length", "includes", "slice", "concat"}
+)
+"""Methods of values, in any language, besides what their beginning tells."""
+_ASKING: Final = re.compile(
+    r"(?:is|has|as|into|to|checked|saturating|wrapping|unwrap|expect|map|filter|fold|iter|trim)(?:_|[A-Z]|\b)"
+)
+_BOUND: Final = re.compile(
+    r"([^\W\d]\w*)\s*(?::\s*[\w\[\], .|]+)?(?:=(?!=)|:=)"
+    r"|\b(?:for|let|var|const|as)\s+(?:mut\s+)?([^\W\d]\w*)|\|\s*&?([^\W\d]\w*)\s*\|"
+)
+_PARAMETERS: Final = re.compile(r"\b(?:def|fn|func|function|lambda)\b[^\n]*|[^\n=]*=>")
+_OWN: Final = frozenset(
+    ("self", "cls", "this", "super", "crate", "std", "core", "alloc", "console")
+)
 
 
 def acts(gone: Iterable[str], new: Iterable[str], error: str = "", path: str = "") -> str:
@@ -91,7 +131,7 @@ def acts(gone: Iterable[str], new: Iterable[str], error: str = "", path: str = "
         gone: The lines that it takes out.
         new: The lines that it puts in.
         error: Class and message of the error. What it names may be imported.
-        path: The file. Each line of a script is a command.
+        path: The file. Each line of a script or a configuration is a command.
 
     Example: `acts([], ["import requests"], "KeyError: 'total'")` is
     `"it imports what the error does not name"`.
@@ -113,7 +153,31 @@ def acts(gone: Iterable[str], new: Iterable[str], error: str = "", path: str = "
     there = [*_imports(before)]
     if any(not _named(each, known, there) for each in _imports(after)):
         return "it imports what the error does not name"
+    # The object of a call, and what gives a function, must have been there.
+    named = _words(before) | known | _bound(after)
+    if any(root not in named for root in _roots(after)):
+        return "it calls what neither the file nor the error names"
+    if len(_INDIRECT.findall(after)) > len(_INDIRECT.findall(before)):
+        return "it calls what an expression gives"
     return ""
+
+
+def _roots(text: str) -> Iterator[str]:
+    """The objects and modules by which code calls, apart from what is harmless everywhere."""
+    code = _QUOTED.sub("''", text)
+    for root, method in _ROOT.findall(code) + _PASSED.findall(code):
+        inert = method in _INERT or _ASKING.match(method)
+        if not inert and root not in _OWN and root not in _HARMLESS:
+            yield root.casefold()
+
+
+def _bound(text: str) -> set[str]:
+    """The names that code binds itself."""
+    names = {name.casefold() for found in _BOUND.findall(text) for name in found if name}
+    return names | _words(" ".join(_PARAMETERS.findall(text)))
+
+
+_INDIRECT: Final = re.compile(r"(?<=[)\]])\(")
 
 
 def inert(lines: Iterable[str]) -> list[str]:
