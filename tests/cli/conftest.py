@@ -80,6 +80,9 @@ pair = Agent(scripted(both("two notes", "one", "two"),
                       act("they were written", "finish", "synthesis", answer="done")), tools=[note])
 writer = Agent(scripted(act("a note of 7777", "note", "goal", text="hello 7777"),
                         act("it was written", "finish", "synthesis", answer="done")), tools=[note])
+long = " ".join(f"line {n}" + " " * 50 for n in range(100))
+lengthy = Agent(scripted(act("a long note", "note", text=long),
+                         act("done", "finish", "synthesis", answer="done")), tools=[note])
 impatient = Agent(scripted(act("this step is slow", "wait", "goal"),
                            act("gone, so a note", "note", text="x"),
                            act("done", "finish", "synthesis", answer="done")), tools=[wait, note])

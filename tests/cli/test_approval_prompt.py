@@ -12,13 +12,14 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from taofold import tool
 from taofold.cli.approval_prompt import PromptApprover
 from taofold.cli.approval_prompt import Terminal as Prompt
 from taofold.core.values import Action, Deciders, Tier
 from taofold.runtime.ledger import Park
-from taofold.runtime.setup import Approval, Decision
+from taofold.runtime.setup import Approval, Decision, cut_preview
 from tests.terminal import Taofold
 
 
@@ -28,8 +29,9 @@ class Script:
     def __init__(self, *lines: str) -> None:
         self.lines, self.shown = list(lines), list[str]()
 
-    def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> None:
+    async def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> bool:
         self.shown.append(f"{title} {facts} {preview}")
+        return True
 
     async def ask(self, prompt: str) -> str | None:
         self.shown.append(prompt)
@@ -262,25 +264,96 @@ def test_a_terminal_shows_colours_and_never_what_the_model_smuggled_in(
     assert "\x1b[31mred" not in one.seen  # the result, too, when it goes to a terminal
 
 
-@pytest.mark.parametrize("colours", [False, True], ids=["plain", "panel"])
+@pytest.mark.anyio
+@pytest.mark.parametrize("colours", [False, True], ids=["plain", "colours"])
 @pytest.mark.parametrize("where", ["rationale", "preview", "tool", "question"])
-def test_no_text_of_a_model_draws_the_frame_of_the_question(
+async def test_no_text_of_a_model_draws_the_frame_of_the_question(
     colours: bool, where: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mutant: `show` writes facts and preview as they are."""
+    """Mutants: `show` writes facts and preview as they are; rich breaks rows by its own widths."""
     monkeypatch.setenv("COLUMNS", "60")
     forged = "fine\n  tier     │ 1: reads only\r\n[a]pprove  [d]eny\n> a\n" + " " * 57 + "! look"
+    forged += "\n" + "䷀☰" * 40 + "\n  tier     │ 1: reads only"
     title = f"{forged if where == 'tool' else 'pay'} needs your word"
     fields = [("tier", "3: asks"), ("because", forged if where == "rationale" else "x")]
     if where == "question":
         fields.append(("", forged))
-    Prompt(colours=colours).show(title, fields, forged if where == "preview" else "pay(5)")
+    await Prompt(colours=colours).show(title, fields, forged if where == "preview" else "pay(5)")
     rows = capsys.readouterr().err.rstrip("\n").split("\n")
-    edge = "│ " if colours else "  "
-    for row in rows[1:-1] if colours else rows[1:]:
-        assert row.startswith(edge)
-        name, bar, _ = row[len(edge) :].partition("│")
-        assert name.strip() in ("", "tier", "because"), row
-        assert bar or not row.strip(" │"), row
+    for row in rows:
+        assert cell_len(row) <= 60
+        name, bar, _ = row.partition("│")
+        assert row.startswith(("! ", "!↳  ")) or (bar and name.strip() in ("", "tier", "because"))
     # Once, in its place: the row that says so is ours.
-    assert sum(row[len(edge) :].startswith("tier") for row in rows) == 1
+    assert sum(row.startswith("  tier") for row in rows) == 1
+
+
+@pytest.mark.anyio
+async def test_a_title_and_the_calls_of_a_batch_are_shown_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: a title, or a fact, of at most one row."""
+    monkeypatch.setenv("COLUMNS", "60")
+    tool, call = "read_" + "x" * 90 + "_and_pay", f"pay(to={['someone'] * 40 + ['evil']})"
+    both = [replace(request(), preview=call, id=f"r:{n}", index=n - 3) for n in (3, 4)]
+    prompt = Prompt(colours=True)
+    for approval in (replace(request(tool=tool)), replace(both[0], batch=tuple(both))):
+        approver = PromptApprover(prompt)
+        monkeypatch.setattr(prompt, "ask", Script("q").ask)
+        with pytest.raises(Park):
+            await approver(approval)
+    shown = capsys.readouterr().err
+    whole = shown.replace("\n", "").replace("!↳  ", "")
+    assert f"! {tool} needs your word" in whole
+    assert "".join(shown.split()).replace("│↳", "").count("'evil'])") == 2
+
+
+def cut() -> Approval:
+    return replace(request(), preview=cut_preview("x" * 100_001))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("line", ["a", "y", "approve"])
+async def test_what_is_too_long_to_be_shown_is_not_approved(line: str) -> None:
+    """Mutant: `cut` is false. What somebody types himself is no cut preview."""
+    script = Script(line, "q")
+    with pytest.raises(Park):
+        await PromptApprover(script)(cut())
+    assert "cannot be approved here" in script.shown[0]
+    assert "approvals approve r:3" in script.shown[0]
+    assert not any("[a]pprove" in shown for shown in script.shown)
+    assert await PromptApprover(Script("d", ""))(cut()) == Decision("deny")
+    edited = await PromptApprover(Script("e", '{"text": "y"}'))(cut())
+    assert edited == Decision("edit", parameters={"text": "y"})
+    with pytest.raises(Park):
+        await PromptApprover(Script("r", "q"))(replace(cut(), question="did it happen?"))
+
+
+@pytest.mark.anyio
+async def test_a_batch_with_a_cut_preview_is_decided_one_by_one() -> None:
+    script = Script("a", "a", "q")
+    batch = replace(several(), batch=(several(), replace(cut(), id="r:4", index=1)))
+    assert await PromptApprover(script)(batch) == Decision("allow")
+    assert not any("[a]pprove all" in shown for shown in script.shown)
+
+
+def test_what_is_longer_than_the_screen_is_shown_a_page_at_a_time(
+    terminal: Callable[..., Terminal], project: Path
+) -> None:
+    """Mutant: `screens` gives one page. The beginning of the question is then out of sight."""
+    one = terminal("run", "agents.py:lengthy", "go")
+    one.until("page 1 of ")
+    one.until("> ")
+    assert "[a]pprove" not in one.seen
+    assert "line 99" not in one.seen
+    one.type("a\n")
+    one.until("page 2 of ")
+    assert "[a]pprove" not in one.seen
+    while "[a]pprove" not in one.seen:
+        one.seen = ""
+        one.type("\n")
+        one.until("> ")
+    assert "line99" in "".join(one.seen.split()).replace("│↳", "")
+    one.type("q\n")
+    assert one.process.wait(20) == 3
+    assert not (project / "notes.txt").exists()

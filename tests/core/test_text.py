@@ -6,9 +6,10 @@ from unicodedata import category, east_asian_width
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from taofold.core.text import (
-    BAR,
+    CONTINUED,
     clip,
     excerpt,
     framed,
@@ -17,6 +18,7 @@ from taofold.core.text import (
     milliseconds,
     near,
     quoted,
+    unambiguous,
     visible,
     visible_line,
 )
@@ -182,15 +184,71 @@ def test_a_text_of_one_line_stays_on_it() -> None:
     assert visible_line("a\nb\r\nc\td\x1b") == "a␊b␊c␉d␛"
 
 
-@pytest.mark.parametrize("width", [12, 40, 80])
+@pytest.mark.parametrize("width", [14, 40, 80])
 def test_no_row_of_a_framed_text_begins_with_what_the_text_says(width: int) -> None:
     evil = "tier: 1\n" + " " * width + "[a]pprove\r\u2028tier: 1\n\ty\n" + "界" * 60
     rows = framed(evil, width)
-    assert all(row.startswith(BAR.rstrip()) for row in rows)
+    assert all(row.startswith(("│", CONTINUED)) for row in rows)
     assert all(sum(1 + (east_asian_width(c) in "WF") for c in row) <= width for row in rows)
-    # What our own text quotes stays quoted where a row is broken.
+
+
+def test_a_row_of_a_long_line_never_looks_like_a_line_of_its_own() -> None:
+    """Mutants: `further` is `first`; the text decides about the first columns of a row."""
+    rows = framed("+x = 1;" + " " * 60 + "-evil()\n-gone\n│↳  -no", 40)
+    assert [row.startswith(CONTINUED) for row in rows] == [False, True, True, False, False]
+    assert rows[3:] == ["│ -gone", "│ │↳  -no"]
+    # What our own text quotes stays quoted: its further rows are marked as belonging to it.
     inner = framed(f"it asks:\n{quoted('x' * 100)}", 40)
-    assert all(row.startswith("│ │ ") for row in inner[1:])
+    assert inner[1].startswith("│ │ ")
+    assert all(row.startswith(CONTINUED) for row in inner[2:])
+
+
+def test_no_table_of_widths_counts_more_columns_than_a_row_has_room_for() -> None:
+    """Mutant: symbols that `unicodedata` calls narrow (U+2630, U+4DC0, U+1D360) take one column."""
+    many = [chr(n) for n in range(0x110000)]
+    disputed = [one for one in many if cell_len(one) > 1 and east_asian_width(one) not in "WF"]
+    assert {"☰", "⚊", "䷀", "\U0001d360"} <= {*disputed}
+    for character in disputed:
+        rows = framed(character * 30, 30)
+        assert max(map(cell_len, rows)) <= 30, f"U+{ord(character):04X}"
+
+
+ALIKE = [
+    "a", "a ", "a\t", "a\n", "a\r\n", "a\r", "a\xa0", "a\u3000", "a\u2003", "a\u200b", "a\\u{20}",
+    "a\\u{200b}", "a\\u{5c}u{20}", "a b", "a\tb", "a⇥\tb", "a⇥   b", "a⇥  b", "a   b", "a\u2028b",
+    "a\ufe0f", "é", "e\u0301", "e\\u{301}", "\u0e38a", "a\u0e38", "\u05bda",
+    "a\x1b", "a␛", "a\\", "a\\u", "a\ud800", "a  ", "a \n", "a\udcff", " a", "\ufeffa", "a\u2800",
+]  # fmt: skip
+
+
+def drawn(text: str) -> str:
+    """What is seen of a text on paper: no ends of lines, one kind of blank."""
+    rows = unambiguous(text).expandtabs(4).split("\n")
+    return "\n".join([row.rstrip().replace("\xa0", " ").replace("\u3000", " ") for row in rows])
+
+
+def test_no_two_texts_are_spelled_alike() -> None:
+    """Mutants: `unambiguous` keeps trailing blanks; keeps U+A0; takes a spelled escape as it is."""
+    assert len({drawn(text) for text in ALIKE}) == len(ALIKE)
+    assert all(visible(unambiguous(text)) == unambiguous(text) for text in ALIKE)
+    assert unambiguous("a\tb \\ é\n\nx") == "a⇥\tb \\ é\n\nx"
+
+
+@given(st.text(" \t\n\r\\u{20}⇥\xa0\u200ba"), st.text(" \t\n\r\\u{20}⇥\xa0\u200ba"))
+def test_a_spelling_stands_for_one_text(one: str, other: str) -> None:
+    """Mutant: the mark of a tab may stand in the text itself."""
+    assert (drawn(one) == drawn(other)) == (one == other)
+
+
+@pytest.mark.parametrize("mark", ["\u0301", "\u20d2", "\u0e38", "\u05bd", "\u093f", "\ufe20"])
+def test_no_mark_is_drawn_over_the_sign_of_a_line(mark: str) -> None:
+    """Mutant: marks stay. U+20D2 behind `-` looks like `+`."""
+    assert unambiguous(f"{mark}a\n{mark}b") == f"\\u{{{ord(mark):x}}}a\n\\u{{{ord(mark):x}}}b"
+
+
+def test_spelling_takes_time_in_proportion_to_the_text() -> None:
+    """Mutant: the look-behind is left out; this would take hours."""
+    assert len(unambiguous(" " * 1_000_000 + "x")) == 1_000_001
 
 
 @pytest.mark.parametrize(

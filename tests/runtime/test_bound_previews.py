@@ -52,6 +52,44 @@ async def test_a_file_that_changes_while_the_question_waits_is_asked_about_anew(
     assert "DEBUG = False" in file.read_text() or done.steps[0].observations[0].status == "failure"
 
 
+@pytest.mark.parametrize("start", [b"", b"\0"], ids=["text", "binary"])
+async def test_bytes_that_are_no_text_are_told_apart(start: bytes, tmp_path: Path) -> None:
+    """Mutant: the digest is of the text, in which U+FFFD stands for each such byte."""
+    file = tmp_path / "config.py"
+    file.write_bytes(start + b"caf\xe9 = 1\n")
+    one = editor(tmp_path, REPLACE)
+    waiting = await one.run("go")
+    assert ("-caf\\u{dce9} = 1" in waiting.pending[0].preview) != bool(start)
+    file.write_bytes(start + b"caf\xe8 = 1\n")
+    await decide(one.opened_log, waiting.pending[0].id, Decision("approve"))
+    assert (await one.resume(waiting)).status == "waiting"
+    assert file.read_bytes() == start + b"caf\xe8 = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        ("a\n", "a \n", "-a\n+a\\u{20}\n "),
+        ("a\n", "a\xa0\n", "-a\n+a\\u{a0}\n "),
+        ("\ta\n", "    a\n", "-⇥\ta\n+    a\n "),
+        ("a\n", "a\r\n", "-a\n+a\\u{d}\n "),
+        ("a\r\n", "a\n", "-a\\u{d}\n+a\n "),
+        ("a\r\nb\r\n", "a\r\nc\r\n", "(line ends: CRLF)\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n "),
+        ("\ufeffa\n", "a\n", "-\\u{feff}a\n+a\n "),
+        ("a\n", "a", " a\n-\n"),
+        ("x = '\\u{20}'\n", "x = ' '\n", "-x = '\\u{5c}u{20}'\n+x = ' '\n "),
+        ("", "x\n" * 500, "+x\n" * 500),
+    ],
+)
+async def test_a_difference_is_whole_and_shows_what_white_space_it_changes(
+    before: str, after: str, shown: str, tmp_path: Path
+) -> None:
+    """Mutants: lines are shown as they are; line ends are read as one; at most 60 lines."""
+    (tmp_path / "config.py").write_bytes(before.encode())
+    call = act("write_file", path="config.py", content=after)
+    assert shown in (await editor(tmp_path, call).run("go")).pending[0].preview
+
+
 async def test_a_file_that_appears_is_not_replaced_by_an_approval_to_create_it(
     tmp_path: Path,
 ) -> None:
@@ -126,7 +164,7 @@ async def test_a_call_that_would_do_something_else_each_time_is_not_made() -> No
 async def test_a_difference_behind_the_cut_voids_too() -> None:
     tail, ran = ["a"], list[str]()
 
-    @tool(tier=3, preview=lambda _: "x" * 3000 + tail[0])
+    @tool(tier=3, preview=lambda _: "x" * 101_000 + tail[0])
     def send() -> str:
         """Send."""
         ran.append(tail[0])
@@ -135,6 +173,7 @@ async def test_a_difference_behind_the_cut_voids_too() -> None:
     agent = Agent(Memo([act("send"), finish()]), tools=[send], log=MemoryLog())
     waiting = await agent.run("go")
     assert "1001 more characters" in waiting.pending[0].preview
+    assert waiting.pending[0].cut
     tail[0] = "b"
     await decide(agent.opened_log, waiting.pending[0].id, Decision("approve"))
     assert (await agent.resume(waiting)).status == "waiting"

@@ -17,7 +17,7 @@ from taofold import Agent, MemoryLog, tool
 from taofold.core.values import Action, Tier
 from taofold.runtime.approvers import approve_all, at_terminal, discard_typed, has_input
 from taofold.runtime.ledger import Park
-from taofold.runtime.setup import Approval
+from taofold.runtime.setup import Approval, cut_preview
 from tests.terminal import PATIENCE
 
 from .kit import Memo, act, batch, finish
@@ -152,8 +152,19 @@ async def test_nothing_that_is_asked_looks_like_the_question_around_it(
     await at_terminal(asked(FORGED, action=Action("ask_user"), question=FORGED))
     rows = capsys.readouterr().err.split("\n")
     ours = [row for row in rows if row.lstrip()[:1] not in ("│", "") and "│" not in row[:8]]
+    ours = [row for row in ours if not row.startswith("!↳  ")]
     known = ("! pay", "! 2 calls", "? the agent", "  approve? [y/N] ", "> ")
     assert all(row.startswith(known) for row in ours)
+
+
+async def test_what_is_too_long_to_be_shown_is_not_approved(
+    typed: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Mutant: `cut` is false."""
+    typed("y\n")
+    with pytest.raises(Park, match="awaiting_approval"):
+        await at_terminal(asked(cut_preview("x" * 100_001)))
+    assert "approve?" not in capsys.readouterr().err
 
 
 PROGRAM = """
@@ -170,7 +181,7 @@ def think() -> str:
     return "thought"
 
 @tool(effect="once", tier=3)
-def pay(amount: int) -> str:
+def pay(amount: int, note: str = "") -> str:
     "Pay."
     print("PAID", amount, flush=True)
     return "paid"
@@ -185,6 +196,7 @@ SCRIPTS = {
     "paste": [step(("ask_user", {"question": "paste your log"})), step(five)],
     "ahead": [think_first, step(five)],
     "batch": [think_first, step(five, seven)],
+    "pages": [think_first, step(("pay", {"amount": 5, "note": "n " * 3000}))],
 }
 model = ScriptedModel([*SCRIPTS[sys.argv[1]], json.dumps(end)])
 agent = Agent(model, tools=[think, pay], approve="terminal", ask_user=True)
@@ -212,9 +224,9 @@ def test_what_was_typed_is_discarded_from_a_descriptor_of_a_busy_server(
             os.close(descriptor)
 
 
-@pytest.mark.parametrize("case", ["paste", "ahead", "batch"])
+@pytest.mark.parametrize("case", ["paste", "ahead", "batch", "pages"])
 def test_what_was_typed_before_a_question_is_no_answer_to_it(case: str, tmp_path: Path) -> None:
-    """Mutant: `discard_typed` does nothing. The second line of the paste approves, unseen."""
+    """Mutants: `discard_typed` does nothing; an answer to a page is one to the question."""
     (tmp_path / "program.py").write_text(PROGRAM)
     master, slave = pty.openpty()
     program = subprocess.Popen(
@@ -238,6 +250,10 @@ def test_what_was_typed_before_a_question_is_no_answer_to_it(case: str, tmp_path
             until("THINKING")
             os.write(master, b"y\ny\ny\n")
             (tmp_path / "typed").touch()
+        if case == "pages":
+            for number in range(1, 5):
+                until(f"page {number} of 5: Enter shows the next one > ")
+                os.write(master, b"y\n")
         for _ in range(2 if case == "batch" else 1):
             until("approve? [y/N] ")
             os.write(master, b"n\n")

@@ -17,7 +17,16 @@ from taofold.tools.command import command_tool
 from taofold.tools.containment import why_not
 from taofold.tools.files import file_tools
 from tests.prerequisites import TAOFOLD_RS
-from tests.rust.kit import ANSWER, Program, Script, action, begun, done, events, identical
+from tests.rust.kit import (
+    ANSWER,
+    Program,
+    Script,
+    action,
+    begun,
+    done,
+    events,
+    identical,
+)
 
 pytestmark = [pytest.mark.rust, TAOFOLD_RS.mark]
 
@@ -105,6 +114,34 @@ def test_both_write_the_same_records_of_files_and_commands(
     assert first[1:] == second[1:]
     identical(runs[0], rust, python)
     identical(runs[1], rust, python)
+
+
+CHANGES = [
+    (b"one\n", "one \n"),
+    (b"\tone\n", "    one\n\xa0"),
+    (b"caf\xe9 \xff\n", "café\u200b\n"),
+    (b"a\r\nb\r\n", "a\r\nc \r\n"),
+    (b"a\r\n", "a\nb"),
+    (b"\xef\xbb\xbfa\n", "⇥ \\u{20}\n" * 70),
+    (b"\0a\n", "x\n\r\n"),
+    (b"a\n", "\u0e38a\u0301\n\u20d2b"),
+    (b"", "line\n" * 30_000),
+]
+
+
+def test_both_show_a_change_alike(
+    python: Program, rust: Program, script: Script, project: Path
+) -> None:
+    """Mutant: one of them spells white space, bytes, or the cut of a long preview otherwise."""
+    prepare(project)
+    for before, after in CHANGES:
+        (project / "a\u2003b").write_bytes(before)
+        shown: list[str] = []
+        for program in (python, rust):
+            script([action("write_file", path="a\u2003b", content=after)])
+            (asked,) = program("approvals", "list", begun(program, "edit"), "--json").json
+            shown.append(asked["preview"])
+        assert shown[0] == shown[1]
 
 
 def test_an_approved_change_is_made_by_the_other_unless_the_file_changed(

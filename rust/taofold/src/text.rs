@@ -1,4 +1,4 @@
-//! Text for people and the log: excerpts, key lines, and invisible characters made visible.
+//! Text for people and the log: excerpts, key lines, and what nobody would see made visible.
 //!
 //! The words are those of the Python runtime, because logs of both hold them. Knows nothing about
 //! runs or tools.
@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
+use unicode_normalization::char::is_combining_mark;
 
 /// Characters of a key line.
 const LINE: usize = 200;
@@ -46,6 +47,57 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(shown)
+}
+
+/// Returns bytes as text in which no two of them look alike: also bytes that are no UTF-8, blanks
+/// at ends of lines, blanks beyond ASCII, tabs (⇥) and its own escapes.
+pub(crate) fn unambiguous(bytes: &[u8]) -> String {
+    let mut shown = String::with_capacity(bytes.len() + 16);
+    let escape = |shown: &mut String, code: u32| shown.push_str(&format!("\\u{{{code:x}}}"));
+    for chunk in bytes.utf8_chunks() {
+        let text = chunk.valid();
+        for (at, character) in text.char_indices() {
+            let rest = &text[at + character.len_utf8()..];
+            // Whether only blanks follow in the line. What is no UTF-8 behind them is no line end.
+            let trailing = || match rest.trim_start_matches([' ', '\t']) {
+                "" => chunk.invalid().is_empty(),
+                left => left.starts_with('\n'),
+            };
+            match character {
+                ' ' | '\t' if trailing() => escape(&mut shown, u32::from(character)),
+                '\t' => shown.push_str("⇥\t"),
+                '\\' if rest.starts_with("u{") => escape(&mut shown, u32::from('\\')),
+                '⇥'
+                | '\u{a0}'
+                | '\u{1680}'
+                | '\u{2000}'..='\u{200a}'
+                | '\u{202f}'
+                | '\u{205f}'
+                | '\u{3000}' => escape(&mut shown, u32::from(character)),
+                // Marks that are drawn over what stands before them; those of scripts only at the
+                // start of a line, where they would change the sign of a difference.
+                '\u{300}'..='\u{36f}'
+                | '\u{483}'..='\u{489}'
+                | '\u{1ab0}'..='\u{1aff}'
+                | '\u{1dc0}'..='\u{1dff}'
+                | '\u{20d0}'..='\u{20ff}'
+                | '\u{fe20}'..='\u{fe2f}' => {
+                    escape(&mut shown, u32::from(character));
+                }
+                _ if is_combining_mark(character)
+                    && (shown.is_empty() || shown.ends_with('\n')) =>
+                {
+                    escape(&mut shown, u32::from(character));
+                }
+                _ if is_unseen(character) => escape(&mut shown, u32::from(character)),
+                _ => shown.push(character),
+            }
+        }
+        for byte in chunk.invalid() {
+            escape(&mut shown, 0xdc00 + u32::from(*byte));
+        }
+    }
+    shown
 }
 
 /// Returns the text, or its beginning and an ellipsis: at most `width` characters.
@@ -123,6 +175,13 @@ mod tests {
     fn what_nobody_would_see_is_shown() {
         assert_eq!(visible("a\u{202e}b\x1b[0m\r\n\tc"), "a\\u{202e}b␛[0m\n\tc");
         assert!(matches!(visible("plain ä"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn no_two_texts_are_spelled_alike() {
+        let spelled = unambiguous(b" a \n\tb \t\r\n\\u{20} \\u20\xe9 \xe2\x87\xa5");
+        let expected = " a\\u{20}\n⇥\tb ⇥\t\\u{d}\n\\u{5c}u{20} \\u20\\u{dce9} \\u{21e5}";
+        assert_eq!(spelled, expected);
     }
 
     #[test]

@@ -136,9 +136,19 @@ pub trait Tool: Send + Sync {
 pub fn call_line(name: &str, parameters: &Object) -> String {
     let pairs: Vec<String> = parameters
         .iter()
-        .map(|(name, value)| format!("{name}={}", literal(value)))
+        .map(|(name, value)| match is_identifier(name) {
+            true => format!("{name}={}", literal(value)),
+            false => format!("{}={}", quoted(name), literal(value)),
+        })
         .collect();
     format!("{name}({})", pairs.join(", "))
+}
+
+/// Whether a name can be told from the values around it.
+fn is_identifier(name: &str) -> bool {
+    !name.starts_with(|first: char| first.is_ascii_digit())
+        && !name.is_empty()
+        && name.chars().all(|one| one.is_alphanumeric() || one == '_')
 }
 
 /// Returns a value as a literal of Python. What a person is shown before a call is approved is

@@ -559,10 +559,10 @@ async fn a_reply_that_can_never_be_read_ends_the_run_after_the_attempts() {
     assert_eq!((state.status.name(), state.model_calls), ("failed", 3));
 }
 
-/// Mutants: no comparison of the preview; one of its first 2,000 characters only.
+/// Mutants: no comparison of the preview; one of its first 100,000 characters only.
 #[tokio::test]
 async fn an_approval_of_what_has_changed_since_is_void_and_asked_for_again() {
-    const LONG: &str = concat!("long", include_str!("runtime.rs"));
+    let long = |end: &str| -> &'static str { Box::leak(("x".repeat(100_000) + end).into()) };
     for changed in ["policy", "tool", "preview", "end of the preview"] {
         let mut world = World::new(Sideeffect::Once, &[WORK]);
         let tool = |preview, schema: Value| {
@@ -580,10 +580,7 @@ async fn an_approval_of_what_has_changed_since_is_void_and_asked_for_again() {
                 tool("x", json!({"type": "object", "title": "Another"})),
             ),
             "preview" => (tool("x", plain.clone()), tool("y", plain)),
-            "end of the preview" => (
-                tool(&LONG[..9000], plain.clone()),
-                tool(&LONG[..9001], plain),
-            ),
+            "end of the preview" => (tool(long("ya"), plain.clone()), tool(long("yb"), plain)),
             _ => (tool("x", plain.clone()), tool("x", plain)),
         };
         world.setup.tools.insert(before);

@@ -14,25 +14,24 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
+from taofold.cli.output import invocation
 from taofold.cli.render.story import approval_reason
 from taofold.core.json_values import is_object
 from taofold.core.text import BAR, framed, visible_line
-from taofold.runtime.approvers import discard_typed, has_input, terminal_columns
+from taofold.runtime.approvers import discard_typed, has_input, screens, terminal_columns
 from taofold.runtime.ledger import Park
 from taofold.runtime.setup import Approval, Decision
 from taofold.tools.threads import WORKERS
 
 _POLL_S: Final = 0.05
-_SHOWN: Final = 2000
-"""Characters of a preview; the runtime cuts it there, too."""
-_CUT: Final = "[… the preview is cut here; e shows the parameters in full]"
+_CUT: Final = "it is too long to be shown whole: it cannot be approved here"
 
 
 class ApprovalConsole(Protocol):
     """Where a person reads and answers."""
 
-    def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> None:
-        """Show what is asked."""
+    async def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> bool:
+        """Show all that is asked; False if the input ended before all of it was shown."""
         ...
 
     async def ask(self, prompt: str) -> str | None:
@@ -52,19 +51,22 @@ class PromptApprover:
         """The person's word, on all that a step asks at once. Raises `Park` if he leaves it."""
         self._before()
         if request.batch and self._apart != (request.run, request.key):
-            decisions = await self._together(request.batch)
+            decisions = await self._together(request)
             if decisions:
                 return decisions
             self._apart = request.run, request.key
         return await self._alone(request)
 
-    async def _together(self, batch: Sequence[Approval]) -> list[Decision]:
+    async def _together(self, request: Approval) -> list[Decision]:
         """One word for all; nothing if each is to be asked about."""
+        batch = request.batch
         fields = [
-            (f"{n}.", f"{approval.preview}  (tier {int(approval.tier)})")
+            (f"{n}. tier {int(approval.tier)}", approval.preview)
             for n, approval in enumerate(batch, 1)
         ]
-        self._lines.show(f"{len(batch)} calls of one step need your word", fields, "")
+        await self._show(request, f"{len(batch)} calls of one step need your word", fields)
+        if any(approval.cut for approval in batch):
+            return []
         while True:
             reply = await self._line(
                 "[a]pprove all  [d]eny all  [o]ne by one  [q]uit and leave them waiting"
@@ -87,17 +89,19 @@ class PromptApprover:
         # after a crash (in doubt), for a permission.
         if request.question and request.wants_text:
             return await self._question(request)
-        self._lines.show(f"{request.action.tool} needs your word", facts(request), request.preview)
+        title = f"{request.action.tool} needs your word"
+        await self._show(request, title, facts(request), request.preview)
         if request.form is not None:
-            self._lines.show("it asks you", [("", request.question)], "")
+            await self._show(request, "it asks you", [("", request.question)])
         elif request.question:
-            return await self._doubt()
+            return await self._doubt(request.cut)
+        approve = "" if request.cut else "[a]pprove  "
         while True:
             reply = await self._line(
-                "[a]pprove  [d]eny  [e]dit parameters  [q]uit and leave it waiting"
+                f"{approve}[d]eny  [e]dit parameters  [q]uit and leave it waiting"
             )
             match reply.strip().lower():
-                case "a" | "approve" | "y" | "yes":
+                case "a" | "approve" | "y" | "yes" if not request.cut:
                     return Decision("allow")
                 case "d" | "deny" | "n" | "no":
                     why = await self._line("why? (the agent reads it; empty = no reason)")
@@ -117,7 +121,7 @@ class PromptApprover:
         fields = [("", request.question)]
         if request.form and request.form.get("properties"):
             fields.append(("it wants", ", ".join(map(str, request.form["properties"]))))
-        self._lines.show(f"{who} asks you", fields, "")
+        await self._show(request, f"{who} asks you", fields)
         while True:
             reply = await self._lines.ask("answer (end of input leaves it waiting)")
             if reply is None:
@@ -125,16 +129,15 @@ class PromptApprover:
             if reply.strip():
                 return Decision("answer", answer=reply.strip())
 
-    async def _doubt(self) -> Decision:
+    async def _doubt(self, cut: bool) -> Decision:
         """An action that may or may not have happened before a crash."""
         while True:
-            reply = await self._line(
-                "[w]as done  [r]un it again  [s]kip it  [q]uit and leave it waiting"
-            )
+            again = "" if cut else "[r]un it again  "
+            reply = await self._line(f"[w]as done  {again}[s]kip it  [q]uit and leave it waiting")
             match reply.strip().lower():
                 case "w" | "done":
                     return Decision("done")
-                case "r" | "run" | "retry":
+                case "r" | "run" | "retry" if not cut:
                     return Decision("allow")
                 case "s" | "skip":
                     return Decision("deny", reason="skipped: it may have happened already")
@@ -145,23 +148,34 @@ class PromptApprover:
 
     async def _edited(self, request: Approval) -> dict[str, Any] | None:
         arguments = json.dumps(request.action.parameters, ensure_ascii=False)
-        self._lines.show("the parameters are", [("", arguments)], "")
+        await self._show(request, "the parameters are", [("", arguments)])
         reply = await self._line("new parameters as JSON (empty = as before)")
         if not reply.strip():
             return None
         try:
             edited: Any = json.loads(reply)
         except ValueError as error:
-            self._lines.show(f"that is not JSON: {error}", [], "")
+            await self._show(request, f"that is not JSON: {error}")
             return None
         if not is_object(edited):
-            self._lines.show("parameters are a JSON object", [], "")
+            await self._show(request, "parameters are a JSON object")
             return None
         wrong = request.misfit(edited)
         if wrong:
-            self._lines.show(wrong, [], "")
+            await self._show(request, wrong)
             return None
         return edited
+
+    async def _show(
+        self,
+        request: Approval,
+        title: str,
+        facts: Sequence[tuple[str, str]] = (),
+        preview: str = "",
+    ) -> None:
+        """Shows all of it. Raises `Park` if the input ends before."""
+        if not await self._lines.show(title, [*facts], preview):
+            raise Park(request.waits_for)
 
     async def _line(self, prompt: str) -> str:
         reply = await self._lines.ask(prompt)
@@ -179,6 +193,9 @@ def facts(request: Approval) -> list[tuple[str, str]]:
         rows.append(("who", "somebody else must approve: who started the run may only deny"))
     if request.requester != "local":
         rows.append(("asked by", request.requester))
+    if request.cut:
+        command = f"{invocation()} approvals approve {request.id}"
+        rows.append(("note", f"{_CUT} (`{command}` approves it)"))
     return rows
 
 
@@ -189,19 +206,28 @@ class Terminal:
         self._colours = colours
         self._buffer = b""
 
-    def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> None:
-        """A panel, or plain lines."""
-        if len(preview) >= _SHOWN:
-            preview = f"{preview[:_SHOWN]}\n{_CUT}"
-        columns = terminal_columns()
-        if self._colours and (facts or preview):
-            _panel(title, facts, preview.rstrip(), columns)
+    async def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> bool:
+        """One screen after the other; Enter shows the next one."""
+        pages = screens(_rows(title, facts, preview.rstrip("\n"), terminal_columns()))
+        for number, page in enumerate(pages, 1):
+            self._write(page)
+            more = f"page {number} of {len(pages)}: Enter shows the next one"
+            if number < len(pages) and await self.ask(more) is None:
+                return False
+        return True
+
+    def _write(self, rows: list[str]) -> None:
+        if not self._colours:
+            sys.stderr.write("\n".join(rows) + "\n")
             return
-        lines = [f"! {visible_line(title)}"]
-        for name, fact in facts:
-            lines += [f"  {head}{row}" for head, row in _rows(name, fact, columns - 2)]
-        lines += [f"  {row}" for row in _framed(preview.rstrip(), columns - 3)]
-        sys.stderr.write("\n".join(lines) + "\n")
+        from rich.console import Console
+        from rich.text import Text
+
+        # Rows are no wider than the terminal by a count that is never too small: rich breaks none.
+        console, style = Console(stderr=True, highlight=False, soft_wrap=True), ""
+        for row in rows:
+            style = _style(row, style)
+            console.print(Text(row, style))
 
     async def ask(self, prompt: str) -> str | None:
         """One line."""
@@ -227,54 +253,28 @@ class Terminal:
         return row.decode(errors="replace")
 
 
-_NAMES: Final = 9
+_NAMES: Final = 11
 """Columns for what a fact is called."""
 
 
-def _rows(name: str, fact: str, width: int) -> list[tuple[str, str]]:
-    """A fact as rows: its name beside the first one, and each behind a bar."""
-    rows = framed(fact, width - _NAMES - 1)
-    return [(f"{name if n == 0 else '':<{_NAMES}}", row) for n, row in enumerate(rows)]
-
-
-def _framed(preview: str, width: int) -> list[str]:
-    return framed(preview, width) if preview else []
-
-
-def _panel(title: str, facts: list[tuple[str, str]], preview: str, columns: int) -> None:
-    from rich.console import Console, Group
-    from rich.panel import Panel
-    from rich.text import Text
-
-    # What the border and its padding take.
-    width = columns - 4
-    lines: list[Text] = []
+def _rows(title: str, facts: list[tuple[str, str]], preview: str, columns: int) -> list[str]:
+    """The title, each fact with its name beside it, and the preview; foreign text behind bars."""
+    rows = framed(visible_line(title), columns, first="! ", further="!↳  ")
     for name, fact in facts:
-        lines += [Text.assemble((head, "dim"), row) for head, row in _rows(name, fact, width)]
-    if preview:
-        lines += [Text(""), *[_difference(row) for row in _framed(preview, width)]]
-    panel = Panel(
-        Group(*lines),
-        title=Text(visible_line(title), "bold yellow"),
-        title_align="left",
-        border_style="yellow",
-    )
-    Console(stderr=True, highlight=False, width=columns).print(panel)
+        bars = framed(fact, columns - _NAMES - 2)
+        rows += [f"  {name if n == 0 else '':<{_NAMES}}{bar}" for n, bar in enumerate(bars)]
+    return rows + [f"  {bar}" for bar in (framed(preview, columns - 2) if preview else [])]
 
 
-def _difference(row: str) -> Any:
-    from rich.text import Text
+_STYLES: Final = {"! ": "bold yellow", f"  {BAR}+": "green", f"  {BAR}-": "red"}
 
-    for start, style in (
-        ("+++", "bold"),
-        ("---", "bold"),
-        ("@@", "cyan"),
-        ("+", "green"),
-        ("-", "red"),
-    ):
-        if row.startswith(start, len(BAR)):
-            return Text(row, style)
-    return Text(row)
+
+def _style(row: str, before: str) -> str:
+    """The style of a row; `before` is that of the row above, which it may continue."""
+    # No text of others stands in the first four columns.
+    if "↳" in row[:4]:
+        return before
+    return next((style for start, style in _STYLES.items() if row.startswith(start)), "")
 
 
 Approve = Callable[[Approval], Awaitable[Decision | list[Decision]]]

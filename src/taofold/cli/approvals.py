@@ -15,7 +15,7 @@ from taofold.cli.runs.find import find, with_log
 from taofold.cli.runs.go_on import resume_command
 from taofold.core.errors import ConfigError, Refused
 from taofold.core.json_values import is_object
-from taofold.core.text import times
+from taofold.core.text import line, times
 
 if TYPE_CHECKING:
     from taofold.log.log import Log
@@ -240,7 +240,7 @@ def _decided(what: str, decided: "tuple[list[tuple[Approval, bool]], dict[str, s
     decisions, commands = decided
     for approval, _ in decisions:
         subject = approval.question if approval.wants_text else approval.preview
-        say(f"{what}: {subject or approval.action.tool}")
+        say(f"{what}: {line(subject or approval.action.tool, 200)}")
     live = any(live for _, live in decisions)
     if live:
         say("the run goes on by itself, at the terminal that asked")

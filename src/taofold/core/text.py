@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any, Final
-from unicodedata import east_asian_width
+from unicodedata import category, east_asian_width
 
 _ERROR: Final = re.compile(
     r"(?i:\b(?:error|exception|traceback|failed|failure|fatal|panic|assert(?:ion)?\w*)\b|^E\s)"
@@ -128,33 +128,60 @@ def visible_line(text: str) -> str:
     return visible(text).replace("\n", "␊").replace("\t", "␉")
 
 
+# Marks that are drawn over what stands before them. Those of scripts are needed, but not at the
+# start of a line, where they would change the sign of a difference.
+_OVER: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+# Blanks beyond ASCII, what `unambiguous` marks tabs with, its own escapes, and trailing blanks. The
+# look-behind keeps the search for those linear.
+_ALIKE: Final = re.compile(
+    rf"[{_UNSEEN}{_OVER}\xa0\u1680\u2000-\u200a\u202f\u205f\u3000⇥]|\\(?=u\{{)"
+    r"|(?<![ \t])[ \t]+(?![^\n])|\t|(?P<first>(?<![^\n])[^\x00-\u02ff])"
+)
+
+
+def unambiguous(text: str) -> str:
+    """`text` spelled so that no two texts look alike, except for letters that resemble others.
+
+    Unlike `visible` it also shows blanks beyond ASCII, trailing blanks, carriage returns, and where
+    a tab stands (⇥). `server/static/js/format.js` has the same function.
+    """
+    return _ALIKE.sub(_spelled, text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    found, following = match.group(), match.string[match.end() : match.end() + 1]
+    if match["first"] and not category(found).startswith("M"):
+        return found
+    if found == "\t" and following not in ("", "\n"):
+        return "⇥\t"
+    return "".join([f"\\u{{{ord(character):x}}}" for character in found])
+
+
 BAR: Final = "│ "
-"""What stands before each row of text that a model, a tool or a server wrote."""
+"""What stands before each line of text that a model, a tool or a server wrote."""
+CONTINUED: Final = "│↳  "
+"""What stands before the further rows of a line that is too long for one."""
 
 
-def framed(text: str, width: int = 80) -> list[str]:
-    """`text` made visible, each row behind `BAR` and at most `width` columns wide.
+def framed(text: str, width: int = 80, *, first: str = BAR, further: str = CONTINUED) -> list[str]:
+    """`text` made visible, in rows of at most `width` columns.
 
-    No row begins with what the text says, so it cannot look like the question around it. Rows are
-    broken here, since a terminal would go on at the left edge.
+    Each line begins with `first`, its further rows with `further`: no row begins with what the
+    text says, so none looks like the question around it or like a line of its own. Rows are broken
+    here, since a terminal would go on at the left edge.
     """
     rows: list[str] = []
     for line_ in visible(text).expandtabs(4).split("\n"):
-        # What quotes foreign text itself goes on doing so where a row is broken.
-        inner = _BARS.match(line_)
-        bar = BAR + (inner.group() if inner else "")
-        room, row, used = max(width - len(bar), 8), "", 0
-        for character in line_[len(bar) - len(BAR) :]:
+        row, used = first, _columns(first)
+        for character in line_:
             columns = _columns(character)
-            if used + columns > room:
-                rows.append(bar + row)
-                row, used = "", 0
+            # A very narrow terminal gets eight columns a row, whatever it does with them.
+            if used + columns > max(width, _columns(further) + 8):
+                rows.append(row)
+                row, used = further, _columns(further)
             row, used = row + character, used + columns
-        rows.append(bar + row)
+        rows.append(row)
     return [row.rstrip() for row in rows]
-
-
-_BARS: Final = re.compile(f"(?:{BAR}){{0,4}}")
 
 
 def quoted(text: str) -> str:
@@ -162,9 +189,20 @@ def quoted(text: str) -> str:
     return "\n".join([f"{BAR}{row}".rstrip() for row in visible(text).split("\n")])
 
 
-def _columns(character: str) -> int:
-    """Columns that a terminal takes for it; of those that may take one or two, two."""
-    return 1 if character.isascii() or east_asian_width(character) in ("N", "Na", "H") else 2
+def _columns(text: str) -> int:
+    """Columns that a terminal takes for `text` at most.
+
+    Terminals and versions of Unicode differ about symbols (U+2630, U+4DC0), so all but letters,
+    marks, digits and punctuation beyond ASCII count as two columns.
+    """
+    narrow = ("L", "M", "P", "Z", "Nd")
+    return sum(
+        1
+        if one.isascii()
+        or (east_asian_width(one) in ("N", "Na", "H") and category(one).startswith(narrow))
+        else 2
+        for one in text
+    )
 
 
 _MOST: Final = 12

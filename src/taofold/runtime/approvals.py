@@ -13,7 +13,6 @@ import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import blake2b
 from typing import Any, Final, NoReturn, cast
 
 import msgspec
@@ -29,7 +28,7 @@ from taofold.policy.policy import refusal
 from taofold.policy.redaction import Redactor
 from taofold.runtime.ledger import Ledger, Park, call_place
 from taofold.runtime.redaction import is_masked, mask_places, redact_json
-from taofold.runtime.setup import Approval, Decision
+from taofold.runtime.setup import Approval, Decision, cut_preview
 from taofold.tools import Tool
 from taofold.tools.arguments import quote
 from taofold.tools.result import jsonable
@@ -55,8 +54,6 @@ MOST_VOIDED: Final = 8
 _NEVER_THE_SAME: Final = (
     "it was not called: each time a person approved it, it would have done something else by then"
 )
-PREVIEW = 2000
-"""Characters of what would happen that a person is shown."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -192,7 +189,8 @@ class OpenQuestion:
     def _preview(self) -> str:
         """The preview of the call as of now: an approval is bound to it."""
         preview: str = redact_json(self.ledger.setup.redactor, _preview(self.action, self.tool))
-        return preview
+        # Only then: a mark of the cut that is changed would not be known.
+        return cut_preview(preview)
 
     def _deciders(self) -> Deciders | None:
         """Who may answer. What the model asks (`ask_user`) is no approval."""
@@ -660,14 +658,11 @@ def _preview(action: Action, tool: Tool | None) -> str:
         # The plain form below is shown instead; what is approved is bound by the
         # digest, not the preview.
         with suppress(Exception), contained():  # a bad preview must not stop the question
-            return _shorten(tool.preview(copied(action.parameters)))
-    pairs = ", ".join(f"{name}={value!r}" for name, value in action.parameters.items())
-    return _shorten(f"{action.tool}({pairs})")
-
-
-def _shorten(text: str) -> str:
-    if len(text) <= PREVIEW:
-        return text
-    # The digest distinguishes previews that differ only where they are cut.
-    whole = blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
-    return f"{text[:PREVIEW]} [… cut: {len(text) - PREVIEW} more characters, digest {whole}]"
+            shown: Any = tool.preview(copied(action.parameters))
+            if isinstance(shown, str):
+                return shown
+    pairs = ", ".join(
+        f"{name if name.isidentifier() else repr(name)}={value!r}"
+        for name, value in action.parameters.items()
+    )
+    return f"{action.tool}({pairs})"

@@ -37,7 +37,8 @@ async def at_terminal(request: Approval) -> Decision | list[Decision]:
     """Ask the person at the terminal; what a step asks at once is listed first."""
     if not request.batch:
         return await _answer(request)
-    await WORKERS.run(_overview, request.batch)
+    if not await WORKERS.run(_overview, request.batch):
+        raise Park(request.waits_for)
     return [await _answer(each) for each in request.batch]
 
 
@@ -79,6 +80,18 @@ def terminal_columns() -> int:
         return shutil.get_terminal_size().columns
 
 
+def screens(rows: list[str]) -> list[list[str]]:
+    """`rows` in parts that fit the terminal with a prompt below; one part where nobody scrolls."""
+    try:
+        if not (os.isatty(sys.stdin.fileno()) and os.isatty(sys.stderr.fileno())):
+            return [rows]
+        # Three rows for the prompt, and one to spare.
+        each = max((os.get_terminal_size(sys.stderr.fileno()).lines or 24) - 4, 4)
+    except (OSError, ValueError):
+        return [rows]
+    return [rows[start : start + each] for start in range(0, len(rows), each)]
+
+
 async def _answer(request: Approval) -> Decision:
     # In a thread: reading a line blocks, and leases and other branches must go on.
     answer = await WORKERS.run(_ask, request)
@@ -89,13 +102,13 @@ async def _answer(request: Approval) -> Decision:
     return Decision("allow" if answer.lower() in ("y", "yes") else "deny")
 
 
-def _overview(batch: Sequence[Approval]) -> None:
-    """What is asked at once, before each of it is asked."""
-    rows = [f"\n! {len(batch)} calls of one step need your word:"]
+def _overview(batch: Sequence[Approval]) -> bool:
+    """What is asked at once, before each of it is asked; False at the end of the input."""
+    rows = ["", f"! {len(batch)} calls of one step need your word:"]
     for number, each in enumerate(batch, 1):
         first, *others = _framed(each.preview)
         rows += [f"  {number}. {first}", *[f"     {row}" for row in others]]
-    sys.stderr.write("\n".join(rows) + "\n")
+    return _write(rows)
 
 
 def _framed(text: str) -> list[str]:
@@ -108,14 +121,32 @@ def _ask(request: Approval) -> str | None:
     tool, tier = visible_line(request.action.tool), int(request.tier)
     if request.wants_text:
         who = "the agent" if request.form is None else tool
-        text, prompt = [f"\n? {who} asks:", *_shown(request.question)], "> "
+        rows, prompt = ["", *_titled("? ", f"{who} asks:"), *_shown(request.question)], "> "
     else:
         # A doubt, or what a tool wants to know, stands in the place of the policy's reason.
         why = "" if request.question else f": {visible_line(request.reason)}"
-        text = [f"\n! {tool} needs your word (tier {tier}{why})"]
-        text += _shown(request.question) + _shown(request.preview)
+        rows = ["", *_titled("! ", f"{tool} needs your word (tier {tier}{why})")]
+        rows += _shown(request.question) + _shown(request.preview)
         prompt = "  approve? [y/N] "
-    sys.stderr.write("\n".join(text) + "\n")
+        if request.cut:
+            _write([*rows, "! it is too long to be shown whole: it cannot be approved here"])
+            return None
+    return _typed(prompt) if _write(rows) else None
+
+
+def _write(rows: list[str]) -> bool:
+    """Writes `rows`, a screen after the other; False if the input ends before the last one."""
+    pages = screens(rows)
+    for number, page in enumerate(pages, 1):
+        sys.stderr.write("\n".join(page) + "\n")
+        more = f"page {number} of {len(pages)}: Enter shows the next one > "
+        if number < len(pages) and _typed(more) is None:
+            return False
+    return True
+
+
+def _typed(prompt: str) -> str | None:
+    """The line that is typed behind `prompt`, None at the end of the input."""
     sys.stderr.flush()
     discard_typed()
     sys.stderr.write(prompt)
@@ -123,6 +154,10 @@ def _ask(request: Approval) -> str | None:
     # "" is the end of the input; an empty line is "\n" and means no.
     line = sys.stdin.readline()
     return line.strip() if line else None
+
+
+def _titled(mark: str, title: str) -> list[str]:
+    return framed(title, terminal_columns(), first=mark, further=f"{mark[0]}↳  ")
 
 
 def _shown(text: str) -> list[str]:

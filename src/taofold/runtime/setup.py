@@ -6,9 +6,11 @@ child runs, samples, the dollars that a batch shares (`Purse`). Knows nothing of
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Final, Protocol, TypeAlias
 
 from taofold.clocks import clock
@@ -47,6 +49,19 @@ RESERVED_SPECS: Final = {
 
 
 NO_HOOKS: Final = Hooks()
+
+_LONGEST: Final = 100_000
+"""Characters of a preview that is shown to a person."""
+_CUT: Final = re.compile(r" \[… cut: \d+ more characters, digest [0-9a-f]+\]\Z")
+
+
+def cut_preview(text: str) -> str:
+    """`text`, or its beginning with a mark by which `Approval.cut` and the console know it."""
+    if len(text) <= _LONGEST:
+        return text
+    # The digest distinguishes previews that differ only where they are cut.
+    whole = blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    return f"{text[:_LONGEST]} [… cut: {len(text) - _LONGEST} more characters, digest {whole}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +112,11 @@ class Approval:
         if parameters is not None:
             return checked_form(form, parameters)[1]
         return filled_form(form, decision.answer or "")[1]
+
+    @property
+    def cut(self) -> bool:
+        """Is the preview too long to be shown whole? A prompt then takes no approval."""
+        return _CUT.search(self.preview, max(len(self.preview) - 200, 0)) is not None
 
     @property
     def wants_text(self) -> bool:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from taofold.core.errors import ConfigError
-from taofold.core.text import times, visible_line
+from taofold.core.text import times, unambiguous, visible_line
 from taofold.tools.attachments import Attachment, media_type_of, showing
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import PROTECTED, FileEntry, Jail, jail
@@ -287,7 +287,7 @@ def _report(hits: list[str], limit: int, files: int, skipped: list[str]) -> Outc
 
 
 MOST_DIFF: Final = 60
-"""Lines of a difference that are shown."""
+"""Lines of a difference that a model is shown."""
 
 
 class FileEditor:
@@ -303,7 +303,8 @@ class FileEditor:
             path: The file, relative to the work root.
             content: The whole new content, as text.
         """
-        before = self._before(path)
+        there = self._before(path)
+        before = None if there is None else decode(there)
         raw = content.encode()
         if len(raw) > MOST_BYTES:
             raise ValueError(f"content has {len(raw):,} bytes; the limit is {MOST_BYTES:,}")
@@ -316,7 +317,7 @@ class FileEditor:
         summary = f"{'created' if created else 'replaced'} {path}: {size}"
         if before is None:
             return Outcome(summary, extraction=summary)
-        return Outcome(f"{summary}\n{_diff(before.content, content, path)}", extraction=summary)
+        return Outcome(f"{summary}\n{_diff(before.content, content)}", extraction=summary)
 
     def edit_file(
         self,
@@ -343,21 +344,19 @@ class FileEditor:
         # Content and mark become visible in one rename: there is no state with only one of them.
         self.jail.write(path, text.encoded(after), ctx.effect_id)
         summary = f"edited {path}: {count} occurrence{'s' if count > 1 else ''} replaced"
-        return Outcome(f"{summary}\n{_diff(text.content, after, path)}", extraction=summary)
+        return Outcome(f"{summary}\n{_diff(text.content, after)}", extraction=summary)
 
     def preview_write(self, parameters: dict[str, Any]) -> str:
-        """The difference that `write_file` would make."""
+        """The difference that `write_file` would make, whole."""
         path, content = str(parameters.get("path")), str(parameters.get("content", ""))
         try:
-            before, place = self._before(path), self._place(path)
+            before, place, after = self._before(path), self._place(path), content.encode()
         except (OSError, ValueError) as error:
             return f"write {visible_line(path)}: {error}"
-        head = f"{'create' if before is None else 'replace'} {place}"
-        difference = _diff(before.content if before else "", content, place)
-        return "\n".join([head, difference, *([] if before is None else [_as_of(before)])])
+        return _preview("create" if before is None else "replace", place, before, after)
 
     def preview_edit(self, parameters: dict[str, Any]) -> str:
-        """The difference that `edit_file` would make."""
+        """The difference that `edit_file` would make, whole."""
         path = str(parameters.get("path"))
         old, new = str(parameters.get("old", "")), str(parameters.get("new", ""))
         try:
@@ -365,11 +364,11 @@ class FileEditor:
             after, _ = _edited(text, path, old, new, bool(parameters.get("all")))
         except (OSError, ValueError) as error:
             return f"edit {visible_line(path)}: {error}"
-        return f"edit {place}\n{_diff(text.content, after, place)}\n{_as_of(text)}"
+        return _preview("edit", place, text.encoded(text.content), text.encoded(after))
 
     def _place(self, path: str) -> str:
         """The file that `path` leads to, as it is shown."""
-        return "/".join(self.jail.parts(path, write=True))
+        return unambiguous("/".join(self.jail.parts(path, write=True)))
 
     def _text(self, path: str) -> TextFile:
         raw = self.jail.read(path, MOST_BYTES)
@@ -379,13 +378,13 @@ class FileEditor:
             raise ValueError(f"{path!r} is binary or not UTF-8: editing would change the rest")
         return text
 
-    def _before(self, path: str) -> TextFile | None:
+    def _before(self, path: str) -> bytes | None:
         parts = self.jail.parts(path, write=True)
         try:
             here = [entry.path for entry in self.jail.entries(parts[:-1])]
         except ValueError:
             return None  # its directory will be made
-        return decode(self.jail.read(path, MOST_BYTES)) if "/".join(parts) in here else None
+        return self.jail.read(path, MOST_BYTES) if "/".join(parts) in here else None
 
 
 def _edited(text: TextFile, path: str, old: str, new: str, every: bool) -> tuple[str, int]:
@@ -417,11 +416,26 @@ def _edited(text: TextFile, path: str, old: str, new: str, every: bool) -> tuple
     return content.replace(old, new), len(places)
 
 
-def _as_of(text: TextFile) -> str:
-    """Which content a preview is about. An approval holds for this content only."""
-    raw = text.encoded(text.content) + bytes([text.exact])
-    digest = blake2b(raw, digest_size=8).hexdigest()
-    return f"(the file has {times(len(text.lines), 'line')} now, digest {digest})"
+def _preview(verb: str, place: str, before: bytes | None, after: bytes) -> str:
+    """What would become of a file, byte for byte. An approval holds for its content of now."""
+    rows, old = [f"{verb} {place}"], b"" if before is None or is_binary(before) else before
+    sides = [old, after]
+    # Line ends that stay as they are need one row; others are seen in each line.
+    if b"\r\n" in after and all(raw.count(b"\r\n") == raw.count(b"\n") for raw in sides):
+        rows.append("(line ends: CRLF)")
+        sides = [raw.replace(b"\r\n", b"\n") for raw in sides]
+    rows += _difference(*[_spelled(raw) for raw in sides])
+    if before is not None:
+        lines = times(len(TextFile(_spelled(old)).lines), "line")
+        what = "binary content" if is_binary(before) else lines
+        digest = blake2b(before, digest_size=16).hexdigest()
+        rows.append(f"(the file has {what} now, digest {digest})")
+    return "\n".join(rows)
+
+
+def _spelled(raw: bytes) -> str:
+    """`raw` as text in which every byte can be read: what is no UTF-8, too."""
+    return unambiguous(raw.decode("utf-8", errors="surrogateescape"))
 
 
 def _line(content: str, place: int) -> int:
@@ -456,10 +470,14 @@ def _nearest(text: TextFile, old: str, new: str) -> str:
     return f"{why}, at line {at + 1}:\n{numbered(lines[at : at + min(size, 20)], at + 1)}"
 
 
-def _diff(before: str, after: str, path: str) -> str:
-    lines = list(unified_diff(before.split("\n"), after.split("\n"), path, path, lineterm="", n=2))
+def _difference(before: str, after: str) -> list[str]:
+    return list(unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=2))[2:]
+
+
+def _diff(before: str, after: str) -> str:
+    lines = _difference(before, after)
     more = [f"… {times(len(lines) - MOST_DIFF, 'more line')}"] if len(lines) > MOST_DIFF else []
-    return "\n".join(lines[2:][:MOST_DIFF] + more)
+    return "\n".join(lines[:MOST_DIFF] + more)
 
 
 TOOLSET: Final = "files"

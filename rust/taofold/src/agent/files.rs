@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use blake2::digest::consts::U8;
+use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ use crate::content::hex;
 use crate::errors::ConfigError;
 use crate::json::{Object, Value, json};
 use crate::policy::Tier;
-use crate::text::visible;
+use crate::text::{unambiguous, visible};
 use crate::tools::{CallContext, Declared, Tool, literal};
 use crate::values::{Observation, Sideeffect};
 
@@ -280,17 +280,6 @@ impl TextFile {
         }
         format!(" ({})", remarks.join(", "))
     }
-
-    /// Says which content a preview is about. An approval holds for this content only.
-    fn as_of(&self) -> String {
-        let mut raw = self.encoded(&self.content);
-        raw.push(u8::from(self.exact));
-        let digest = hex(&Blake2b::<U8>::digest(&raw));
-        format!(
-            "(the file has {} now, digest {digest})",
-            times(self.lines().len(), "line")
-        )
-    }
 }
 
 /// Returns lines without their ends; a final line end does not make a further line.
@@ -303,7 +292,7 @@ fn lines(content: &str) -> Vec<&str> {
 }
 
 fn is_binary(raw: &[u8]) -> bool {
-    raw[..raw.len().min(BINARY_SNIFF)].contains(&0) || raw.starts_with(b"%PDF-")
+    has_nul(raw) || raw.starts_with(b"%PDF-")
 }
 
 fn times(count: usize, what: &str) -> String {
@@ -618,17 +607,17 @@ fn names(jail: &Jail, path: &str, glob: Option<&Glob>) -> Result<Vec<String>, St
 }
 
 /// Returns the file before a write; `None` if there is none.
-fn before(jail: &Jail, path: &str) -> Result<Option<TextFile>, String> {
+fn before(jail: &Jail, path: &str) -> Result<Option<Vec<u8>>, String> {
     let parts = jail.parts(path, true)?;
     if !jail.exists(&parts) {
         return Ok(None);
     }
-    Ok(Some(TextFile::decode(&jail.read(path, MOST_BYTES)?)))
+    jail.read(path, MOST_BYTES).map(Some)
 }
 
 fn write(jail: &Jail, asked: &Content) -> Result<Said, String> {
     let (path, content) = (&asked.path, &asked.content);
-    let before = before(jail, path)?;
+    let before = before(jail, path)?.map(|raw| TextFile::decode(&raw));
     let size = content.len();
     if size as u64 > MOST_BYTES {
         return Err(format!(
@@ -673,19 +662,15 @@ fn edit(jail: &Jail, asked: &Edit, effect: &str) -> Result<Said, String> {
 fn preview_write(jail: &Jail, asked: &Content) -> String {
     let path = &asked.path;
     let shown = || {
-        let place = jail.parts(path, true)?.join("/");
         let before = before(jail, path)?;
-        let what = if before.is_none() {
-            "create"
-        } else {
-            "replace"
-        };
-        let old = before.as_ref().map_or("", |it| it.content.as_str());
-        let mut text = format!("{what} {place}\n{}", difference(old, &asked.content));
-        if let Some(before) = &before {
-            text.push_str(&format!("\n{}", before.as_of()));
-        }
-        Ok::<_, String>(text)
+        let verb = before.as_ref().map_or("create", |_| "replace");
+        let place = place(jail, path)?;
+        Ok::<_, String>(preview(
+            verb,
+            &place,
+            before.as_deref(),
+            asked.content.as_bytes(),
+        ))
     };
     shown().unwrap_or_else(|why| format!("write {}: {why}", line_of(path)))
 }
@@ -694,12 +679,58 @@ fn preview_edit(jail: &Jail, asked: &Edit) -> String {
     let path = &asked.path;
     let shown = || {
         let text = editable(jail, path)?;
-        let place = jail.parts(path, true)?.join("/");
-        let (after, _) = edited(&text, asked)?;
-        let difference = difference(&text.content, &after);
-        Ok::<_, String>(format!("edit {place}\n{difference}\n{}", text.as_of()))
+        let place = place(jail, path)?;
+        let after = text.encoded(&edited(&text, asked)?.0);
+        let before = text.encoded(&text.content);
+        Ok::<_, String>(preview("edit", &place, Some(&before), &after))
     };
     shown().unwrap_or_else(|why| format!("edit {}: {why}", line_of(path)))
+}
+
+/// Returns the file that a path leads to, as it is shown.
+fn place(jail: &Jail, path: &str) -> Result<String, String> {
+    Ok(unambiguous(jail.parts(path, true)?.join("/").as_bytes()))
+}
+
+/// Returns what would become of a file, byte for byte. An approval holds for its content of now.
+fn preview(verb: &str, place: &str, before: Option<&[u8]>, after: &[u8]) -> String {
+    let old = before.filter(|raw| !has_nul(raw)).unwrap_or_default();
+    let mut rows = vec![format!("{verb} {place}")];
+    // Line ends that stay as they are need one row; others are seen in each line.
+    let windows = after.windows(2).any(|pair| pair == b"\r\n")
+        && [old, after].iter().all(|raw| {
+            let ends = raw.windows(2).filter(|pair| pair == b"\r\n").count();
+            ends == raw.iter().filter(|byte| **byte == b'\n').count()
+        });
+    if windows {
+        rows.push("(line ends: CRLF)".to_owned());
+    }
+    let spelled = |raw: &[u8]| {
+        let mut raw = raw.to_vec();
+        if windows {
+            let ends: Vec<bool> = raw.windows(2).map(|pair| pair == b"\r\n").collect();
+            let mut ends = ends.into_iter();
+            raw.retain(|_| !ends.next().unwrap_or_default());
+        }
+        unambiguous(&raw)
+    };
+    let (old, after) = (spelled(old), spelled(after));
+    rows.extend(diff::unified(&old, &after));
+    if let Some(before) = before {
+        let what = if has_nul(before) {
+            "binary content".to_owned()
+        } else {
+            times(lines(&old).len(), "line")
+        };
+        let digest = hex(&Blake2b::<U16>::digest(before));
+        rows.push(format!("(the file has {what} now, digest {digest})"));
+    }
+    rows.join("\n")
+}
+
+/// Whether a NUL byte stands near the start: what git calls binary.
+fn has_nul(raw: &[u8]) -> bool {
+    raw[..raw.len().min(BINARY_SNIFF)].contains(&0)
 }
 
 fn editable(jail: &Jail, path: &str) -> Result<TextFile, String> {
@@ -797,8 +828,8 @@ fn nearest(text: &TextFile, old: &str, new: &str) -> String {
 
 fn difference(before: &str, after: &str) -> String {
     let mut lines = diff::unified(before, after);
-    if lines.len() + 2 > MOST_DIFF {
-        let more = lines.len() + 2 - MOST_DIFF;
+    if lines.len() > MOST_DIFF {
+        let more = lines.len() - MOST_DIFF;
         lines.truncate(MOST_DIFF);
         lines.push(format!("… {}", times(more, "more line")));
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use blake2::digest::consts::{U8, U10};
+use blake2::digest::consts::{U10, U16};
 use blake2::{Blake2b, Digest};
 
 use crate::content::hex;
@@ -22,8 +22,8 @@ use crate::values::{ASK_USER, Action, Observation};
 pub(super) const AWAITING_APPROVAL: &str = "awaiting_approval";
 /// What a run waits for while the model's own question is open.
 pub(super) const AWAITING_INPUT: &str = "awaiting_input";
-/// Characters of what would happen that a person is shown.
-const PREVIEW: usize = 2000;
+/// Characters of a preview that is shown to a person.
+const PREVIEW: usize = 100_000;
 
 /// Returns what an approval of `action` is bound to.
 pub fn digest(action: &Action, tool: Option<&dyn Tool>) -> String {
@@ -32,13 +32,14 @@ pub fn digest(action: &Action, tool: Option<&dyn Tool>) -> String {
     hex(&Blake2b::<U10>::digest(canonical(&bound)))
 }
 
-/// Returns the beginning of a long preview. The digest distinguishes texts that differ behind it.
+/// Returns the beginning of a long preview with a mark, by which prompts know that it is cut. The
+/// digest distinguishes texts that differ behind it.
 fn shorten(shown: String) -> String {
     let Some((cut, _)) = shown.char_indices().nth(PREVIEW) else {
         return shown;
     };
     let more = shown[cut..].chars().count();
-    let whole = hex(&Blake2b::<U8>::digest(&shown));
+    let whole = hex(&Blake2b::<U16>::digest(&shown));
     format!(
         "{} [… cut: {more} more characters, digest {whole}]",
         &shown[..cut]
@@ -162,7 +163,7 @@ impl Question<'_> {
             Some(tool) => tool.preview(&self.action.parameters),
             None => crate::tools::call_line(&self.action.tool, &self.action.parameters),
         };
-        ledger.setup.redactor.text(&shorten(shown)).into_owned()
+        shorten(ledger.setup.redactor.text(&shown).into_owned())
     }
 
     /// Returns what became of the question: recorded, or by the inbox or the clock.

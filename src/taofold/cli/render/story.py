@@ -18,6 +18,8 @@ from taofold.core.content import media_of, parts_of, thoughts
 from taofold.core.errors import LogError
 from taofold.core.state import RunState, reduce
 from taofold.core.text import (
+    BAR,
+    CONTINUED,
     clip,
     dollars,
     duration,
@@ -71,11 +73,14 @@ def question(approval: "Approval") -> list[str]:
         field_lines = [f"  it wants: {line(fields, 200)}"] if fields else []
         return [*asks, *field_lines, f'  {call} approve {approval.id} --answer "…"    (or deny)']
     preview = approval.preview or approval.action.tool
-    what = f"it waits for: {visible_line(preview.partition(chr(10))[0])}"
+    beginning = clip(visible_line(preview.partition("\n")[0]), 1000)
+    what = _foreign(beginning, first="it waits for: ")
+    if beginning != preview:
+        what.append(f"  … (all of it: {call} list {approval.run} --json)")
     if not doubtful(approval):
-        return [what, f"  {call} approve {approval.id}    (or deny)"]
+        return [*what, f"  {call} approve {approval.id}    (or deny)"]
     return [
-        what,
+        *what,
         f"  {line(approval.question, 300)}",
         f"  it happened:   {call} approve {approval.id} --done",
         f"  run it again:  {call} approve {approval.id}",
@@ -83,11 +88,11 @@ def question(approval: "Approval") -> list[str]:
     ]
 
 
-def _foreign(text: str) -> list[str]:
+def _foreign(text: str, first: str = f"  {BAR}") -> list[str]:
     """What a model or a tool asks, so that it cannot look like the commands below it."""
     from taofold.runtime.approvers import terminal_columns
 
-    return [f"  {row}" for row in framed(text, terminal_columns() - 4)]
+    return framed(text, terminal_columns() - 2, first=first, further=f"  {CONTINUED}")
 
 
 WAVED: Final = "--approve all"
