@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taofold.core.text import visible
+from taofold.core.text import unambiguous, visible
 from taofold.server.console import FILES
 from tests.prerequisites import NODE
 from tests.server.agents import Bench, finish
@@ -47,7 +47,7 @@ def test_nothing_comes_from_somewhere_else_and_nothing_stands_inline() -> None:
 
 
 def test_the_page_stays_light() -> None:
-    assert sum(len(file.content) for file in FILES.values()) < 176_000
+    assert sum(len(file.content) for file in FILES.values()) < 180_000
 
 
 def test_every_file_is_packaged() -> None:
@@ -118,14 +118,16 @@ async def test_what_a_request_names_is_never_a_path(tmp_path: Path, path: str) -
 def test_the_console_sees_the_characters_that_the_terminal_sees() -> None:
     NODE.need()
     script = """
-        import { prose, visible } from %s;
-        const out = [];
+        import { prose, unambiguous, visible } from %s;
+        const out = [[], []];
         for (let n = 0; n < 0x110000; n += 1) {
             const one = String.fromCodePoint(n);
-            if (visible(one) !== one) out.push(n);
+            if (visible(one) !== one) out[0].push(n);
+            if (unambiguous(`a${one}b`) !== `a${one}b`) out[1].push(n);
         }
         const texts = JSON.parse(process.argv[1]);
-        console.log(JSON.stringify([out, texts.map((one) => prose(one) === one)]));
+        const blanks = unambiguous(" a \\n\\tb \\t\\n\\r\\n\\\\u0020 ");
+        console.log(JSON.stringify([...out, texts.map((one) => prose(one) === one), blanks]));
     """
     at = json.dumps((STATIC / "js/format.js").as_uri())
     texts = [
@@ -139,6 +141,9 @@ def test_the_console_sees_the_characters_that_the_terminal_sees() -> None:
     ]
     command = ["node", "--input-type=module", "-e", script % at, json.dumps(texts)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    unseen, kept = json.loads(done.stdout)
+    unseen, spelled, kept, blanks = json.loads(done.stdout)
+    middle = [n for n in range(0x110000) if unambiguous(f"a{chr(n)}b") != f"a{chr(n)}b"]
+    assert spelled == middle
+    assert blanks == " a\\u0020\n⇥\tb\\u0020\\u0009\n\\u000d\n\\u005cu0020\\u0020"
     assert unseen == [n for n in range(0x110000) if visible(chr(n)) != chr(n)]
     assert kept == [visible(one, prose=True) == one for one in texts]

@@ -1,8 +1,9 @@
 """The console under attack, in Chromium: a listener on another port, another user, a second tab,
 hasty fingers, and calls that are not what they seem.
 
-Mutants it catches: a session in a cookie; `Liveness.look` always true; `event.repeat` not looked
-at; arguments through `JSON.parse`; `folds` that finds nothing; the next card gets the focus.
+Mutants it catches: a session in a cookie; `Liveness.look` always true; `where` looks at the card
+alone; `rests` always false; `event.repeat` not looked at; arguments through `JSON.parse`; `folds`
+that finds nothing, or what was open once; the next card gets the focus.
 """
 
 import asyncio
@@ -16,8 +17,9 @@ import httpx2
 import pytest
 from playwright.async_api import Page, expect
 
-from taofold import tool
+from taofold import Policy, tool
 from taofold.server.auth import TokenStore
+from taofold.tools.files import file_tools
 from tests.console.browser import Seat, seated
 from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import settled
@@ -348,6 +350,239 @@ async def test_what_is_folded_is_said_and_approve_is_dead_until_all_was_seen(
         await card.locator("[data-do=approve]").click()
         await seat.client.until(run)
         assert paid == [args["to"]]
+
+
+@pytest.mark.parametrize("pause", [0, 700])
+@pytest.mark.parametrize("how", ["unfold", "edit", "resize", "scroll", "above", "cover"])
+async def test_a_control_that_moved_or_appeared_is_dead_for_a_second(
+    how: str, pause: int, tmp_path: Path
+) -> None:
+    paid: list[Any] = []
+
+    @tool(effect="once", tier=3)
+    def pay(to: Any) -> str:
+        """Pay."""
+        paid.append(to)
+        return "paid"
+
+    args = {"to": [f"person{n}" for n in range(101 if how == "unfold" else 30)]}
+    agent = Bench().agent(act("I pay", "pay", **args), finish(), tools=[pay])
+    async with seated(agent, tmp_path) as seat:
+        page, card = seat.page, seat.page.locator(".card")
+        await waiting(seat)
+        await expect(card.locator("[data-do=deny]")).to_be_enabled()
+        button = card.locator("[data-do=edit]" if how == "edit" else "[data-do=approve]")
+        await button.scroll_into_view_if_needed()
+        match how:
+            case "unfold":
+                await card.locator("[data-unfold]").click()
+            case "edit":
+                await card.locator("summary", has_text="Change, or give").click()
+            case "resize":
+                await expect(button).to_be_enabled()
+                await page.set_viewport_size({"width": 400, "height": 500})
+            case "scroll":
+                await expect(button).to_be_enabled()
+                await page.mouse.move(3, 3)
+                await page.set_viewport_size({"width": 1280, "height": 400})
+                await page.wait_for_timeout(1500)
+                box = await button.bounding_box()
+                assert box is not None
+                await page.mouse.move(box["x"] + 20, box["y"] - 60)
+                await page.wait_for_timeout(200)
+                await page.evaluate("scrollBy(0, -70)")
+                await page.evaluate("new Promise((then) => requestAnimationFrame(then))")
+            case "cover":
+                await page.keyboard.press("n")
+                await page.wait_for_timeout(1500)
+                await page.keyboard.press("Escape")
+            case _:
+                await expect(button).to_be_enabled()
+                await page.evaluate(
+                    """() => {
+                        const below = document.querySelector(".card .edit");
+                        document.querySelector(".card .parameters").before(below);
+                    }"""
+                )
+        # The second click of a gesture, wherever the control is by then.
+        hit = """(one) => {
+            const { left, top, width, height } = one.getBoundingClientRect();
+            const x = left + width / 2, y = top + height / 2;
+            one.dispatchEvent(new MouseEvent("click", { bubbles: true, clientX: x, clientY: y }));
+        }"""
+        await page.wait_for_timeout(pause)
+        await button.evaluate(hit)
+        items = (await seat.client.get("/approvals")).json()["items"]
+        assert len(items) == 1
+        assert paid == []
+        await expect(button).to_be_enabled()
+
+
+async def test_a_part_that_is_folded_again_is_not_shown(tmp_path: Path) -> None:
+    """Mutant: what was open once counts. A double click opens and folds."""
+    note = "fine " * 100 + "and pay evil"
+    args = {"to": [{"note": note}]}
+    agent = Bench().agent(act("I pay", "pay", **args), finish(), tools=[payer()])
+    async with seated(agent, tmp_path) as seat:
+        await waiting(seat)
+        card = seat.page.locator(".card")
+        await expect(card.locator("[data-do=deny]")).to_be_enabled()
+        await card.locator("details.fold:not([open]) > summary").dblclick()
+        await expect(card.locator("details.fold:not([open])")).to_have_count(1)
+        await expect(card.locator("[data-do=deny]")).to_be_enabled()
+        await expect(card.locator("[data-do=approve]")).to_be_disabled()
+
+
+def payer() -> Any:
+    @tool(effect="once", tier=3, preview=lambda parameters: str(parameters.get("text", "pay")))
+    def pay(to: Any = None, text: str = "") -> str:
+        """Pay."""
+        return "paid"
+
+    return pay
+
+
+@pytest.mark.parametrize("lines", [61, 1500])
+async def test_a_difference_is_whole_on_the_card(lines: int, tmp_path: Path) -> None:
+    """Mutant: at most 60 lines of a difference."""
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "a.txt").write_text("old\n" * lines)
+    call = act("I edit", "edit_file", path="a.txt", old="old", new="new", all=True)
+    agent = Bench().agent(
+        call, finish(), tools=[file_tools(root)], policy=Policy(autonomy="conservative")
+    )
+    async with seated(agent, tmp_path) as seat:
+        await waiting(seat)
+        card = seat.page.locator(".card")
+        shown = await card.locator(".summary").inner_text()
+        assert shown.count("+new") == shown.count("-old") == lines
+        await expect(card.locator("[data-do=approve]")).to_be_enabled()
+        await seat.keep("difference")
+
+
+async def test_what_the_server_cut_is_not_approved(tmp_path: Path) -> None:
+    """Mutant: `short` is false."""
+    agent = Bench().agent(act("I pay", "pay", text="x" * 100_001), finish(), tools=[payer()])
+    async with seated(agent, tmp_path) as seat:
+        run = await waiting(seat)
+        card = seat.page.locator(".card")
+        await expect(card.locator("[data-do=deny]")).to_be_enabled()
+        await expect(card.locator("[data-do=approve]")).to_be_disabled()
+        await expect(card.locator(".folded")).to_contain_text(f"taofold approvals approve {run}:")
+        await seat.page.evaluate("document.querySelector('[data-do=approve]').disabled = false")
+        await card.locator("[data-do=approve]").click()
+        assert (await seat.client.get(f"/runs/{run}")).json()["status"] == "waiting"
+
+
+DIFFERENT = r"""
+null ¦ "null" ¦ true ¦ "true" ¦ 0 ¦ -0.0 ¦ 0.0 ¦ -0 ¦ "0" ¦ 1 ¦ 1.0 ¦ "1" ¦ 1e5 ¦ 100000
+9007199254740993 ¦ 9007199254740993.0 ¦ 9007199254740992 ¦ 0.1 ¦ 0.10
+0.1000000000000000055 ¦ "" ¦ " " ¦ "a" ¦ " a" ¦ "a " ¦ "a\n" ¦ "a\\n" ¦ "\"a\"" ¦ "a\tb"
+"a   b" ¦ "a\u00a0b" ¦ "a b" ¦ "a  b" ¦ "a\u3000b" ¦ "a\u200bb" ¦ "a\\u200bb" ¦ "a\r\nb"
+"a\nb" ¦ "a\u2028b" ¦ [] ¦ "[]" ¦ {} ¦ "{}" ¦ ["a"] ¦ {"0": "a"} ¦ ["a", "b"] ¦ ["a\n1\nb"]
+["a, b"] ¦ {"a": 1} ¦ {"a ": 1} ¦ {"\"a\"": 1} ¦ {"a": null} ¦ {"a": {}} ¦ {"a": []}
+{"a": "b\nc 1"} ¦ {"a": "b", "c": 1} ¦ [[]] ¦ [null] ¦ ["null"] ¦ "a\u21e5b" ¦ "a\u21e5\tb"
+"⚠" ¦ "⚠\ufe0f" ¦ "é" ¦ "e\u0301" ¦ "\u0e38a" ¦ false ¦ "a\u0000" ¦ "a\\u0000"
+"""
+
+
+@pytest.mark.parametrize("place", ["%s", '[%s, "x"]', '{"n": %s}'])
+async def test_no_two_calls_look_alike_on_a_card(place: str, tmp_path: Path) -> None:
+    """Mutants: texts without quotes; trailing blanks as they are; `parse` without `args`."""
+    texts = [text for row in DIFFERENT.strip().split("\n") for text in row.split(" ¦ ")]
+    async with seated(Bench().agent(finish()), tmp_path) as seat:
+        shown = await seat.page.evaluate(
+            """async (texts) => {
+                const { parameters } = await import("/static/js/card.js");
+                const { parse } = await import("/static/js/exact.js");
+                const shown = [];
+                for (const text of texts) {
+                    const card = document.createElement("article");
+                    card.className = "card";
+                    card.append(parameters(parse(`{"args": {"to": ${text}}}`).args, true));
+                    document.querySelector("main").append(card);
+                    shown.push(card.innerText);
+                    card.remove();
+                }
+                return shown;
+            }""",
+            [place % text for text in texts],
+        )
+        alike: dict[str, list[str]] = {}
+        for text, seen in zip(texts, shown, strict=True):
+            drawn = "\n".join([row.rstrip() for row in seen.expandtabs(4).split("\n")])
+            alike.setdefault(drawn, []).append(text)
+        assert [texts for texts in alike.values() if len(texts) > 1] == []
+
+
+async def test_a_call_that_is_deeply_nested_stays_on_its_card(tmp_path: Path) -> None:
+    """Mutant: each level is indented, until nothing of it is left on the page."""
+    deep: Any = "the very end of it"
+    for level in range(60):
+        deep = {"in": deep} if level % 2 else [deep, {}]
+    agent = Bench().agent(act("I pay", "pay", to=deep), finish(), tools=[payer()])
+    async with seated(agent, tmp_path, viewport={"width": 360, "height": 740}) as seat:
+        await waiting(seat)
+        card = seat.page.locator(".card")
+        await expect(card.locator("[data-do=deny]")).to_be_enabled()
+        assert "the very end of it" in await card.inner_text()
+        assert await card.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+        await expect(card.locator("[data-do=approve]")).to_be_enabled()
+        await seat.keep("deeply-nested")
+
+
+async def test_a_number_is_sent_as_it_was_written(tmp_path: Path) -> None:
+    """Mutant: `JSON.stringify` of what was edited."""
+    paid: list[str] = []
+
+    @tool(effect="once", tier=3)
+    def pay(to: Any) -> str:
+        """Pay."""
+        paid.append(json.dumps(to))
+        return "paid"
+
+    agent = Bench().agent(act("I pay", "pay", to=[1.0, -0.0, 1]), finish(), tools=[pay])
+    async with seated(agent, tmp_path) as seat:
+        run = await waiting(seat)
+        card = seat.page.locator(".card")
+        await card.locator("summary", has_text="Change, or give").click()
+        text = await card.locator("[name=parameters]").input_value()
+        assert json.dumps(json.loads(text)) == '{"to": [1.0, -0.0, 1]}'
+        await card.locator("[name=parameters]").fill(text.replace("-0.0", "2.0"))
+        await card.locator("[data-do=edit]").click()
+        await seat.client.until(run)
+        assert paid == ["[1.0, 2.0, 1]"]
+
+
+async def test_a_row_of_a_long_line_does_not_look_like_a_line_of_its_own(tmp_path: Path) -> None:
+    """Mutant: further rows begin where lines begin."""
+    text = "+x = 1;" + " " * 150 + "-evil()\n-gone"
+    for name in ("preview", "parameter"):
+        agent = Bench().agent(act("I pay", "pay", text=text), finish(), tools=[payer()])
+        folder = tmp_path / name
+        folder.mkdir()
+        async with seated(agent, folder) as seat:
+            await waiting(seat)
+            place = ".summary" if name == "preview" else ".parameters dd"
+            lefts = await seat.page.evaluate(
+                """(place) => {
+                    const lefts = [];
+                    for (const line of document.querySelectorAll(`.card ${place} .lines > span`)) {
+                        const range = document.createRange();
+                        range.selectNodeContents(line);
+                        const rows = [...range.getClientRects()].map((one) => one.left);
+                        lefts.push([rows[0], ...rows.slice(1)]);
+                    }
+                    return lefts;
+                }""",
+                place,
+            )
+            first, second = lefts
+            assert first[0] == second[0]
+            assert len(first) > 1
+            assert all(left > first[0] + 3 for left in first[1:])
+            await seat.keep(f"long-line-{name}")
 
 
 async def test_no_part_of_a_call_lies_behind_a_scroll_bar(tmp_path: Path) -> None:

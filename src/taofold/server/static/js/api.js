@@ -6,7 +6,7 @@
  * other page can send.
  */
 
-import { inexact, parse } from "./exact.js";
+import { inexact, parse, written } from "./exact.js";
 
 const KEY = "taofold.session";
 let secret = kept();
@@ -76,7 +76,7 @@ export const get = (path) => ask(path, { headers: { Accept: "application/json" }
 export async function post(path, body = {}) {
   const lost = inexact(body);
   if (lost) throw new Problem(422, `${lost} cannot be sent exactly from a browser: use \`taofold approvals approve ID --parameters JSON\`.`);
-  return ask(path, { method: "POST", headers: { "Content-Type": "application/json", Accept: "application/json" }, body: JSON.stringify(body) });
+  return ask(path, { method: "POST", headers: { "Content-Type": "application/json", Accept: "application/json" }, body: written(body) });
 }
 
 /** Is there a session, as far as this page knows? */

@@ -3,9 +3,9 @@
 import { part, post } from "./api.js";
 import { announce, h, toast } from "./dom.js";
 import { form } from "./form.js";
-import { Exact, inexact, parse } from "./exact.js";
+import { inexact, parse } from "./exact.js";
 import { pretty, visible } from "./format.js";
-import { folds, readable } from "./json.js";
+import { called, folds, lined, readable, scalar, scalarly } from "./json.js";
 
 const TIERS = { 1: "automatic", 2: "asks", 3: "confirmation", 4: "forbidden" };
 const SAID = { approve: "approved", deny: "denied", edit: "approved with changes", answer: "answered", done: "noted as done" };
@@ -27,19 +27,35 @@ export const asked = (event) => ({
   expires_at: event.expiresAt,
 });
 
+const CUT = / \[… cut: \d+ more characters, digest [0-9a-f]+\]$/;
 const DEAD = 1000;
 const LOOK = 100;
+const NEAR = 8;
 const living = new Set();
 
-/** Where a node is on the page, whatever was scrolled by hand. */
+// A scrolled page has other controls under a pointer that rests: they live once it has moved.
+let pointer = [0, 0];
+let scroll = { at: -DEAD, pointer };
+const rests = () => performance.now() - scroll.at < DEAD && Math.hypot(pointer[0] - scroll.pointer[0], pointer[1] - scroll.pointer[1]) < NEAR;
+addEventListener("scroll", () => { scroll = { at: performance.now(), pointer }; }, true);
+for (const kind of ["pointermove", "pointerdown"]) {
+  addEventListener(kind, ({ clientX, clientY }) => {
+    pointer = [clientX, clientY];
+    if (performance.now() - scroll.at < DEAD) for (const one of living) one.look();
+  }, true);
+}
+
+/** Where `node` and its controls are on the page, how large, and whether a dialog is open over them. */
 function where(node) {
-  const { left, top } = node.getBoundingClientRect();
-  return `${Math.round(left + scrollX)} ${Math.round(top + scrollY)}`;
+  return [node, ...node.querySelectorAll("button[data-do]")].map((one) => {
+    const { left, top, width, height } = one.getBoundingClientRect();
+    return [left + scrollX, top + scrollY, width, height].map(Math.round).join(" ");
+  }).join() + (document.querySelector("dialog[open]") ? " covered" : "");
 }
 
 /**
- * A card that has just appeared, or moved, is dead for a second: a click or a key meant for what was there
- * before decides nothing.
+ * A card is dead for a second after it appeared, or one of its controls appeared, moved, changed its size or was uncovered: a
+ * click or a key meant for what was there before decides nothing.
  */
 class Liveness {
   constructor(node, changed, always = false) {
@@ -52,6 +68,12 @@ class Liveness {
     living.add(this);
   }
 
+  /** Something new is to be read. */
+  renew() {
+    this.place = "";
+    this.alive = false;
+  }
+
   /** Looks where it is now, and says whether it may decide. */
   look() {
     const now = performance.now();
@@ -60,7 +82,7 @@ class Liveness {
       this.place = place;
       this.since = now;
     }
-    const alive = place !== "" && now - this.since >= DEAD;
+    const alive = place !== "" && now - this.since >= DEAD && !rests();
     if (alive !== this.alive) {
       this.alive = alive;
       this.changed();
@@ -88,6 +110,8 @@ export function card(one, more = null) {
   const doubt = one.question && !asksUser && !inside;
   const own = one.summary && !one.summary.startsWith(`${one.tool}(`); // else it repeats the parameters
   const telling = visible(one.question || (own ? one.summary : ""));
+  // What the server cut cannot be read here, and so not approved.
+  const short = own && CUT.test(one.summary);
   const state = h("p", { class: "decided", role: "status" });
   const wrong = h("p", { class: "wrong", role: "alert" });
   const reason = h("input", { type: "text", name: "reason", maxlength: 500, autocomplete: "off" });
@@ -101,13 +125,17 @@ export function card(one, more = null) {
   let over = false;
   const life = new Liveness(node, refresh);
 
+  /** Is all there that `decision` allows? What somebody writes as an edit is. */
+  const whole = (decision) => !folds(node).length && !(short && ["approve", "done"].includes(decision));
+
   /** What allows something needs all of it on the card; everything needs a card that lives. */
   function refresh() {
     const hidden = folds(node).length;
-    folded.hidden = !hidden || over;
-    folded.replaceChildren(...(hidden ? [`${hidden} part${hidden === 1 ? " is" : "s are"} folded: look at all before you approve. `, unfold] : []));
+    folded.hidden = !(hidden || short) || over;
+    folded.replaceChildren(...(hidden ? [`${hidden} part${hidden === 1 ? " is" : "s are"} folded: look at all before you approve. `, unfold] : []),
+      short ? `It is too long to be shown whole: it cannot be approved here, but by \`taofold approvals approve ${one.id}\`.` : "");
     for (const button of node.querySelectorAll("button[data-do]")) {
-      button.disabled = busy || over || !life.alive || (hidden > 0 && button.dataset.do !== "deny");
+      button.disabled = busy || over || !life.alive || (button.dataset.do !== "deny" && !whole(button.dataset.do));
     }
   }
   const unfold = h("button", { type: "button", class: "quiet", "data-unfold": "", onclick: () => {
@@ -119,13 +147,23 @@ export function card(one, more = null) {
       }
     }
   } }, "Unfold all");
-  node.addEventListener("seen", refresh);
+  let due = false;
+  node.addEventListener("seen", () => {
+    life.renew();
+    if (due) return;
+    due = true;
+    // Once for all that one click unfolds.
+    queueMicrotask(() => {
+      due = false;
+      refresh();
+    });
+  });
   // A key that is held down presses a button again and again.
   node.addEventListener("keydown", (event) => event.repeat && event.target.closest("button") && event.preventDefault());
 
   async function decide(decision, body = {}) {
     // Asked once more: it may have moved since it was looked at last.
-    if (busy || over || !life.look() || (decision !== "deny" && folds(node).length)) return;
+    if (busy || over || !life.look() || (decision !== "deny" && !whole(decision))) return;
     wrong.textContent = "";
     busy = true;
     refresh();
@@ -152,7 +190,7 @@ export function card(one, more = null) {
   function edited() {
     let parameters;
     try {
-      parameters = parse(text.value);
+      parameters = parse(text.value, true);
     } catch (error) {
       wrong.textContent = `This is not JSON: ${error.message}`;
       text.focus();
@@ -201,11 +239,11 @@ export function card(one, more = null) {
     h("header", {}, h("span", { class: "tier" }, asksUser || inside ? "question" : `tier ${one.tier} · ${TIERS[one.tier] ?? ""}`),
       h("h3", { class: "mono" }, visible(one.tool)), until(one.expires_at)),
     more ?? "",
-    telling && h("div", { class: "summary" }, lines(telling)),
+    telling && h("div", { class: one.question ? "summary" : "summary mono" }, lines(telling)),
     asksUser ? h("label", { class: "answering" }, "Your answer", text) : filled ? filled.node : parameters(one.args, true),
     folded, buttons, asksUser || inside ? "" : editor, wrong, state,
   ].filter(Boolean));
-  ready.set(node, () => life.look() && !busy && !folds(node).length);
+  ready.set(node, () => life.look() && !busy && whole("approve"));
   refresh();
   return node;
 }
@@ -257,7 +295,8 @@ export function together(cards) {
 
 /** What a server or a tool says within a question, apart from what the server of this page says. */
 function lines(text) {
-  return text.split("\n").map((line) => (line.startsWith("│") ? h("q", {}, line.replace(/^│ ?/, "") || "\u00a0") : h("span", {}, line || "\u00a0")));
+  const said = (line) => (line.startsWith("│") ? h("q", {}, lined(line.replace(/^│ ?/, ""))) : lined(line));
+  return text.split("\n").map(said);
 }
 
 /** Can it be decided by approve or deny alone? */
@@ -267,7 +306,7 @@ export const plain = (one) => !one.question && !one.form && one.tool !== "ask_us
 export function parameters(args, open = false) {
   const rows = Object.entries(args ?? {});
   if (!rows.length) return "";
-  return h("dl", { class: "parameters" }, rows.map(([name, value]) => [h("dt", {}, visible(name)), h("dd", { class: "mono" }, value !== null && typeof value === "object" && !(value instanceof Exact) ? readable(value, open) : pretty(value))]));
+  return h("dl", { class: "parameters" }, rows.map(([name, value]) => [h("dt", {}, called(name)), h("dd", { class: "mono" }, scalarly(value) ? scalar(value, true) : readable(value, open))]));
 }
 
 function until(expires) {

@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { visible } from "./format.js";
+import { scalar } from "./json.js";
 
 const KINDS = { email: "email", uri: "url", date: "date", "date-time": "text" };
 
@@ -51,7 +52,9 @@ export function form(schema) {
   const fields = Object.entries(schema.properties ?? {}).map(([name, one]) => [name, one, reader(name, one ?? {}, wanted.has(name))]);
   const node = h("form", { class: "fields", onsubmit: (event) => event.preventDefault() }, fields.map(([name, one, { field }]) =>
     h("label", { class: one.type === "boolean" ? "check" : "" }, h("span", {}, visible(String(one.title ?? name)), wanted.has(name) ? " *" : ""), field,
-      one.description && h("small", {}, visible(String(one.description))))));
+      one.description && h("small", {}, visible(String(one.description))),
+      // A field shows only a part of a long text, and no invisible characters.
+      typeof one.default === "string" && h("small", {}, "filled in: ", scalar(one.default, true)))));
   const read = () => {
     if (!node.reportValidity()) return null;
     return Object.fromEntries(fields.map(([name, , one]) => [name, one.read()]).filter(([, value]) => value !== undefined));

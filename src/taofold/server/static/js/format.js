@@ -62,6 +62,13 @@ export const prose = (text) => text.replaceAll("\r\n", "\n").replace(PROSE, (one
 
 export const cut = (text, most = 160) => visible(text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
+// Marks that are drawn over what stands before them; those of scripts only at the start of a line.
+const OVER = String.raw`\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f`;
+const ALIKE = new RegExp(String.raw`[${UNSEEN}\xa0\u1680\u2000-\u200a\u202f\u205f\u3000⇥${OVER}]|(?<![^\n])\p{M}|\\(?=u[0-9a-f]{4})|(?<![ \t])[ \t]+(?![^\n])|\t`, "gu");
+
+/** `text` spelled so that no two texts look alike: also blanks at ends of lines, tabs (⇥) and its own escapes. */
+export const unambiguous = (text) => text.replace(ALIKE, (one, at) => (one === "\t" && !["", "\n"].includes(text.slice(at + 1, at + 2)) ? "⇥\t" : code(one)));
+
 /** JSON as indented text; texts stay texts. */
 export const pretty = (value) => visible(typeof value === "string" ? value : written(value, 2));
 

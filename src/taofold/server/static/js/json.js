@@ -2,9 +2,10 @@
 
 import { h } from "./dom.js";
 import { Exact, parse, written } from "./exact.js";
-import { cut } from "./format.js";
+import { cut, unambiguous } from "./format.js";
 
 const OPEN = 2;
+const DEEP = 4;
 const MOST = 100;
 const LONG = 400;
 
@@ -20,8 +21,11 @@ export function readable(value, open = false) {
   return h("div", { class: "json", tabindex: 0, role: "group", "aria-label": "JSON" }, tree(held, 0, open));
 }
 
-/** The folds in `node` that nobody has opened yet. */
-export const folds = (node) => [...node.querySelectorAll("details.fold:not(.seen)")];
+/** The folds in `node` that are not open. */
+export const folds = (node) => [...node.querySelectorAll("details.fold:not([open])")];
+
+/** Text as a block for each line: a row that was broken is drawn otherwise than one that begins a line. */
+export const lined = (text) => h("span", { class: "lines" }, text.split("\n").map((line) => h("span", {}, line)));
 
 function parsed(text) {
   const trimmed = text.trim();
@@ -33,7 +37,7 @@ function parsed(text) {
   }
 }
 
-const scalarly = (value) => value === null || typeof value !== "object" || value instanceof Exact;
+export const scalarly = (value) => value === null || typeof value !== "object" || value instanceof Exact;
 
 function tree(value, depth, open) {
   const entries = Array.isArray(value) ? value.map((one, n) => [n, one]) : Object.entries(value);
@@ -53,26 +57,30 @@ function rows(entries, depth, open) {
 function fold(summary, build, open = false) {
   const node = h("details", { class: "fold", open }, summary);
   const see = () => {
-    if (node.classList.contains("seen")) return;
-    node.classList.add("seen");
-    node.append(build());
+    if (node.open && node.childElementCount === 1) node.append(build());
     node.dispatchEvent(new CustomEvent("seen", { bubbles: true }));
   };
-  if (open) see();
-  else node.addEventListener("toggle", () => node.open && see());
+  see();
+  node.addEventListener("toggle", see);
   return node;
 }
 
 function pair(name, value, depth, open) {
-  if (scalarly(value)) return h("div", {}, h("dt", {}, String(name)), h("dd", {}, scalar(value)));
+  if (scalarly(value)) return h("div", {}, h("dt", {}, called(name)), h("dd", {}, scalar(value)));
+  // Indented further, it would stand beyond the edge of the card.
+  if (open && depth > DEEP) return h("div", {}, h("dt", {}, called(name)), h("dd", {}, lined(unambiguous(written(value)))));
   const size = Array.isArray(value) ? value.length : Object.keys(value).length;
-  const inner = fold(h("summary", {}, h("span", { class: "key" }, String(name)), h("span", { class: "size" }, ` ${size} ${Array.isArray(value) ? "items" : "names"}`)),
-    () => tree(value, depth + 1, open), size <= (open ? MOST : 12) && depth < (open ? 8 : OPEN - 1));
-  return h("div", { class: "deep" }, h("dt", { class: "unseen" }, String(name)), h("dd", {}, inner));
+  const inner = fold(h("summary", {}, h("span", { class: "key" }, called(name)), h("span", { class: "size" }, ` ${size} ${Array.isArray(value) ? "items" : "names"}`)),
+    () => tree(value, depth + 1, open), size <= (open ? MOST : 12) && (open || depth < OPEN - 1));
+  return h("div", { class: "deep" }, h("dt", { class: "unseen" }, called(name)), h("dd", {}, inner));
 }
 
-function scalar(value) {
+/** A name as it can be told from any other, and from a number in a list. */
+export const called = (name) => (typeof name === "number" || /^[A-Za-z_][\w-]*$/.test(name) ? String(name) : `"${unambiguous(name)}"`);
+
+/** A value as it can be told from any other: texts in quotes. A long one is folded, unless it is to be `whole`. */
+export function scalar(value, whole = false) {
   if (typeof value !== "string") return h("span", { class: "scalar" }, written(value));
-  if (value.length <= LONG) return h("span", { class: "string" }, value);
-  return fold(h("summary", { class: "string" }, cut(value.replace(/\s+/g, " "), 120)), () => h("span", { class: "string" }, value));
+  const node = () => h("span", { class: "string" }, lined(`"${unambiguous(value)}"`));
+  return whole || value.length <= LONG ? node() : fold(h("summary", { class: "string" }, cut(value.replace(/\s+/g, " "), 120)), node);
 }
