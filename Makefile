@@ -8,7 +8,7 @@ RUNTIME := tests/agent tests/runtime tests/engine/test_local.py
 # dspy has an environment of its own: it brings 349 MB
 EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings postgres dbos restate)
 
-.PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server docs site site-serve lock environments rust clean
+.PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server bench-rust docs site site-serve lock environments rust clean
 
 setup: $(STAMP)
 
@@ -87,12 +87,17 @@ lock:
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-header --no-annotate $(EXTRAS) --group dev pyproject.toml -o requirements.lock
 
-# The runtime in Rust: format, program, tests, lints, documentation of every public item.
+# The runtime in Rust: format, what tests/rust need, tests, lints, documentation of every public item.
 rust:
 	cd rust && cargo fmt --check
-	cd rust && cargo build --locked -j $(JOBS)
+	cd rust && cargo build --locked --bins --examples -j $(JOBS)
 	cd rust && cargo test --locked -j $(JOBS)
 	cd rust && cargo clippy --locked --all-targets -j $(JOBS) -- -D warnings
+	cd rust && RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -j $(JOBS)
+
+# Both runtimes beside a bare loop in each language.
+bench-rust: $(STAMP)
+	$(BIN)/python bench/rust/run.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .hypothesis

@@ -1,7 +1,7 @@
 //! Models of providers over HTTP, by name: `provider:model`.
 //!
-//! A [`RemoteModel`] has an [`Endpoint`](endpoint::Endpoint), which sends and retries, and a
-//! [`Wire`], the format of one API: chat completions, Responses or Messages. Keys and addresses come
+//! A `RemoteModel` has an `Endpoint`, which sends and retries, and a
+//! `Wire`, the format of one API: chat completions, Responses or Messages. Keys and addresses come
 //! from the environment, never from a file. A key goes only to its own provider or to where the
 //! environment points.
 
