@@ -416,46 +416,9 @@ pub struct Decided {
 /// An approval was closed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resolved {
-    /// The effect's place.
-    pub key: String,
-    /// The decision.
-    pub verdict: Verdict,
-    /// The action's place in its batch.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub index: u64,
-    /// Who decided.
-    #[serde(default = "policy_name", skip_serializing_if = "is_policy_name")]
-    pub by: String,
-    /// How much say a person has.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub tier: u64,
-    /// Why.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub reason: String,
-    /// What the question is bound to.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub digest: String,
-    /// The digest of the policy.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub policy: String,
-    /// The call as people see it.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub preview: String,
-    /// When the question closes, in milliseconds since the epoch; 0: never.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub expires_at: u64,
-    /// The action as a person edited it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub action: Option<Action>,
-    /// Of a question in the middle of a call: its form and the tool's state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request: Option<Object>,
-    /// How often the call had been started when it was asked.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub attempt: u64,
-    /// Who may answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deciders: Option<Deciders>,
+    /// What was decided, and on what.
+    #[serde(flatten)]
+    pub decided: Decided,
     /// Whether a file says so that was taken in.
     #[serde(default, skip_serializing_if = "is_default")]
     pub imported: bool,
@@ -731,27 +694,9 @@ impl Decided {
 
 impl Resolved {
     /// Returns the end of an approval.
-    pub fn new(
-        key: impl Into<String>,
-        index: u64,
-        verdict: Verdict,
-        by: impl Into<String>,
-    ) -> Self {
+    pub fn new(decided: Decided) -> Self {
         Self {
-            key: key.into(),
-            verdict,
-            index,
-            by: by.into(),
-            tier: 1,
-            reason: String::new(),
-            digest: String::new(),
-            policy: String::new(),
-            preview: String::new(),
-            expires_at: 0,
-            action: None,
-            request: None,
-            attempt: 0,
-            deciders: None,
+            decided,
             imported: false,
             masked: false,
         }
@@ -842,7 +787,7 @@ impl Event {
             Self::Noted(event) => &event.key,
             Self::Proposed(event) => &event.key,
             Self::Decided(event) => &event.key,
-            Self::Resolved(event) => &event.key,
+            Self::Resolved(event) => &event.decided.key,
             Self::Started(event) => &event.key,
             Self::StartedOnce(event) => &event.key,
             Self::Observed(event) => &event.key,
@@ -854,7 +799,7 @@ impl Event {
     pub fn index(&self) -> Option<u64> {
         match self {
             Self::Decided(event) => Some(event.index),
-            Self::Resolved(event) => Some(event.index),
+            Self::Resolved(event) => Some(event.decided.index),
             Self::Started(event) => Some(event.index),
             Self::StartedOnce(event) => Some(event.index),
             Self::Observed(event) => Some(event.index),

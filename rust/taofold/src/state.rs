@@ -189,7 +189,8 @@ impl RunState {
                 self.decide(record, event.action.as_ref(), event.request.is_some())?;
             }
             Event::Resolved(event) => {
-                self.decide(record, event.action.as_ref(), event.request.is_some())?;
+                let decided = &event.decided;
+                self.decide(record, decided.action.as_ref(), decided.request.is_some())?;
                 self.masked |= event.masked;
             }
             Event::Started(event) => self.start(record, event.retry)?,

@@ -129,7 +129,7 @@ pub fn turns(records: &[Record]) -> Vec<TracedTurn> {
 fn enter(call: &mut TracedCall, record: &Record) {
     let edited = match &record.event {
         Event::Decided(event) => event.action.clone(),
-        Event::Resolved(event) => event.action.clone(),
+        Event::Resolved(event) => event.decided.action.clone(),
         Event::Started(_) | Event::StartedOnce(_) => {
             call.started = true;
             call.started_at = record.at;

@@ -221,7 +221,7 @@ impl Batch<'_, '_> {
             book.restore(Some(record.seq))?;
             match record.event {
                 Event::Observed(event) => self.observations[index] = Some(event.observation),
-                Event::Resolved(event) => self.edit(index, event.action),
+                Event::Resolved(event) => self.edit(index, event.decided.action),
                 Event::Decided(event) => self.edit(index, event.action),
                 _ => {}
             }

@@ -86,7 +86,7 @@ impl Question<'_> {
     ) -> Result<Settled, Interrupt> {
         loop {
             let resolved = self.resolve(ledger, seq, &asked).await?;
-            if resolved.verdict != Verdict::Void {
+            if resolved.decided.verdict != Verdict::Void {
                 return Ok(self.consequence(resolved));
             }
             match rule().map(|ruling| (ruling.verdict, ruling.reason)) {
@@ -177,7 +177,7 @@ impl Question<'_> {
             ledger.put(recorded.clone())?;
             // A void stands right behind the decision that it took back.
             if let Some(void) = self.recorded(ledger)
-                && void.verdict == Verdict::Void
+                && void.decided.verdict == Verdict::Void
             {
                 ledger.put(void.clone())?;
                 return Ok(void);
@@ -217,15 +217,16 @@ impl Question<'_> {
     fn expiry(&self, ledger: &Ledger<'_>, asked: &Decided) -> Option<Resolved> {
         let now = u64::try_from(ledger.setup.clock.now_ms()).unwrap_or_default();
         let expired = asked.expires_at > 0 && now > asked.expires_at;
-        expired.then(|| self.resolution(asked, Verdict::Expired, "clock"))
+        expired.then(|| Resolved::new(self.resolution(asked, Verdict::Expired, "clock")))
     }
 
-    fn resolution(&self, asked: &Decided, verdict: Verdict, by: &str) -> Resolved {
-        Resolved {
+    fn resolution(&self, asked: &Decided, verdict: Verdict, by: &str) -> Decided {
+        Decided {
+            by: by.to_owned(),
             tier: asked.tier,
             digest: asked.digest.clone(),
             attempt: asked.attempt,
-            ..Resolved::new(self.key, self.index, verdict, by)
+            ..Decided::new(self.key, self.index, verdict)
         }
     }
 
@@ -290,26 +291,30 @@ impl Question<'_> {
         let reason = setup.redactor.text(words).into_owned();
         let by = setup.redactor.text(&message.by);
         let was_masked = message.data.get("masked") == Some(&Value::Bool(true));
-        let mut resolved = Resolved {
-            masked: was_masked || is_masked(words, &reason),
+        let masked = was_masked || is_masked(words, &reason);
+        let decided = Decided {
             reason,
             ..self.resolution(asked, verdict, &by)
+        };
+        let mut resolved = Resolved {
+            masked,
+            ..Resolved::new(decided)
         };
         let edited = message.data.get("parameters").and_then(Value::as_object);
         if let (Some(parameters), Verdict::Allow) = (edited, verdict) {
             // After redaction the call would run with other parameters than were approved.
             if setup.redactor.object(parameters.clone()) != *parameters {
-                resolved.verdict = Verdict::Deny;
+                resolved.decided.verdict = Verdict::Deny;
                 "edited parameters may hold no secret, and a log keeps none"
-                    .clone_into(&mut resolved.reason);
+                    .clone_into(&mut resolved.decided.reason);
                 return Ok(resolved);
             }
             let action = Action {
                 parameters: parameters.clone(),
                 ..self.action.clone()
             };
-            resolved.digest = self.digest(&action);
-            resolved.action = Some(action);
+            resolved.decided.digest = self.digest(&action);
+            resolved.decided.action = Some(action);
         }
         Ok(resolved)
     }
@@ -325,11 +330,11 @@ impl Question<'_> {
         let exact = ledger.book().recording.exact;
         let Some(tool) = self
             .tool
-            .filter(|_| resolved.verdict == Verdict::Allow && !exact)
+            .filter(|_| resolved.decided.verdict == Verdict::Allow && !exact)
         else {
             return Ok(resolved);
         };
-        let edited = resolved.action.as_ref();
+        let edited = resolved.decided.action.as_ref();
         let changed = if self.digest(self.action) != asked.digest {
             "the tool or its parameters changed after the approval was asked for".to_owned()
         } else if ledger.setup.policy.version() != asked.policy {
@@ -342,13 +347,13 @@ impl Question<'_> {
         } else {
             return Ok(resolved);
         };
-        let void = Resolved {
+        let void = Resolved::new(Decided {
             reason: changed,
             // A void edit is taken back: the question is about the action as it was.
             action: edited.map(|_| self.action.clone()),
             digest: self.digest(self.action),
             ..self.resolution(asked, Verdict::Void, "runtime")
-        };
+        });
         ledger.put(void.clone())?;
         Ok(void)
     }
@@ -356,21 +361,24 @@ impl Question<'_> {
     fn consequence(&self, resolved: Resolved) -> Settled {
         let answered = |observation| Settled::Answered(Box::new(observation));
         if self.action.tool == ASK_USER {
-            let said = if resolved.reason.is_empty() {
+            let said = if resolved.decided.reason.is_empty() {
                 "(no answer)".to_owned()
             } else {
-                resolved.reason.clone()
+                resolved.decided.reason.clone()
             };
-            return answered(Observation::auto(Value::String(said), resolved.reason));
+            return answered(Observation::auto(
+                Value::String(said),
+                resolved.decided.reason,
+            ));
         }
-        let because = if resolved.reason.is_empty() {
+        let because = if resolved.decided.reason.is_empty() {
             String::new()
         } else {
-            format!(": {}", resolved.reason)
+            format!(": {}", resolved.decided.reason)
         };
-        let by = &resolved.by;
-        match resolved.verdict {
-            Verdict::Allow => Settled::Run(resolved.action),
+        let by = &resolved.decided.by;
+        match resolved.decided.verdict {
+            Verdict::Allow => Settled::Run(resolved.decided.action),
             Verdict::Done => answered(Observation {
                 result: Value::String("a person says that it had already happened".to_owned()),
                 extraction: "done".to_owned(),
