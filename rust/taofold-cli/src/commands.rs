@@ -20,7 +20,8 @@ use taofold::values::Principal;
 
 use crate::arguments::{Approvals, Approve, Check, Cli, Command, Drive, Run, Runs};
 use crate::output::{
-    Failure, UNREACHED, approval_json, code_of, give, give_json, iso, result_json, row_json, say,
+    Failure, UNREACHED, USAGE, approval_json, code_of, give, give_json, iso, result_json, row_json,
+    say,
 };
 use crate::terminal;
 
@@ -221,7 +222,7 @@ impl Project {
         if faults.is_empty() {
             Ok(ExitCode::SUCCESS)
         } else {
-            Ok(ExitCode::from(UNREACHED))
+            Ok(ExitCode::from(USAGE))
         }
     }
 

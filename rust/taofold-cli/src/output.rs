@@ -12,7 +12,7 @@ use taofold::state::RunState;
 /// The goal was not reached.
 pub(crate) const UNREACHED: u8 = 1;
 /// Usage or configuration.
-const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// Waiting for a person.
 const WAITING: u8 = 3;
 /// Interrupted.

@@ -2,9 +2,11 @@
 //!
 //! A mistake of a model is no error: it becomes an observation.
 
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::events::Event;
+use crate::json::Value;
 
 /// A log that cannot be read or written.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -99,6 +101,19 @@ impl ConfigError {
             path: path.into(),
             message: message.into(),
         }
+    }
+
+    /// Reads what a file holds. The error has the place of the value below `path`.
+    pub(crate) fn reading<T: DeserializeOwned>(path: &str, value: Value) -> Result<T, Self> {
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let inner = error.path().to_string();
+            let path = match (path, inner.as_str()) {
+                (path, ".") => path.to_owned(),
+                ("", inner) => inner.to_owned(),
+                (path, inner) => format!("{path}.{inner}"),
+            };
+            Self::new(path, error.into_inner().to_string())
+        })
     }
 }
 

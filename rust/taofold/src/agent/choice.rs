@@ -120,8 +120,7 @@ impl Choice {
     }
 
     pub(super) fn limits(&self) -> Result<LimitKeys, ConfigError> {
-        serde_json::from_value(Value::Object(self.limits.clone()))
-            .map_err(|error| ConfigError::new("limits", error.to_string()))
+        ConfigError::reading("limits", Value::Object(self.limits.clone()))
     }
 }
 

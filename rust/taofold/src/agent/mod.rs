@@ -419,12 +419,11 @@ impl Agent {
 
 /// Returns the keys of the agent, and the flow that the file is if it has nodes.
 fn split(written: Value) -> Result<(AgentKeys, Option<Flow>), ConfigError> {
-    let wrong = |error: serde_json::Error| ConfigError::new("", error.to_string());
     let Value::Object(mut members) = written else {
         return Err(ConfigError::new("", "must be a mapping of keys to values"));
     };
     if !members.contains_key("nodes") {
-        let keys = serde_json::from_value(Value::Object(members)).map_err(wrong)?;
+        let keys = ConfigError::reading("", Value::Object(members))?;
         return Ok((keys, None));
     }
     let mut shared = Object::new();
@@ -435,7 +434,7 @@ fn split(written: Value) -> Result<(AgentKeys, Option<Flow>), ConfigError> {
     }
     let instructions = members.get("instructions").cloned();
     let flow = Flow::from_value(Value::Object(members))?;
-    let mut keys: AgentKeys = serde_json::from_value(Value::Object(shared)).map_err(wrong)?;
+    let mut keys: AgentKeys = ConfigError::reading("", Value::Object(shared))?;
     if let Some(Value::String(text)) = instructions {
         keys.instructions = text;
     }

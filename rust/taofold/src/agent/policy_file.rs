@@ -28,8 +28,7 @@ pub(super) struct PolicyKeys {
 
 impl PolicyKeys {
     pub(super) fn read(value: Value, path: &str) -> Result<Self, ConfigError> {
-        let keys: Self = serde_json::from_value(value)
-            .map_err(|error| ConfigError::new(path, error.to_string()))?;
+        let keys: Self = ConfigError::reading(path, value)?;
         match keys.approve_seconds {
             Some(seconds) if !(seconds.is_finite() && seconds >= 0.0) => Err(ConfigError::new(
                 format!("{path}.approve_seconds"),

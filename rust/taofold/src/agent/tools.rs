@@ -55,8 +55,7 @@ impl InlineTool {
     /// Reads an entry of `tools`.
     pub(super) fn read(value: &Value, path: &str, shell: Shell) -> Result<Self, ConfigError> {
         let wrong = |message: String| ConfigError::new(path, message);
-        let keys: InlineKeys =
-            serde_json::from_value(value.clone()).map_err(|error| wrong(error.to_string()))?;
+        let keys: InlineKeys = ConfigError::reading(path, value.clone())?;
         if keys.name.is_empty() || [FINISH, ASK_USER].contains(&keys.name.as_str()) {
             return Err(wrong(format!(
                 "{:?} cannot be the name of a tool",

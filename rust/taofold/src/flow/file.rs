@@ -193,8 +193,7 @@ impl FlowFile {
     }
 
     pub(super) fn from_value(value: Value) -> Result<Self, ConfigError> {
-        let file = serde_json::from_value(value)
-            .map_err(|error| ConfigError::new("", error.to_string()))?;
+        let file = ConfigError::reading("", value)?;
         Self::checked(file)
     }
 

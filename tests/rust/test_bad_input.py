@@ -1,0 +1,85 @@
+"""Logs and files that cannot be used: both runtimes refuse them, and name what is wrong."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.prerequisites import TAOFOLD_RS
+from tests.rust.kit import ANSWER, Program, Script
+
+pytestmark = [pytest.mark.rust, TAOFOLD_RS.mark]
+
+LOGS = {
+    "an unknown kind of event": (
+        'update events set body = replace(body, \'"e":"proposed"\', \'"e":"pondered"\')',
+        "pondered",
+    ),
+    "a kind with a field missing": (
+        "update events set body = replace(body, '\"actions\":', '\"acts\":')",
+        "actions",
+    ),
+    "half a record": ("update events set body = substr(body, 1, length(body) / 2)", ""),
+    "a record that is missing": (
+        "delete from events where json_extract(body, '$.e') = 'proposed'",
+        "",
+    ),
+    "a newer layout": ("pragma user_version = 9999", "9999"),
+}
+
+
+@pytest.mark.parametrize("wrong", LOGS)
+def test_a_damaged_log_is_refused_by_both_and_left_as_it_is(
+    wrong: str, python: Program, rust: Program, script: Script, project: Path
+) -> None:
+    """Mutant: an unknown kind of event that is skipped."""
+    script([ANSWER])
+    run = rust("run", "agent.yaml", "count", "--json").json["id"]
+    statement, named = LOGS[wrong]
+    path = project / ".taofold" / "runs.db"
+    with closing(sqlite3.connect(path)) as log:
+        log.execute(statement)
+        log.commit()
+        before = list(log.execute("select * from events"))
+    for program in (python, rust):
+        refused = program("runs", "show", run)
+        assert refused.code in (1, 2), (wrong, refused)
+        assert named in refused.err + refused.out, (wrong, refused)
+        assert "Traceback" not in refused.err
+        assert "panicked" not in refused.err
+    with closing(sqlite3.connect(path)) as log:
+        assert list(log.execute("select * from events")) == before
+
+
+FILES = {
+    "a key that is unknown": ("name: a\ntoolz: []\n", "toolz"),
+    "a key that stands twice": ("name: a\nname: b\n", "name"),
+    "a value of another type": ("name: a\nlimits: {steps: many}\n", "limits"),
+    "no mapping": ("- name\n", ""),
+    "no YAML": ("name: [a\n", ""),
+    "an unknown strategy": ("strategy: guess\n", "guess"),
+    "a strategy of a flow": ("strategy: cot\nnodes: [{name: a, set: {x: 1}}]\n", "strategy"),
+    "an unknown action": ("nodes: [{name: a, uses: reason.guess}]\n", "reason.guess"),
+    "an unknown key of an action": (
+        "nodes: [{name: a, uses: reason.cot, with: {problem: x, depth: 1}}]\n",
+        "depth",
+    ),
+    "a target that is missing": ("nodes: [{name: a, set: {x: 1}, goto: b}]\n", "b"),
+    "half a template": ("nodes: [{name: a, uses: llm.call, with: {prompt: '{{ x'}}]\n", "prompt"),
+}
+
+
+@pytest.mark.parametrize("wrong", FILES)
+def test_a_file_with_a_fault_is_refused_by_both_before_anything_runs(
+    wrong: str, python: Program, rust: Program, project: Path
+) -> None:
+    text, named = FILES[wrong]
+    (project / "agent.yaml").write_text(text)
+    codes: list[int] = []
+    for program in (python, rust):
+        refused = program("check", "agent.yaml")
+        assert named in refused.err + refused.out, (wrong, refused)
+        assert "Traceback" not in refused.err
+        codes.append(refused.code)
+    assert codes[0] == codes[1] != 0, (wrong, codes)
