@@ -113,6 +113,7 @@ KEY = "zq-internal-9f8e7d6c5b4a39281706f5e4d3c2b1a0"
     [
         *("x {}", "x {}…", "x {}\n… 5 left out …\ny", "x {} [… cut]", '"{}\\'),
         *("x {}...", "x {} ... y", "x {} [...] y", "x {}... (5 more)", "x '{}'...y", "x {}<...>"),
+        *("x {} [truncated] y", "x {}<snip>", "x {} (8 more characters)", "x {}***"),
     ],
 )
 def test_a_part_of_a_known_value_is_hidden_where_a_text_was_cut(form: str, size: int) -> None:

@@ -115,7 +115,7 @@ _AGAIN: Final = 64
 """Different secrets of one text that are looked for in the rest of it."""
 LAYERS: Final = 4
 """How deep JSON inside JSON is looked into."""
-CUT: Final = re.compile(r"[\s\[(<]{0,3}(?:…|\.{3,})[\s\])>]{0,3}")
+CUT: Final = re.compile(r"[\s\[(<]{0,3}(?:…|[.*]{3,})[\s\])>]{0,3}| ?[\[(<]")
 """Where a text was cut. What says how much is missing stands between two of these."""
 _FOLDED_SHORTEST: Final = 6
 """Characters of a known value without its quotes. Shorter than that it is ordinary text."""

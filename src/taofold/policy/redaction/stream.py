@@ -121,7 +121,7 @@ class Trickle:
         """Where a known secret, or a part of it, may have begun that has not arrived in full."""
         cut = len(plain)
         # What was cut may end in front of an ellipsis that has not arrived.
-        ends = {cut, len(plain.rstrip()), len(plain.rstrip(" [(<."))}
+        ends = {cut, len(plain.rstrip()), len(plain.rstrip(" [(<.*"))}
         *_, ellipsis = [None, *CUT.finditer(plain)]
         behind = None if ellipsis is None else plain[ellipsis.end() :].strip()
         for form in self._redactor.forms:
