@@ -33,15 +33,18 @@ const LOOK = 100;
 const NEAR = 8;
 const living = new Set();
 
-// A scrolled page has other controls under a pointer that rests: they live once it has moved.
-let pointer = [0, 0];
-let scroll = { at: -DEAD, pointer };
-const rests = () => performance.now() - scroll.at < DEAD && Math.hypot(pointer[0] - scroll.pointer[0], pointer[1] - scroll.pointer[1]) < NEAR;
-addEventListener("scroll", () => { scroll = { at: performance.now(), pointer }; }, true);
+// A scrolled page has other controls under a pointer that rests: they live once it has moved. What counts
+// is the offset at its last movement: the event of a scroll may come later than the movement after it.
+const offset = () => `${scrollX} ${scrollY}`;
+let pointer = { x: 0, y: 0, offset: offset() };
+let scrolled = -DEAD;
+const rests = () => performance.now() - scrolled < DEAD && pointer.offset !== offset();
+addEventListener("scroll", () => { scrolled = performance.now(); }, true);
 for (const kind of ["pointermove", "pointerdown"]) {
-  addEventListener(kind, ({ clientX, clientY }) => {
-    pointer = [clientX, clientY];
-    if (performance.now() - scroll.at < DEAD) for (const one of living) one.look();
+  addEventListener(kind, ({ clientX: x, clientY: y }) => {
+    if (Math.hypot(x - pointer.x, y - pointer.y) < NEAR) return;
+    pointer = { x, y, offset: offset() };
+    if (performance.now() - scrolled < DEAD) for (const one of living) one.look();
   }, true);
 }
 
