@@ -114,7 +114,8 @@ def test_nobody_forges_a_log_from_one_that_was_passed_on(
 
     Mutants: what a log notes proves whose it is; the seal is made without the secret.
     """
-    theirs, forged = tmp_path / "passed-on.db", tmp_path / "forged.db"
+    theirs, forged, mine = tmp_path / "passed-on.db", tmp_path / "forged.db", tmp_path / "mine"
+    become_somebody_else(monkeypatch, mine)
     opened(theirs)
     become_somebody_else(monkeypatch, tmp_path / "attacker")
     opened(forged)
@@ -129,13 +130,15 @@ def test_nobody_forges_a_log_from_one_that_was_passed_on(
     ]
     if hasattr(os, "removexattr") and origin._keeps_attributes(forged):
         os.removexattr(forged, origin._ATTRIBUTE)  # what git, tar and downloads leave behind
-    monkeypatch.undo()
+    become_somebody_else(monkeypatch, mine)
     for notes in forgeries:
         altered(forged, **notes)
         with pytest.raises(Incompatible, match="not created by this user"):
             opened(forged)
 
 
+@pytest.mark.parametrize("attributes", [False], indirect=True)
+@pytest.mark.usefixtures("attributes")
 def test_a_secret_that_others_can_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,3 +260,72 @@ def runs(path: Path) -> list[str]:
         return [row.run for row in rows]
 
     return asyncio.run(main())
+
+
+def test_a_log_that_was_passed_on_and_comes_back_changed_is_not_ours(tmp_path: Path) -> None:
+    """Git and tar make the file anew, and it may get the number that the old one had.
+
+    Mutant: a seal in the file is enough where the file system keeps attributes.
+    """
+    path = tmp_path / "log.db"
+    opened(path)
+    if not origin._keeps_attributes(path):
+        pytest.skip("this file system keeps no extended attributes")
+    os.removexattr(path, origin._ATTRIBUTE)  # the same number, the same notes, made anew
+    with pytest.raises(Incompatible, match="not created by this user"):
+        opened(path)
+
+
+def hot_journal(content: bytes) -> bytes:
+    """A rollback journal that SQLite plays back: it holds each page of a database."""
+    size = int.from_bytes(content[16:18], "big")
+    pages = [content[start : start + size] for start in range(0, len(content), size)]
+    numbers = (len(pages), 12345, len(pages), 512, size)
+    head = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + b"".join(n.to_bytes(4, "big") for n in numbers)
+    rows = [
+        number.to_bytes(4, "big")
+        + page
+        + ((12345 + sum(page[at] for at in range(size - 200, 0, -200))) & 0xFFFFFFFF).to_bytes(
+            4, "big"
+        )
+        for number, page in enumerate(pages, 1)
+    ]
+    return head.ljust(512, b"\0") + b"".join(rows)
+
+
+def test_a_journal_brings_no_log_into_an_empty_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: a file that was empty at the first look is made ours, whatever it holds by then."""
+    become_somebody_else(monkeypatch, tmp_path / "attacker")
+    forged, path = tmp_path / "forged.db", tmp_path / "runs.db"
+    opened(forged)
+    with closing(sqlite3.connect(forged)) as db:
+        db.execute("pragma journal_mode = delete")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("pragma page_size = 1024")
+        db.execute("vacuum")
+    Path(f"{path}-journal").write_bytes(hot_journal(forged.read_bytes()))
+    become_somebody_else(monkeypatch, tmp_path / "mine")
+    with pytest.raises(Incompatible, match="not created by this user"):
+        opened(path)
+    with closing(sqlite3.connect(path)) as db:  # it was played back
+        assert db.execute("select count(*) from runs").fetchone() == (1,)
+    with pytest.raises(Incompatible, match="not created by this user"):
+        opened(path)
+
+
+def test_a_backup_takes_no_planted_journal_into_the_log(tmp_path: Path) -> None:
+    """Mutant: the source is opened for writing without a look at what lies beside it."""
+    path, theirs = tmp_path / "log.db", tmp_path / "theirs.db"
+    opened(path)
+    opened(theirs)
+    before = path.read_bytes()
+    with closing(sqlite3.connect(theirs, isolation_level=None)) as stranger:
+        stranger.execute("pragma wal_autocheckpoint = 0")
+        stranger.execute("update runs set run = 'approved'")
+        for end in ("-wal", "-shm"):
+            shutil.copyfile(f"{theirs}{end}", f"{path}{end}")
+    with pytest.raises(Incompatible, match="wal' was not written by this user's taofold"):
+        copy_to(path, tmp_path / "backup.db")
+    assert path.read_bytes() == before

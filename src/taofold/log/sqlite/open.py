@@ -223,6 +223,10 @@ def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.
         # has content and no mark was not written here.
         number(connection, "schema_version")
         mark_wal(path.with_name(path.name + "-wal"))
+        if not stored_version and not adopt:
+            # What was empty may hold a log by now: that of a process that began with this one, or
+            # one that a journal brought, which SQLite has played back.
+            layout(connection, path, adopt=False, alone=False)
         if stored_version != VERSION or adopt:
             prepare(connection, path)
         if max_bytes:
@@ -410,9 +414,12 @@ def copy_to(path: Path, final: Path) -> None:
     """Copy the log at `path`, which may be in use, to `final`, complete or not at all. Blocks.
 
     Raises:
+        Incompatible: a journal lies beside it that was not written here.
         sqlite3.Error: it could not be copied.
         OSError: the file cannot be made.
     """
+    # Opened for writing, SQLite would put what they hold into the log.
+    _refuse_planted_journals(path)
     partial = final.with_name(final.name + ".part")
     # Left by a process that was killed in the middle of its copy.
     partial.unlink(missing_ok=True)

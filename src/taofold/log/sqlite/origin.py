@@ -1,11 +1,13 @@
 """Whose a log's SQLite file is: only one of this user on this machine is opened unasked (D16).
 
 A log that came with a cloned repository holds somebody else's approvals, and its author can read
-every log that was passed on. So nothing in a file proves by itself whose it is. Two things do:
+every log that was passed on. So nothing in a file proves by itself whose it is. A mark beside its
+content does: an extended attribute that names the file's number on its file system, and that git,
+archives and downloads do not bring along. A container that is made anew opens its own log.
 
-- a seal over the file's number on its file system, made with a secret in this user's state folder;
-- a mark beside the file's content that is not copied with it: an extended attribute that names the
-  file's number. A container that is made anew on its volume, without the secret, opens its own log.
+Where a file system keeps no attributes a seal in the file takes its place: over the file's number,
+made with a secret in this user's state folder. It proves less: who was given the log may give it
+back changed, and a file that is made anew may have the old number.
 
 A copy has another number, so it is nobody's until its owner adopts it.
 
@@ -41,11 +43,12 @@ def ours(path: Path, noted: Mapping[str, str]) -> bool:
     token = noted.get("mark", "")
     if not token:
         return False
+    if _keeps_attributes(path):
+        return _attribute(path) == _mark(path, token)
     secret = _secret(make=False)
-    sealed = bool(secret) and compare_digest(
+    return bool(secret) and compare_digest(
         noted.get("owner", "").encode(), _sealed(path, token, secret).encode()
     )
-    return sealed or _attribute(path) == _mark(path, token)
 
 
 def mark_as_ours(path: Path) -> dict[str, str]:

@@ -1,9 +1,9 @@
 //! Whose a log's file is: only one of this user on this machine is opened.
 //!
 //! A log that came with a cloned repository holds approvals of another person. Nothing in a file
-//! proves by itself whose it is. Two things do: a seal over the file's number on its file system,
-//! made with a secret in this user's state folder, and a mark beside the content that is not copied
-//! with it, an extended attribute that names the number.
+//! proves by itself whose it is. A mark beside the content does, an extended attribute that names
+//! the file's number and is not copied with it. Where a file system keeps none, a seal in the file
+//! takes its place: over the number, made with a secret in this user's state folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,10 +36,12 @@ pub(super) fn ours(path: &Path, notes: &Notes) -> Result<bool, LogError> {
     let Ok(inode) = fs::metadata(path).map(|it| it.ino()) else {
         return Ok(false);
     };
-    let sealed = secret(false)?.is_some_and(|secret| {
+    if keeps_attributes(path) {
+        return Ok(attribute(path) == mark(inode, token).as_bytes());
+    }
+    Ok(secret(false)?.is_some_and(|secret| {
         notes.get("owner").map(String::as_bytes) == Some(seal(inode, token, &secret).as_bytes())
-    });
-    Ok(sealed || attribute(path) == mark(inode, token).as_bytes())
+    }))
 }
 
 /// Returns what the log at `path` notes about itself to be ours from now on. Marks the file.
