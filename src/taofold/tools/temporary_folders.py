@@ -7,6 +7,7 @@ that is made, by whatever process of this user, removes those that nobody holds.
 import fcntl
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -32,8 +33,19 @@ def scratch(use: str) -> Generator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         os.close(lock)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all that is in it, as far as possible. Never raises."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        # Whoever worked in it may have nested folders deeper than Python's stack.
+        with suppress(OSError):
+            command = ["/bin/rm", "-rf", "--", str(folder)]
+            subprocess.run(command, capture_output=True, check=False)
 
 
 def sweep(home: Path) -> None:
@@ -64,7 +76,7 @@ def _remove(folder: Path) -> None:
         lock = _locked(folder)
         if lock is not None:
             # Under the lock, so that two sweepers do not remove the same folder.
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_tree(folder)
             os.close(lock)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,9 @@ WRITE = "(Path.home() / '.claude/.credentials.json').write_text({!r})\n"
         (WRITE.format('{"hooks": "rm -rf"}'), OLD),
         (WRITE.format(NEW.replace('"scopes"', '"hooks"')), OLD),
         (WRITE.format(NEW + " " * 70_000), OLD),
+        (WRITE.format('{"a":' * 2000 + "1" + "}" * 2000), OLD),
+        (WRITE.format(NEW.replace('["a"]', '[{"hook": "rm"}]')), OLD),
+        ("os.truncate(Path.home() / '.claude/.credentials.json', 8 << 30)\n", OLD),
         (
             "p = Path.home() / '.claude/.credentials.json'\np.unlink()\np.symlink_to('{secret}')\n",
             OLD,
@@ -285,7 +289,19 @@ WRITE = "(Path.home() / '.claude/.credentials.json').write_text({!r})\n"
             OLD,
         ),
     ],
-    ids=["renewed", "same", "no json", "other", "other key", "long", "link", "linked folder"],
+    ids=[
+        "renewed",
+        "same",
+        "no json",
+        "other",
+        "other key",
+        "long",
+        "deep",
+        "other in a list",
+        "huge",
+        "link",
+        "linked folder",
+    ],
 )
 async def test_a_sign_in_is_lent_and_only_a_renewed_one_is_kept(
     tmp_path: Path,
@@ -328,6 +344,71 @@ async def test_a_sign_in_that_somebody_else_renewed_meanwhile_stays(
     monkeypatch.setattr(agent, "_keep", late)
     await allowed("claude", root).run("x")
     assert path.read_text() == third
+
+
+@pytest.mark.usefixtures("programs")
+async def test_folders_as_deep_as_a_program_likes_stop_nothing(
+    root: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: a home that cannot be removed fails this run, and every one after it."""
+    CONTAINMENT.need()
+    monkeypatch.setattr(agent, "NETWORK", False)
+    nest = (
+        "here = os.getcwd()\n"
+        "for where in (Path.home(), Path('.aider.tags.cache.v9')):\n"
+        "    where.mkdir(exist_ok=True)\n"
+        "    os.chdir(where)\n"
+        "    for _ in range(3000):\n"
+        "        os.mkdir('d')\n"
+        "        os.chdir('d')\n"
+        "    os.chdir(here)\n"
+    )
+    installed(programs, "aider", SOURCES["aider"] + nest)
+    before = set(Path(tempfile.gettempdir()).glob("taofold-scratch-*"))
+    result = await allowed("aider", root).run("x")
+    assert (result.status, result.error) == ("finished", "")
+    assert set(Path(tempfile.gettempdir()).glob("taofold-scratch-agent-*")) <= before
+    assert not list(root.glob(".aider*"))
+
+
+async def test_a_program_alone_in_a_folder_shows_nothing_of_that_folder(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: the whole folder of the program can be read."""
+    CONTAINMENT.need()
+    monkeypatch.setattr(agent, "NETWORK", False)
+    folder = tmp_path / "Downloads"
+    look = "print(sorted(os.listdir(os.path.dirname(sys.argv[0]))))"
+    path = installed(folder, "mine", look)
+    (folder / "tax.pdf").write_text("private")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    result = await allowed("cmd: mine", root).run("x")
+    assert (result.status, result.output) == ("finished", f"['{path.name}']")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"Tokens: {'9' * 400} sent, 1 received.",
+        f"Tokens: {'9' * 300}M sent, 1 received.",
+        f"Tokens: 1 sent, 1 received. Cost: ${'9' * 400} message",
+    ],
+)
+def test_numbers_without_an_end_count_nothing(line: str) -> None:
+    heard = CodingTranscript(read=PRESETS["aider"].read)
+    heard.feed(f"{line}\n")
+    assert heard.used is not None
+    assert heard.used.input_tokens < 1e12
+    assert heard.used.usd is None or heard.used.usd < 1e12
+
+
+def test_a_price_that_is_not_told_is_unknown_and_prices_add_up() -> None:
+    """Mutants: it is nothing; the last one replaces those before it."""
+    heard = CodingTranscript(read=PRESETS["claude"].read)
+    heard.feed('{"type": "result", "total_cost_usd": 5}\n{"type": "result", "total_cost_usd": 1}\n')
+    assert heard.used == Usage(usd=6.0)
+    heard.feed('{"type": "result"}\n')
+    assert heard.used == Usage(usd=None)
 
 
 @given(st.lists(st.one_of(st.text(), st.binary().map(lambda b: b.decode("latin-1")))))

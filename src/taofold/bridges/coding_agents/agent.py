@@ -13,7 +13,6 @@ user, so each run of it asks (tier 3), and it keeps its own rules.
 import os
 import re
 import shlex
-import shutil
 from codecs import getincrementaldecoder
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -46,6 +45,7 @@ from taofold.tools.command import LEFT_RUNNING, inherited_environment
 from taofold.tools.containment import (
     HOME,
     Containment,
+    environment_homes,
     installed_outside,
     program_homes,
     python_homes,
@@ -54,7 +54,7 @@ from taofold.tools.containment import (
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import HIDDEN, PROTECTED
 from taofold.tools.process import OutputExcerpt, key_line
-from taofold.tools.temporary_folders import scratch
+from taofold.tools.temporary_folders import remove_tree, scratch
 from taofold.tools.tool import Tool, make
 from taofold.trusted_code import program
 
@@ -203,6 +203,25 @@ def _program(name: str, root: Path) -> str:
     return path_found
 
 
+def _own(path: Path) -> set[Path]:
+    """What the program needs of its own: an environment, packages, or its file alone.
+
+    The folder of a program that was put anywhere, such as into Downloads, holds other things.
+    """
+    shown: set[Path] = set()
+    for file in (path, path.resolve()):
+        home = file.parent.parent
+        if (home / "pyvenv.cfg").is_file():
+            shown |= environment_homes(home)
+        elif "node_modules" in file.parts or (
+            file.parent.name == "bin" and (home / "lib").is_dir()
+        ):
+            shown |= program_homes(file)
+        elif not file.is_relative_to("/usr"):
+            shown.add(file)
+    return shown
+
+
 @dataclass(frozen=True)
 class _Work:
     call: _Call
@@ -218,7 +237,7 @@ class _Work:
         """What contains it. Looks at the work root as it is now."""
         if not self.boxed:
             return None
-        homes = [*python_homes(), *sorted(program_homes(Path(self.path)))]
+        homes = [*python_homes(), *sorted(_own(Path(self.path)))]
         readable = [home for home in homes if not self.root.is_relative_to(home)]
         readable += installed_outside(self.root)
         return Containment(self.root, NETWORK, tuple(readable), PROTECTED, HIDDEN)
@@ -273,7 +292,7 @@ class _Work:
             return Outcome(_plain(ProgramReport(fault=str(error))), "failure", str(error))
         finally:
             for path in self._litter() - before:
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
         heard.end()
         failed = bool(code or heard.fault)
         last = key_line(output.text, failed=True)
@@ -341,8 +360,10 @@ def _signed_in(preset: CodingPreset, home: Path) -> Generator[None]:
         yield
     finally:
         for name in set(preset.signed_in) & set(copied):
-            with suppress(OSError, ConfigError):
-                _keep(Path.home() / name, copied[name], read_file(home / name, place=home))
+            # What the program left there may be of any size and depth.
+            with suppress(OSError, ConfigError, RecursionError):
+                if (home / name).lstat().st_size <= _LARGEST:
+                    _keep(Path.home() / name, copied[name], read_file(home / name, place=home))
 
 
 def _keep(path: Path, before: bytes, after: bytes) -> None:
@@ -352,7 +373,7 @@ def _keep(path: Path, before: bytes, after: bytes) -> None:
     kept, and only where nobody else renewed it meanwhile.
     """
     same = _shape(after) == _shape(before)
-    if before != after and len(after) <= _LARGEST and same and read_file(path) == before:
+    if before != after and same and read_file(path) == before:
         write_file(path, after)
 
 
@@ -362,8 +383,10 @@ def _shape(content: bytes) -> Any:
     def shape(value: Any) -> Any:
         if is_object(value):
             return {key: shape(inner) for key, inner in value.items()}
+        if is_array(value):
+            return [shape(inner) for inner in value]
         # A number or a text may be another one; what is not known yet may be null.
-        return "list" if is_array(value) else "value"
+        return "value"
 
     try:
         value = decoded(content.decode())

@@ -147,6 +147,10 @@ def _text(value: Any, *path: str) -> str:
 def _number(value: Any, *path: str) -> float:
     for key in path:
         value = value.get(key) if is_object(value) else None
+    return _bounded(value)
+
+
+def _bounded(value: Any) -> float:
     # Booleans are integers, and what is negative or no number would lift a limit.
     real = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if real and 0 <= value < 1e12 else 0.0
@@ -183,12 +187,14 @@ def _claude(event: Mapping[str, Any], heard: CodingTranscript) -> None:
             used = event.get("usage")
             read = _count(used, "cache_read_input_tokens")
             written = _count(used, "cache_creation_input_tokens")
-            heard.used = Usage(
-                _count(used, "input_tokens") + read + written,
-                _count(used, "output_tokens"),
-                read,
-                _number(event, "total_cost_usd"),
-                written,
+            heard.use(
+                Usage(
+                    _count(used, "input_tokens") + read + written,
+                    _count(used, "output_tokens"),
+                    read,
+                    _number(event, "total_cost_usd") if "total_cost_usd" in event else None,
+                    written,
+                )
             )
         case _:
             pass
@@ -295,8 +301,10 @@ def _aider(line: str, heard: CodingTranscript) -> None:
     if edited:
         heard.act("edit", edited[1].strip())
     if tokens:
-        sent, received = (int(_parsed(tokens[at]) * _MANY[tokens[at + 1] or ""]) for at in (1, 3))
-        usd = _parsed(tokens[5]) if tokens[5] else None
+        sent, received = (
+            int(_bounded(_parsed(tokens[at]) * _MANY[tokens[at + 1] or ""])) for at in (1, 3)
+        )
+        usd = _bounded(_parsed(tokens[5])) if tokens[5] else None
         heard.use(Usage(sent, received, 0, usd))
 
 
