@@ -100,3 +100,15 @@ def test_what_is_not_installed_is_told_before_anything_starts(taofold: Taofold) 
     assert code == 2
     assert "the program 'no-such-program-1' is not installed" in err
     assert "there are no loops yet" in taofold("loops", "list").err
+
+
+def test_a_file_name_that_no_text_can_hold_does_not_break_a_loop(
+    taofold: Taofold, project: Path, programs: Path
+) -> None:
+    """Mutant: a fact with such a name cannot be stored, now or when the loop is resumed."""
+    odd = "open(b'caf\\xe9.txt', 'w').close()\n"
+    repair = f"Path('calc.py').{DOUBLES.removeprefix('path.')}\n"
+    installed(programs, "claude", odd + repair + SOURCES["claude"])
+    code, _, err = loop(taofold, "claude")
+    assert code == 0, err
+    assert "caf" in taofold("loops", "report", "x").out

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from taofold.core.json_values import is_object
+from taofold.core.json_values import is_object, is_sequence
+from taofold.core.text import utf8
 from taofold.core.values import Value
 from taofold.loop.values import (
     Ending,
@@ -286,13 +287,24 @@ def encode_redacted(event: LoopEvent, redactor: Redactor) -> bytes:
 
 def _cleaned(fields: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     return {
-        name: value
+        name: _encodable(value)
         if name in _HANDLES
         else _cleaned(value, redactor)
         if is_object(value)
         else redactor.json(value)
         for name, value in fields.items()
     }
+
+
+def _encodable(value: Any) -> Any:
+    """The value, with what no UTF-8 can say as escapes: a file's name may be any bytes."""
+    if isinstance(value, str):
+        return utf8(value)
+    if is_object(value):
+        return {utf8(name): _encodable(inner) for name, inner in value.items()}
+    if is_sequence(value):
+        return [_encodable(inner) for inner in value]
+    return value
 
 
 def decode(body: bytes) -> LoopEvent:
