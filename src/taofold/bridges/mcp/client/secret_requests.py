@@ -105,6 +105,10 @@ _MANY: Final = 10**12
 """More answers than a form of choices has that does not spell something."""
 
 
+_READ: Final = 4000
+"""Characters of a text that are read: nobody reads a longer one above a field."""
+
+
 def secret_asked(message: str, fields: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the kind of secret that a form asks for, "" if it asks for none.
 
@@ -112,6 +116,9 @@ def secret_asked(message: str, fields: Mapping[str, Mapping[str, Any]]) -> str:
         message: What the person reads above the form.
         fields: The fields of a `plain_form`, by name.
     """
+    texts = [message, *[text for rules in fields.values() for text in _texts(rules)]]
+    if max(map(len, texts)) > _READ:
+        return f"something, in a text of more than {_READ} characters"
     asking = fields if _spells(fields.values()) else {
         name: rules for name, rules in fields.items() if not _answers(rules)
     }  # fmt: skip
