@@ -371,6 +371,26 @@ def test_secrets_are_recognised_by_shape_name_and_value() -> None:
     assert Redactor.secrets_in({"API_KEY": "k", "PATH": "p"}) == ("k",)
 
 
+def test_passwords_in_addresses_and_under_other_names_are_known() -> None:
+    """Mutants: names alone count; a password that is written encoded is known so only."""
+    environment = {
+        "DATABASE_URL": "postgres://shop:p%40ss-word%211@db.example:5432/shop",
+        "HTTP_PROXY": "http://ann:hunter2-hunter2@proxy:3128",
+        "DOCS_URL": "https://example.com/a:b@c",
+        "SSHPASS": "s1", "ROOTPW": "s2", "WIFI_PSK": "s3", "SESSION_COOKIE": "s4",
+        "BEARER": "s5", "SENTRY_DSN": "s6", "AZURE_STORAGE_CONNECTION_STRING": "s7",
+        "SLACK_WEBHOOK_URL": "s8", "WALLET_MNEMONIC": "s9",
+        "PASSENGER_APP_ENV": "production", "COMPASS": "north", "HOSTNAME": "box",
+    }  # fmt: skip
+    found = Redactor.secrets_in(environment)
+    assert {f"s{number}" for number in range(1, 10)} < {*found}
+    assert {"p%40ss-word%211", "p@ss-word!1", "hunter2-hunter2"} < {*found}
+    assert {"production", "north", "box"}.isdisjoint(found)
+    assert "/a:b@c" not in " ".join(found)
+    shown = Redactor(found).text("connected as shop with p@ss-word!1")
+    assert shown == "connected as shop with [redacted]"
+
+
 def test_the_working_directory_is_no_secret_though_its_variable_reads_like_a_password() -> None:
     environment = {"PWD": "/home/jörg/My Project", "OLDPWD": "/home/jörg", "DB_PWD": "hunter2"}
 

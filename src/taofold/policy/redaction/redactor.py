@@ -121,12 +121,23 @@ _FOLDED_SHORTEST: Final = 6
 """Characters of a known value without its quotes. Shorter than that it is ordinary text."""
 _PART: Final = 16
 """Characters of a known value that are hidden where a text was cut; of a short one, half."""
-_NAMES: Final = re.compile(r"(?i)(key|token|secret|passw|credential)")
+_NAMES: Final = re.compile(
+    r"(?i)key|token|secret|passw|credential"
+    r"|(?:^|_)(?:psk|cookie|bearer|mnemonic|dsn|connection_?string|webhook(?:_?url)?)$"
+    r"|(?:^|_|ssh|ldap|bind|root|master|db|user)(?:pass|pw)$"
+)
+_LOGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@")
+"""The password in an address."""
 _FOLDERS: Final = ("PWD", "OLDPWD")
 """Variables of every shell: the folders it is and was in, not a password."""
 _HEADERS: Final = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie"))
 """Of HTTP: what stands there is secret, however short it is."""
 _VALUE: Final = re.compile(r"(?i)[a-z_]*value|val|default|content")
+
+
+def _percent_decoded(text: str) -> str:
+    raw = re.sub(rb"%([0-9A-Fa-f]{2})", lambda code: bytes([int(code[1], 16)]), utf8(text).encode())
+    return raw.decode("utf-8", "replace")
 
 
 class Redactor:
@@ -180,14 +191,15 @@ class Redactor:
 
     @staticmethod
     def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
-        """The values of variables whose name says that they are secret."""
-        return tuple(
-            [
-                value
-                for name, value in environment.items()
-                if name not in _FOLDERS and (_NAMES.search(name) or says(name) >= Says.LIKELY)
-            ]
-        )
+        """The values of variables that are secret by their name, and passwords in addresses."""
+        named = [
+            value
+            for name, value in environment.items()
+            if name not in _FOLDERS and (_NAMES.search(name) or says(name) >= Says.LIKELY)
+        ]
+        # `DATABASE_URL`, `HTTP_PROXY`: a program may print the password alone, as it is or decoded.
+        written = [found[1] for value in environment.values() for found in _LOGIN.finditer(value)]
+        return tuple(dict.fromkeys([*named, *written, *map(_percent_decoded, written)]))
 
     def text(self, text: str) -> str:
         """`text` with every secret replaced, also one that escapes hide.
