@@ -93,8 +93,8 @@ async def test_a_coding_agent_does_the_work_of_a_run(
     assert (free <= given) == contained or free <= careful
     assert not (free - careful) & given or contained
     assert not (careful - free) & given or not contained
-    did = observed(result)["did"]
-    assert did == ["edit: calc.py"] if name == "aider" else COMMAND in did[0]
+    actions = observed(result)["actions"]
+    assert actions == ["edit: calc.py"] if name == "aider" else COMMAND in actions[0]
     assert sorted(path.name for path in root.iterdir()) == ["calc.py", "seen.json"]
 
 
@@ -395,28 +395,30 @@ async def test_a_program_alone_in_a_folder_shows_nothing_of_that_folder(
     ],
 )
 def test_numbers_without_an_end_count_nothing(line: str) -> None:
-    heard = CodingTranscript(read=PRESETS["aider"].read)
-    heard.feed(f"{line}\n")
-    assert heard.used is not None
-    assert heard.used.input_tokens < 1e12
-    assert heard.used.usd is None or heard.used.usd < 1e12
+    transcript = CodingTranscript(read=PRESETS["aider"].read)
+    transcript.feed(f"{line}\n")
+    assert transcript.usage is not None
+    assert transcript.usage.input_tokens < 1e12
+    assert transcript.usage.usd is None or transcript.usage.usd < 1e12
 
 
 def test_a_price_that_is_not_told_is_unknown_and_prices_add_up() -> None:
     """Mutants: it is nothing; the last one replaces those before it."""
-    heard = CodingTranscript(read=PRESETS["claude"].read)
-    heard.feed('{"type": "result", "total_cost_usd": 5}\n{"type": "result", "total_cost_usd": 1}\n')
-    assert heard.used == Usage(usd=6.0)
-    heard.feed('{"type": "result"}\n')
-    assert heard.used == Usage(usd=None)
+    transcript = CodingTranscript(read=PRESETS["claude"].read)
+    transcript.feed(
+        '{"type": "result", "total_cost_usd": 5}\n{"type": "result", "total_cost_usd": 1}\n'
+    )
+    assert transcript.usage == Usage(usd=6.0)
+    transcript.feed('{"type": "result"}\n')
+    assert transcript.usage == Usage(usd=None)
 
 
 @given(st.lists(st.one_of(st.text(), st.binary().map(lambda b: b.decode("latin-1")))))
 def test_no_output_stops_the_reader(lines: list[str]) -> None:
     for preset in PRESETS.values():
-        heard = CodingTranscript(read=preset.read)
-        heard.feed("\n".join(lines))
-        heard.end()
+        transcript = CodingTranscript(read=preset.read)
+        transcript.feed("\n".join(lines))
+        transcript.end()
 
 
 KEYS = [
@@ -434,7 +436,7 @@ VALUES: list[Any] = [None, -1, 1e300, float("nan"), True, "x", [], {}, [{}], {"t
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_odd_values_in_events_are_left_out(name: str, value: Any) -> None:
     """What has another kind than it should is nothing; a count is never below 0."""
-    heard = CodingTranscript(read=PRESETS[name].read)
+    transcript = CodingTranscript(read=PRESETS[name].read)
     keys = [
         "message",
         "item",
@@ -462,12 +464,12 @@ def test_odd_values_in_events_are_left_out(name: str, value: Any) -> None:
     for kind in (*kinds, "text", "step_finish"):
         for key in keys:
             event = {"type": kind, "role": "assistant", "is_error": False, key: value}
-            heard.feed(json.dumps(event) + "\n")
+            transcript.feed(json.dumps(event) + "\n")
             nested = {"type": kind, key: dict.fromkeys(KEYS, value)}
-            heard.feed(json.dumps(nested) + "\n")
-    used = heard.used or Usage()
-    assert min(used.input_tokens, used.output_tokens, used.cached_tokens) >= 0
-    assert used.usd is None or 0 <= used.usd < 1e12
+            transcript.feed(json.dumps(nested) + "\n")
+    usage = transcript.usage or Usage()
+    assert min(usage.input_tokens, usage.output_tokens, usage.cached_tokens) >= 0
+    assert usage.usd is None or 0 <= usage.usd < 1e12
 
 
 async def test_a_run_of_a_coding_agent_replays_without_the_program(

@@ -1,8 +1,8 @@
 """`coding_agent`: the program of a coding agent as an agent of ours.
 
 Its run has one step: the tool `coding_agent` runs the program in the work root with the whole task
-as its prompt, and what the program said is the answer. So policy, approvals, limits, the log and
-replay hold as for any other run, and what the program used is the run's usage.
+as its prompt, and the program's last message is the answer. So policy, approvals, limits, the log
+and replay hold as for any other run, and the program's usage is the run's.
 
 Where bubblewrap contains commands it is contained with a network of its own: it sees the work root,
 itself and the files with which it signs in, which are copied into a home of its own; a sign-in that
@@ -75,11 +75,11 @@ _OUTPUT: Final = 3000
 class ProgramReport(Value, frozen=True):
     """What a run of the program came to: the value of the tool's observation."""
 
-    said: str = ""
-    did: tuple[str, ...] = ()
+    answer: str = ""
+    actions: tuple[str, ...] = ()
     exit: int = 0
     seconds: float = 0.0
-    used: Usage = Usage()
+    usage: Usage = Usage()
     fault: str = ""
     output: str = ""
     """The end of its output, where it failed."""
@@ -264,7 +264,7 @@ class _Work:
             prompt: The whole task.
         """
         output = OutputExcerpt()
-        heard = CodingTranscript(ctx.report, self.call.preset.read)
+        transcript = CodingTranscript(ctx.report, self.call.preset.read)
         decoder = getincrementaldecoder("utf-8")("replace")
         left: list[str] = []
         before = self._litter()
@@ -272,7 +272,7 @@ class _Work:
 
         def hear(chunk: bytes) -> None:
             output.feed(chunk)
-            heard.feed(decoder.decode(chunk))
+            transcript.feed(decoder.decode(chunk))
 
         try:
             async with self._place(prompt) as (command, environment, folder, inherited, given):
@@ -293,20 +293,20 @@ class _Work:
         finally:
             for path in self._litter() - before:
                 remove_tree(path)
-        heard.end()
-        failed = bool(code or heard.fault)
+        transcript.end()
+        failed = bool(code or transcript.fault)
         last = key_line(output.text, failed=True)
-        fault = heard.fault or (f"it ended with exit code {code}: {last}" if code else "")
+        fault = transcript.fault or (f"it ended with exit code {code}: {last}" if code else "")
         report = ProgramReport(
-            heard.said,
-            (*heard.did, *left),
+            transcript.answer,
+            (*transcript.actions, *left),
             code,
             round(monotonic() - started, 1),
-            heard.used or Usage(usd=None),
+            transcript.usage or Usage(usd=None),
             fault,
             output.text[-_OUTPUT:] if failed else "",
         )
-        told = fault or heard.said or f"{self.call.title} ended and said nothing"
+        told = fault or transcript.answer or f"{self.call.title} ended without a message"
         return Outcome(_plain(report), "failure" if failed else "success", told)
 
     def _litter(self) -> set[Path]:
@@ -370,7 +370,7 @@ def _keep(path: Path, before: bytes, after: bytes) -> None:
     """Replace a sign-in by the renewed one.
 
     The program may have been talked into anything, so only what has the shape of the old one is
-    kept, and only where nobody else renewed it meanwhile.
+    kept, and only if the old one is still the user's.
     """
     same = _shape(after) == _shape(before)
     if before != after and same and read_file(path) == before:
@@ -400,7 +400,7 @@ def _plain(report: ProgramReport) -> Any:
 
 
 class _Driving:
-    """Stands where a model is: asks for one run of the program, answers with what it said."""
+    """Stands where a model is: asks for one run of the program, answers with its last message."""
 
     def __init__(self, title: str, *, priced: bool) -> None:
         self.name = f"cmd:{title}"
@@ -423,10 +423,10 @@ class _Driving:
         if report is None or report.fault:
             what = results[-1].text if report is None else f"{report.fault}\n{report.output}"
             raise ModelError(f"{self.name}: {what.strip()}", kind="reply")
-        said = report.said or "(it said nothing)"
+        said = report.answer or "(no message)"
         if on_text is not None:
             on_text(said)
-        return Reply(said, model=self.name, usage=report.used)
+        return Reply(said, model=self.name, usage=report.usage)
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
         """Nothing beforehand; None where the program does not say what it costs."""

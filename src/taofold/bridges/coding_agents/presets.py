@@ -1,9 +1,9 @@
 """The coding agents that are known by name: their command without a person, and their output.
 
 A `CodingPreset` says how a program is run: its options where bubblewrap contains it and where
-nothing does, the variables and files with which it signs in. `CodingTranscript` reads what it
-prints, line by line, into what it said, did and used. What a program prints is data: odd lines are
-left out, and no line can raise. Pure.
+nothing does, the variables and files with which it signs in. `CodingTranscript` reads its output,
+line by line, for its answer, its actions and its usage. The output is data: odd lines are left out,
+and no line can raise. Pure.
 """
 
 import re
@@ -21,27 +21,27 @@ PROMPT_FILE: Final = "{prompt_file}"
 """Stands for the path of a file that holds the prompt."""
 _MOST_ACTIONS: Final = 60
 _ACTION: Final = 200
-_SAID: Final = 8000
+_ANSWER: Final = 8000
 _LINE: Final = 1_000_000
 """Characters of a line that are read: a longer one holds a file's content, and nothing of ours."""
 
 
 @dataclass
 class CodingTranscript:
-    """What a coding agent's output says, as far as it was read."""
+    """The answer, the actions and the usage in a coding agent's output, as far as it was read."""
 
-    hear: Callable[[str], object] = lambda text: None
-    """Hears what it says and does, as it comes."""
+    on_text: Callable[[str], object] = lambda text: None
+    """Gets messages and actions as they come, for people to see."""
     read: "Reading | None" = None
-    """Reads a line of its output; None: the output is what it says."""
-    said: str = ""
+    """Reads a line of its output; None: all of the output is the answer."""
+    answer: str = ""
     """Its last message."""
-    did: list[str] = field(default_factory=list[str])
-    """What it did: the commands it ran and the files it changed, as it tells it."""
-    used: Usage | None = None
-    """What it used, as it tells it."""
+    actions: list[str] = field(default_factory=list[str])
+    """The commands that it reports to have run and the files that it reports to have changed."""
+    usage: Usage | None = None
+    """Tokens and dollars that it reports; None if it reports none."""
     fault: str = ""
-    """Why it failed, if it says so."""
+    """The reason of a failure that it reports."""
     _rest: str = ""
 
     def feed(self, text: str) -> None:
@@ -56,36 +56,36 @@ class CodingTranscript:
         """Read what stands behind the last line end."""
         self._line(self._rest)
         self._rest = ""
-        self.said = self.said.strip()[-_SAID:]
+        self.answer = self.answer.strip()[-_ANSWER:]
 
     def note(self, text: str) -> None:
-        """It said this."""
+        """Take in a message of the agent; the last one is the answer."""
         if text.strip():
-            self.said = text
-            self.hear(f"{text.strip()}\n")
+            self.answer = text
+            self.on_text(f"{text.strip()}\n")
 
     def act(self, name: str, what: str) -> None:
-        """It did this."""
-        if name and len(self.did) < _MOST_ACTIONS:
-            self.did.append(clip(f"{name}: {what}" if what else name, _ACTION))
-            self.hear(f"{self.did[-1]}\n")
+        """Take in an action: the tool's name, and what it was about."""
+        if name and len(self.actions) < _MOST_ACTIONS:
+            self.actions.append(clip(f"{name}: {what}" if what else name, _ACTION))
+            self.on_text(f"{self.actions[-1]}\n")
 
     def use(self, usage: Usage) -> None:
-        """It used this, besides what it used before."""
-        self.used = usage if self.used is None else self.used + usage
+        """Add to the usage."""
+        self.usage = usage if self.usage is None else self.usage + usage
 
     def _line(self, line: str) -> None:
         if len(line) > _LINE:
             return
         if self.read is None:
-            _as_said(line, self)
+            _as_answer(line, self)
         else:
             self.read(line, self)
 
 
-def _as_said(line: str, heard: CodingTranscript) -> None:
-    heard.said = f"{heard.said}{line}\n"[-_SAID:]
-    heard.hear(f"{line}\n")
+def _as_answer(line: str, transcript: CodingTranscript) -> None:
+    transcript.answer = f"{transcript.answer}{line}\n"[-_ANSWER:]
+    transcript.on_text(f"{line}\n")
 
 
 Reading: TypeAlias = Callable[[str, CodingTranscript], None]
@@ -95,7 +95,7 @@ Reading: TypeAlias = Callable[[str, CodingTranscript], None]
 def _events(read: Callable[[Mapping[str, Any], CodingTranscript], None]) -> Reading:
     """Reads a line that is an event in JSON; others are left out."""
 
-    def reading(line: str, heard: CodingTranscript) -> None:
+    def reading(line: str, transcript: CodingTranscript) -> None:
         if not line.startswith("{"):
             return
         try:
@@ -103,7 +103,7 @@ def _events(read: Callable[[Mapping[str, Any], CodingTranscript], None]) -> Read
         except (ValueError, RecursionError):
             return
         if is_object(event):
-            read(event, heard)
+            read(event, transcript)
 
     return reading
 
@@ -133,9 +133,9 @@ class CodingPreset:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Set where it is contained."""
     read: Reading | None = None
-    """Reads a line of its output; None: the output is what it says."""
+    """Reads a line of its output; None: all of the output is the answer."""
     tells_usd: bool = False
-    """Does its output say what it cost?"""
+    """Does its output hold the cost in dollars?"""
 
 
 def _text(value: Any, *path: str) -> str:
@@ -173,21 +173,21 @@ def _subject(parameters: Any) -> str:
     return next((text for key in _SUBJECTS if (text := _text(parameters, key))), "")
 
 
-def _claude(event: Mapping[str, Any], heard: CodingTranscript) -> None:
+def _claude(event: Mapping[str, Any], transcript: CodingTranscript) -> None:
     match event.get("type"):
         case "assistant":
             for block in _items(event.get("message"), "content"):
-                heard.note(_text(block, "text"))
+                transcript.note(_text(block, "text"))
                 if _text(block, "type") == "tool_use":
-                    heard.act(_text(block, "name"), _subject(block.get("input")))
+                    transcript.act(_text(block, "name"), _subject(block.get("input")))
         case "result":
-            heard.said = _text(event, "result") or heard.said
+            transcript.answer = _text(event, "result") or transcript.answer
             if event.get("is_error") is True:
-                heard.fault = _text(event, "result") or _text(event, "subtype") or "it failed"
+                transcript.fault = _text(event, "result") or _text(event, "subtype") or "it failed"
             used = event.get("usage")
             read = _count(used, "cache_read_input_tokens")
             written = _count(used, "cache_creation_input_tokens")
-            heard.use(
+            transcript.use(
                 Usage(
                     _count(used, "input_tokens") + read + written,
                     _count(used, "output_tokens"),
@@ -200,21 +200,21 @@ def _claude(event: Mapping[str, Any], heard: CodingTranscript) -> None:
             pass
 
 
-def _codex(event: Mapping[str, Any], heard: CodingTranscript) -> None:
+def _codex(event: Mapping[str, Any], transcript: CodingTranscript) -> None:
     item = event.get("item")
     match event.get("type"), _text(item, "type"):
         case "item.completed", "agent_message":
-            heard.note(_text(item, "text"))
+            transcript.note(_text(item, "text"))
         case "item.completed", "command_execution":
-            heard.act("command", _text(item, "command"))
+            transcript.act("command", _text(item, "command"))
         case "item.completed", "file_change":
             for change in _items(item, "changes"):
-                heard.act(_text(change, "kind") or "edit", _text(change, "path"))
+                transcript.act(_text(change, "kind") or "edit", _text(change, "path"))
         case "item.completed", "mcp_tool_call":
-            heard.act(_text(item, "tool"), "")
+            transcript.act(_text(item, "tool"), "")
         case "turn.completed", _:
             used = event.get("usage")
-            heard.use(
+            transcript.use(
                 Usage(
                     _count(used, "input_tokens"),
                     _count(used, "output_tokens"),
@@ -225,27 +225,27 @@ def _codex(event: Mapping[str, Any], heard: CodingTranscript) -> None:
                 )
             )
         case "turn.failed", _:
-            heard.fault = _text(event, "error", "message") or "its turn failed"
+            transcript.fault = _text(event, "error", "message") or "its turn failed"
         case "error", _:
-            heard.fault = _text(event, "message") or "it failed"
+            transcript.fault = _text(event, "message") or "it failed"
         case _:
             pass
 
 
-def _gemini(event: Mapping[str, Any], heard: CodingTranscript) -> None:
+def _gemini(event: Mapping[str, Any], transcript: CodingTranscript) -> None:
     match event.get("type"):
         case "message" if event.get("role") == "assistant":
             text = _text(event, "content")
-            heard.said = heard.said + text if event.get("delta") is True else text
-            heard.hear(text)
+            transcript.answer = transcript.answer + text if event.get("delta") is True else text
+            transcript.on_text(text)
         case "tool_use":
-            heard.said = ""
-            heard.act(_text(event, "tool_name"), _subject(event.get("parameters")))
+            transcript.answer = ""
+            transcript.act(_text(event, "tool_name"), _subject(event.get("parameters")))
         case "result":
             if event.get("status") == "error":
-                heard.fault = _text(event, "error", "message") or "it failed"
+                transcript.fault = _text(event, "error", "message") or "it failed"
             used = event.get("stats")
-            heard.used = Usage(
+            transcript.usage = Usage(
                 _count(used, "input_tokens"),
                 _count(used, "output_tokens"),
                 _count(used, "cached"),
@@ -255,19 +255,19 @@ def _gemini(event: Mapping[str, Any], heard: CodingTranscript) -> None:
             pass
 
 
-def _opencode(event: Mapping[str, Any], heard: CodingTranscript) -> None:
+def _opencode(event: Mapping[str, Any], transcript: CodingTranscript) -> None:
     part = event.get("part")
     match event.get("type"):
         case "text":
-            heard.note(_text(part, "text"))
+            transcript.note(_text(part, "text"))
         case "tool_use":
             state = part.get("state") if is_object(part) else None
             subject = state.get("input") if is_object(state) else None
-            heard.act(_text(part, "tool"), _subject(subject))
+            transcript.act(_text(part, "tool"), _subject(subject))
         case "step_finish":
             read, written = (_count(part, "tokens", "cache", key) for key in ("read", "write"))
             reasoning = _count(part, "tokens", "reasoning")
-            heard.use(
+            transcript.use(
                 Usage(
                     _count(part, "tokens", "input") + read + written,
                     _count(part, "tokens", "output") + reasoning,
@@ -279,7 +279,9 @@ def _opencode(event: Mapping[str, Any], heard: CodingTranscript) -> None:
             )
         case "error":
             error = event.get("error")
-            heard.fault = _text(error, "data", "message") or _text(error, "name") or "it failed"
+            transcript.fault = (
+                _text(error, "data", "message") or _text(error, "name") or "it failed"
+            )
         case _:
             pass
 
@@ -292,20 +294,20 @@ _EDITED: Final = re.compile(r"Applied edit to (.{1,300})")
 _MANY: Final = {"": 1, "k": 1e3, "M": 1e6}
 
 
-def _aider(line: str, heard: CodingTranscript) -> None:
+def _aider(line: str, transcript: CodingTranscript) -> None:
     edited, tokens = _EDITED.match(line), _TOKENS.match(line)
     if line.startswith("Repo-map:"):
-        heard.said = ""  # what stood before it was about the program
+        transcript.answer = ""  # what stood before it was about the program
     elif not edited and not tokens:
-        _as_said(line, heard)
+        _as_answer(line, transcript)
     if edited:
-        heard.act("edit", edited[1].strip())
+        transcript.act("edit", edited[1].strip())
     if tokens:
         sent, received = (
             int(_bounded(_parsed(tokens[at]) * _MANY[tokens[at + 1] or ""])) for at in (1, 3)
         )
         usd = _bounded(_parsed(tokens[5])) if tokens[5] else None
-        heard.use(Usage(sent, received, 0, usd))
+        transcript.use(Usage(sent, received, 0, usd))
 
 
 def _parsed(digits: str) -> float:
@@ -333,7 +335,7 @@ PRESETS: Final[Mapping[str, CodingPreset]] = {
         ),
         (".claude/.credentials.json",),
         (".claude/settings.json", ".claude/CLAUDE.md"),
-        # It refuses to work without questions for root, unless told that it is contained.
+        # For root it asks all the same, unless a variable states that it is contained.
         environment={"IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1"},
         read=_events(_claude),
         tells_usd=True,
