@@ -625,3 +625,30 @@ def test_alternatives_that_take_any_text_are_no_choice(rules: dict[str, Any]) ->
     """Mutant: the word `anyOf` alone makes a choice."""
     with pytest.raises(Unaskable):
         asked("Enter your password", password=rules)
+
+
+ASKS = "Type the password of your account into the next field"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "string", "oneOf": [{"const": "a", "title": ASKS}, {"const": "b"}]},
+        {"type": "string", "enum": ["a", "b"], "enumNames": [ASKS, "b"]},
+        {"type": "array", "items": {"anyOf": [{"const": "a", "title": ASKS}]}},
+    ],
+)
+def test_the_name_of_an_option_asks_for_no_secret_in_the_next_field(choice: Any) -> None:
+    """Mutant: the values of options are read, and not the names that a person reads."""
+    with pytest.raises(Unaskable, match="secrets are not passed on"):
+        asked("One moment", first=choice, second={"type": "string"})
+
+
+def test_a_text_that_nobody_would_read_to_its_end_is_not_asked() -> None:
+    """One of 48,000 characters took 16 seconds. Mutant: it is cut, and then searched."""
+    for long in ("a b c d " * 600, "x" * 4001):
+        with pytest.raises(Unaskable, match="secrets are not passed on"):
+            asked("Hello", value={"type": "string", "description": long})
+        with pytest.raises(Unaskable, match="secrets are not passed on"):
+            asked(long, value={"type": "string"})
+    assert asked("x " * 1999, value={"type": "string"})

@@ -54,6 +54,14 @@ def options(field: Mapping[str, Any]) -> list[Any]:
     return [option["const"] for option in titled] or list(field.get("enum", ()))
 
 
+def option_names(field: Mapping[str, Any]) -> list[str]:
+    """The names under which a person reads the options of a field of a plain form."""
+    inner = field.get("items", field)
+    titled = inner.get("oneOf", inner.get("anyOf", ()))
+    names = [*[option.get("title", "") for option in titled], *field.get("enumNames", ())]
+    return [str(name) for name in (*names, *options(field))]
+
+
 def _field(rules: Mapping[str, Any]) -> dict[str, Any] | None:
     """The field with the keys of its type alone; None if it is of no type that there is."""
     alternatives: Any = rules.get("anyOf")

@@ -17,7 +17,7 @@ from math import prod
 from typing import Any, Final
 from unicodedata import category, normalize
 
-from taofold.bridges.mcp.client.elicited_form import options
+from taofold.bridges.mcp.client.elicited_form import option_names, options
 from taofold.core.text import visible
 from taofold.policy.redaction import is_named_secret
 
@@ -145,7 +145,7 @@ def _texts(rules: Mapping[str, Any]) -> list[str]:
     """What a person reads of a field: its title, then the rest."""
     titles = [str(rules.get(key, "")) for key in ("title", "description", "default")]
     # An option of one or two words is a name: `1Password`.
-    return [*titles, *[str(each) for each in options(rules) if str(each).count(" ") > 1]]
+    return [*titles, *[name for name in option_names(rules) if name.count(" ") > 1]]
 
 
 def _spells(fields: Iterable[Mapping[str, Any]]) -> bool:
