@@ -404,7 +404,8 @@ def _imported(name: str, folder: Path, operator: "Policy") -> "Agent[Any, Any]":
 
     if not is_name(name):
         raise ConfigError(
-            f"AGENT is an agent file (.yaml) or module:attr, not {name!r}{_beside(folder / name)}"
+            "AGENT is an agent file (.yaml), module:attr or a coding agent (claude, codex, gemini, "
+            f"opencode, aider, cmd: COMMAND), not {name!r}{_beside(folder / name)}"
         )
     agent: Any = load(name, folder)
     if not isinstance(agent, Agent):
