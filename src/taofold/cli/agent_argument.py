@@ -301,15 +301,9 @@ def make(
     know(agent.known_secrets())
     if choice.autonomy:
         agent = with_autonomy(agent, choice.autonomy)
-    changes: dict[str, Any] = {}
-    if choice.instructions:
-        changes["instructions"] = choice.instructions
+    changes = _changes(agent, choice, own_approver=own_approver)
     if choice.strict:
         changes["strict"] = True
-    if choice.limits:
-        changes["limits"] = replace(agent.limits, **choice.limits)  # type: ignore[arg-type]
-    if not own_approver:
-        changes["approve"] = None
     if stand_in is not None:
         return with_model(agent, stand_in).but(**changes)
     default, others = live(agent, choice.model, config.provider)
@@ -368,13 +362,16 @@ def is_file(agent: str) -> bool:
 
 def is_coding_agent(agent: str) -> bool:
     """Is the argument the name of a coding agent, or `cmd:` and a command?"""
+    # The package is not imported for an agent that is certainly of another kind.
+    if not agent or is_file(agent):
+        return False
     from taofold.bridges.coding_agents import names_coding_agent
 
     return names_coding_agent(agent)
 
 
 def made_per_folder(agent: str) -> bool:
-    """Is the agent made anew for each folder that it works in? One from Python is not."""
+    """Is one agent made for each folder? One from Python is made once, for the project."""
     return not agent or is_file(agent) or is_coding_agent(agent)
 
 
@@ -387,14 +384,23 @@ def _coding(
     agent: Agent[Any, Any] = coding_agent(
         choice.agent, choice.root, model=choice.model, policy=operator
     )
-    changes: dict[str, Any] = {"instructions": choice.instructions}
+    if stand_in is not None:
+        agent = with_model(agent, stand_in)
+    return agent.but(**_changes(agent, choice, own_approver=own_approver))
+
+
+def _changes(
+    agent: "Agent[Any, Any]", choice: AgentChoice, *, own_approver: bool
+) -> dict[str, Any]:
+    """What the choice changes in an agent of any kind."""
+    changes: dict[str, Any] = {}
+    if choice.instructions:
+        changes["instructions"] = choice.instructions
     if choice.limits:
         changes["limits"] = replace(agent.limits, **choice.limits)  # type: ignore[arg-type]
     if not own_approver:
         changes["approve"] = None
-    if stand_in is not None:
-        return with_model(agent, stand_in).but(**changes)
-    return agent.but(**changes)
+    return changes
 
 
 def _imported(name: str, folder: Path, operator: "Policy") -> "Agent[Any, Any]":
