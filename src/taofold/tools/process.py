@@ -12,8 +12,8 @@ import os
 import re
 import signal
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
@@ -58,15 +58,12 @@ async def run(
     pipe = _Pipe(reader, heard, most)
     try:
         try:
-            # A file, not a pipe: a program that never reads would fill a pipe.
-            with TemporaryFile() as source:
-                source.write(given)
-                source.seek(0)
+            with _standard_input(given) as source:
                 process = await asyncio.create_subprocess_exec(
                     *command,
                     cwd=folder,
                     env=dict(environment),
-                    stdin=source if given else asyncio.subprocess.DEVNULL,
+                    stdin=source,
                     stdout=writer,
                     # One pipe for both, so that errors stand where they happened.
                     stderr=writer,
@@ -90,6 +87,19 @@ async def run(
         return code
     finally:
         pipe.close()
+
+
+@contextmanager
+def _standard_input(given: bytes) -> Generator[int]:
+    """A descriptor from which a program reads `given`."""
+    if not given:
+        yield asyncio.subprocess.DEVNULL
+        return
+    # A file, not a pipe: a program that never reads would fill a pipe.
+    with TemporaryFile() as source:
+        source.write(given)
+        source.seek(0)
+        yield source.fileno()
 
 
 async def has_ended(pid: int, seconds: float) -> bool:
