@@ -49,7 +49,7 @@ from taofold.loop.decisions import (
 )
 from taofold.loop.environment import Judged, LoopEnvironment, OpenEnvironment
 from taofold.loop.gates.criteria import absent, refusal
-from taofold.loop.gates.scope import FINAL
+from taofold.loop.gates.verdict_texts import left_out
 from taofold.loop.iteration import account
 from taofold.loop.learner import Learner, NoLearner
 from taofold.loop.state import LoopState
@@ -541,12 +541,7 @@ def _instructions(agent: Agent[Any, Any], state: LoopState) -> Instructions[Any]
 def _unproven(state: LoopState, choice: BestIteration) -> str:
     """Which files of the work stay that no gate has run with: a check by hand may pass by them."""
     kept = [iteration for iteration in state.done if iteration.number == choice.number]
-    left = [
-        change.path
-        for iteration in kept
-        for change in iteration.verdict.changes
-        if change.done == "left out" and not change.why.startswith(FINAL)
-    ]
+    left = left_out([change for iteration in kept for change in iteration.verdict.changes])
     if not left:
         return ""
     return (

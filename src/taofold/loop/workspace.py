@@ -95,6 +95,11 @@ class _Kept(Value, frozen=True):
     """Git's directory and the top of its tree around the root, as found before any agent worked;
     empty = there was none; None = kept by an older release, which looked each time."""
 
+    @classmethod
+    def read(cls, folder: Path) -> "_Kept":
+        """Read it from the folder of a loop. Raises what `read_file` and the decoder raise."""
+        return msgspec.json.decode(reserved_places.read_file(folder / FILE), type=cls)
+
 
 @dataclass(slots=True)
 class Workspace:
@@ -120,7 +125,7 @@ class Workspace:
             ConfigError: there is none, or its work root is gone.
         """
         try:
-            record = msgspec.json.decode(reserved_places.read_file(Path(folder) / FILE), type=_Kept)
+            record = _Kept.read(Path(folder))
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigError(f"there is no workspace in {str(folder)!r}: {error}") from error
         home = Path(project).resolve()
@@ -472,7 +477,7 @@ def leftovers(folder: Path, loop_id: str) -> tuple[str, ...]:
     found: list[str] = []
     for other in sorted(folder.parent.glob(f"{loop_id}*")):
         with suppress(OSError, msgspec.DecodeError):
-            kept = msgspec.json.decode(reserved_places.read_file(other / FILE), type=_Kept)
+            kept = _Kept.read(other)
             if other != folder and kept.loop_id == loop_id:
                 found.append(str(other))
     return tuple(found)
@@ -502,7 +507,7 @@ def kept_folders(project: Path | str, home: Path | str) -> tuple[KeptFolder, ...
     found: list[KeptFolder] = []
     for path in sorted(above.iterdir()) if above.is_dir() else ():
         with suppress(OSError, ConfigError, msgspec.DecodeError):
-            kept = msgspec.json.decode(reserved_places.read_file(path / FILE), type=_Kept)
+            kept = _Kept.read(path)
             if kept.project == str(root):
                 work = kept.mode != "place" and (path / "work").is_dir()
                 found.append(KeptFolder(path, kept.loop_id, _size(path), kept.mode, work))

@@ -33,8 +33,8 @@ from taofold.loop.gates.runner_ids import (
     python_source,
     tests_in,
 )
-from taofold.loop.gates.scope import FINAL, ScopeRules, exclusion, is_allowed
-from taofold.loop.gates.verdict_texts import allowing, change_line
+from taofold.loop.gates.scope import ScopeRules, exclusion, is_allowed
+from taofold.loop.gates.verdict_texts import allowing, change_line, left_out
 from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Verdict
 from taofold.parsing.untrusted_text import first_names, join_names, one_line
 from taofold.policy.redaction import Redactor
@@ -410,11 +410,7 @@ def _reasons(
     """What speaks against the work: tampering, each gate's own reasons, what was left out."""
     reasons = [change_line(change) for change in changes if change.tampering]
     reasons += [f"`{result.gate.command}`: {why}" for result in results for why in result.reasons]
-    left = [
-        change.path
-        for change in changes
-        if change.done == "left out" and not change.why.startswith(FINAL)
-    ]
+    left = left_out(changes)
     if left and not passed:
         reasons.append(f"{LEFT_OUT}: {first_names(left)} ({allowing(left)} includes them)")
     return reasons

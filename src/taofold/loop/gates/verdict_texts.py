@@ -5,7 +5,7 @@ What tests and gates printed is data: quoted, shortened, the most telling first.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from taofold.core.failing_checks import Check
@@ -78,6 +78,15 @@ def allowing(paths: Sequence[str]) -> str:
     """Returns the options that include `paths` in the proof."""
     options = [f"--allow-edit {shlex.quote(one_line(path, 200))}" for path in paths[:_SHOWN]]
     return " ".join([*options, "…"] if len(paths) > _SHOWN else options)
+
+
+def left_out(changes: Iterable[TreeChange]) -> list[str]:
+    """Returns the files of the work that were not in the proof, and that an option includes."""
+    return [
+        change.path
+        for change in changes
+        if change.done == "left out" and not change.why.startswith(FINAL)
+    ]
 
 
 def suspicious(joined: Sequence[str], reasons: Mapping[str, str]) -> list[str]:
