@@ -295,8 +295,9 @@ class _Work:
                 remove_tree(path)
         transcript.end()
         failed = bool(code or transcript.fault)
-        last = key_line(output.text, failed=True)
-        fault = transcript.fault or (f"it ended with exit code {code}: {last}" if code else "")
+        fault = transcript.fault
+        if code and not fault:
+            fault = f"it ended with exit code {code}: {key_line(output.text, failed=True)}"
         report = ProgramReport(
             transcript.answer,
             (*transcript.actions, *left),
@@ -378,7 +379,7 @@ def _keep(path: Path, before: bytes, after: bytes) -> None:
 
 
 def _shape(content: bytes) -> Any:
-    """The keys and the kinds of a file's values; None where it is no JSON object."""
+    """The keys and the kinds of a file's values; what is no JSON object equals nothing."""
 
     def shape(value: Any) -> Any:
         if is_object(value):
@@ -390,7 +391,7 @@ def _shape(content: bytes) -> Any:
 
     try:
         value = decoded(content.decode())
-    except (ValueError, RecursionError):
+    except ValueError:
         return object()
     return shape(value) if is_object(value) else object()
 

@@ -303,16 +303,14 @@ def _aider(line: str, transcript: CodingTranscript) -> None:
     if edited:
         transcript.act("edit", edited[1].strip())
     if tokens:
-        sent, received = (
-            int(_bounded(_parsed(tokens[at]) * _MANY[tokens[at + 1] or ""])) for at in (1, 3)
-        )
-        usd = _bounded(_parsed(tokens[5])) if tokens[5] else None
+        sent, received = (int(_parsed(tokens[at], _MANY[tokens[at + 1] or ""])) for at in (1, 3))
+        usd = _parsed(tokens[5]) if tokens[5] else None
         transcript.use(Usage(sent, received, 0, usd))
 
 
-def _parsed(digits: str) -> float:
+def _parsed(digits: str, unit: float = 1) -> float:
     try:
-        return float(digits)
+        return _bounded(float(digits) * unit)
     except ValueError:
         return 0.0
 
