@@ -108,7 +108,7 @@ async def test_a_lesson_that_was_followed_is_not_told_again_of_the_wrong_value_t
 async def test_a_lesson_that_was_not_followed_is_told_again_after_a_wrong_try(
     tmp_path: Path,
 ) -> None:
-    """Mutant: whoever was told of it hears it no more once the check fails by a value."""
+    """Mutant: a lesson is withheld once the check fails by a value."""
     folder, learner = tmp_path / "shop", await knowing(tmp_path)
     wrong = CODE.format(name="rows", how="abs(0)")
     given = prepared(folder, learner, OPEN, wrong, RIGHT)

@@ -46,12 +46,12 @@ both = pytest.mark.parametrize("attributes", [True, False], indirect=True)
 
 
 def become_somebody_else(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Another machine, or a container that is made anew: this user's state folder is empty."""
+    """Another machine, or a new container: this user's state folder is empty."""
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
 
 
 def altered(path: Path, **notes: str) -> None:
-    """Write what a log notes about itself, as anybody can who makes a file."""
+    """Write what a log notes about itself, as any author of a file can."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.executemany("insert or replace into meta values(?, ?)", notes.items())
 
@@ -64,7 +64,7 @@ def noted(path: Path) -> dict[str, str]:
 @both
 @pytest.mark.usefixtures("attributes")
 def test_a_log_is_its_users_as_long_as_the_secret_is_kept(tmp_path: Path) -> None:
-    """Mutant: a log that a file system without attributes holds is nobody's."""
+    """Mutant: a log on a file system without attributes is refused."""
     assert opened(tmp_path / "log.db") == 1
     assert opened(tmp_path / "log.db") == 1
     secret = reserved_places.state_folder() / origin.KEY_FILE
@@ -142,7 +142,7 @@ def test_nobody_forges_a_log_from_one_that_was_passed_on(
 def test_a_secret_that_others_can_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mutant: the secret is read whatever its mode."""
+    """Mutant: the mode of the secret's file is not checked."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     opened(tmp_path / "log.db")
     secret = reserved_places.state_folder() / origin.KEY_FILE
@@ -263,7 +263,7 @@ def runs(path: Path) -> list[str]:
 
 
 def test_a_log_that_was_passed_on_and_comes_back_changed_is_not_ours(tmp_path: Path) -> None:
-    """Git and tar make the file anew, and it may get the number that the old one had.
+    """Git and tar create the file again, and it may get the number that the old one had.
 
     Mutant: a seal in the file is enough where the file system keeps attributes.
     """
@@ -271,7 +271,7 @@ def test_a_log_that_was_passed_on_and_comes_back_changed_is_not_ours(tmp_path: P
     opened(path)
     if not origin._keeps_attributes(path):
         pytest.skip("this file system keeps no extended attributes")
-    os.removexattr(path, origin._ATTRIBUTE)  # the same number, the same notes, made anew
+    os.removexattr(path, origin._ATTRIBUTE)  # the same number and the same notes in a new file
     with pytest.raises(Incompatible, match="not created by this user"):
         opened(path)
 
@@ -296,7 +296,7 @@ def hot_journal(content: bytes) -> bytes:
 def test_a_journal_brings_no_log_into_an_empty_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mutant: a file that was empty at the first look is made ours, whatever it holds by then."""
+    """Mutant: a file that was empty at the first look is made ours without a second look."""
     become_somebody_else(monkeypatch, tmp_path / "attacker")
     forged, path = tmp_path / "forged.db", tmp_path / "runs.db"
     opened(forged)

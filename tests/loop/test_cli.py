@@ -185,7 +185,7 @@ def test_an_agent_that_edits_a_test_twice_ends_as_tampered_and_the_test_is_put_b
 def test_an_agent_that_edits_a_test_once_is_told_and_may_go_on(
     taofold: Taofold, project: Path
 ) -> None:
-    """Mutants: the first edit ends the loop; the edit stays; nobody is told."""
+    """Mutants: the first edit ends the loop; the edit stays; the output does not name it."""
     before = (project / "test_calc.py").read_text()
     code, out, err = run(taofold, "corrected")
     assert (code, "completed, the gates passed after iteration 2" in out) == (0, True)
@@ -454,7 +454,7 @@ def test_work_that_was_not_brought_back_is_never_cleaned_up(
 def test_what_no_gate_has_run_with_is_named_when_a_loop_ends_unfinished(
     taofold: Taofold, project: Path
 ) -> None:
-    """Mutant: a conftest.py that makes the person's own run green stays without a word."""
+    """Mutant: a conftest.py that makes the user's own run green is not named."""
     code, _, err = run(taofold, "planter", "--max-iterations", "1", "--loop-id", "x")
     assert code == 1
     assert (project / "conftest.py").exists()

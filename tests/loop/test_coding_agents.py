@@ -46,7 +46,7 @@ def loop(taofold: Taofold, agent: str, *more: str) -> tuple[int, str, str]:
 def test_a_coding_agent_is_driven_until_the_gates_pass(
     taofold: Taofold, project: Path, programs: Path, name: str, mode: str
 ) -> None:
-    """Mutant: the program works in the project, wherever the loop works."""
+    """Mutant: the program works in the project in every mode."""
     for words in ("init -q", "add -A", "-c user.name=t -c user.email=t@t commit -qm first"):
         subprocess.run(["git", *words.split()], cwd=project, check=True)
     source = SOURCES[name].replace("work(", "work_and_tell(", 1)
@@ -81,7 +81,7 @@ def test_a_program_that_fails_twice_ends_the_loop_with_its_reason(
 
 
 def test_a_loop_spends_no_more_than_it_may(taofold: Taofold, project: Path, programs: Path) -> None:
-    """What the program says that it cost counts. Mutant: it is left out."""
+    """The cost that the program reports counts. Mutant: it is left out."""
     installed(programs, "claude", SOURCES["claude"])
     code, out, _ = loop(taofold, "claude", "--budget", "0.002", "--max-iterations", "5")
     assert (code, "budget, $0.00 of $0.00 are spent" in out) == (1, True)

@@ -302,8 +302,8 @@ async def test_a_loop_that_changes_nothing_ends_as_no_progress(tmp_path: Path) -
 async def test_tampering_again_or_above_the_work_root_ends_the_loop(
     tmp_path: Path, path: str, iterations: int
 ) -> None:
-    """Mutants: the first change ends the loop; a later one does not; what cannot be put back is
-    told and left."""
+    """Mutants: the first change ends the loop; a later one does not; a change that cannot be put
+    back is only reported."""
 
     def judging(root: Path) -> Any:
         cheated = (root / "test_a.py").exists()

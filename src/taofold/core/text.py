@@ -175,7 +175,7 @@ def framed(text: str, width: int = 80, *, first: str = BAR, further: str = CONTI
         row, used = first, _columns(first)
         for character in line_:
             columns = _columns(character)
-            # A very narrow terminal gets eight columns a row, whatever it does with them.
+            # A very narrow terminal gets eight columns a row, even if it breaks them again.
             if used + columns > max(width, _columns(further) + 8):
                 rows.append(row)
                 row, used = further, _columns(further)

@@ -155,8 +155,8 @@ def _ending(state: LoopState) -> Close | None:
 def _must_end(state: LoopState) -> bool:
     """Does a change of protected files end the loop?
 
-    The first one is put back, and the next iteration is told. What lies above the work root is not
-    put back, so it ends the loop at once.
+    The first one is put back, and the next prompt has a warning. What lies above the work root is
+    not put back, so it ends the loop at once.
     """
     tampered = [iteration for iteration in state.done if iteration.verdict.tampered]
     outside = [path for path in tampered[-1].verdict.tampered_with if path.startswith("/")]

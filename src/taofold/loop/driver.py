@@ -539,7 +539,7 @@ def _instructions(agent: Agent[Any, Any], state: LoopState) -> Instructions[Any]
 
 
 def _unproven(state: LoopState, choice: BestIteration) -> str:
-    """Which files of the work stay that no gate has run with: a check by hand may pass by them."""
+    """Names files of the work that stay and that no gate has run with; they may fool a check."""
     kept = [iteration for iteration in state.done if iteration.number == choice.number]
     left = left_out([change for iteration in kept for change in iteration.verdict.changes])
     if not left:

@@ -39,7 +39,7 @@ _MARKS: Final = re.compile(r"Tried without success: \[([0-9a-f ]{1,2000})\]")
 _MOST_MARKS: Final = 400
 _MOST_FAILED: Final = 12
 _DIFF: Final = 1500
-"""Characters of the last iteration's diff that are told."""
+"""Characters of the last iteration's diff in a prompt."""
 _OLD: Final = 400
 """The same of an iteration before the last one."""
 _NAMES: Final = 8

@@ -81,7 +81,7 @@ def terminal_columns() -> int:
 
 
 def screens(rows: list[str]) -> list[list[str]]:
-    """`rows` in parts that fit the terminal with a prompt below; one part where nobody scrolls."""
+    """`rows` in parts that fit the terminal with a prompt below; one part without a terminal."""
     try:
         if not (os.isatty(sys.stdin.fileno()) and os.isatty(sys.stderr.fileno())):
             return [rows]

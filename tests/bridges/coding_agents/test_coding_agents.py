@@ -102,7 +102,7 @@ async def test_a_coding_agent_does_the_work_of_a_run(
 async def test_a_program_that_nothing_contains_waits_for_a_person(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mutant: it is tier 2 wherever it runs."""
+    """Mutant: it is tier 2 without a container, too."""
     monkeypatch.setattr(agent, "why_not", lambda: "no bubblewrap")
     one = coding_agent("claude", root)
     result = await one.but(log=MemoryLog(), policy=one.policy.tightened(one.policy)).run("x")
@@ -196,7 +196,7 @@ def test_a_command_that_cannot_be_run_is_refused_before_anything_starts(
 def test_a_program_in_the_work_root_is_not_taken_for_an_installed_one(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mutant: PATH is searched whatever it names."""
+    """Mutant: entries of PATH in the work root are searched, too."""
     installed(root / "bin", "claude", SOURCES["claude"])
     monkeypatch.setenv("PATH", f"{root / 'bin'}{os.pathsep}/usr/bin:/bin")
     with pytest.raises(ConfigError, match="is not installed"):
@@ -311,7 +311,7 @@ async def test_a_sign_in_is_lent_and_only_a_renewed_one_is_kept(
     source: str,
     kept: str,
 ) -> None:
-    """Mutants: whatever it wrote is kept; links in its home are followed."""
+    """Mutants: any content is kept; links in its home are followed."""
     CONTAINMENT.need()
     monkeypatch.setattr(agent, "NETWORK", False)
     path = signed_in(tmp_path, OLD)

@@ -639,7 +639,7 @@ ASKS = "Type the password of your account into the next field"
     ],
 )
 def test_the_name_of_an_option_asks_for_no_secret_in_the_next_field(choice: Any) -> None:
-    """Mutant: the values of options are read, and not the names that a person reads."""
+    """Mutant: the values of options are read, and not their displayed names."""
     with pytest.raises(Unaskable, match="secrets are not passed on"):
         asked("One moment", first=choice, second={"type": "string"})
 

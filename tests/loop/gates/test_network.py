@@ -46,7 +46,7 @@ UNKNOWN = "import socket\nsocket.getaddrinfo('db.example', 5432)\n"
 
 @pytest.mark.parametrize("source", [REFUSED, UNKNOWN], ids=["refused", "unknown name"])
 async def test_a_gate_that_reaches_no_address_says_why(tmp_path: Path, source: str) -> None:
-    """Mutants: the verdict says nothing of the network; it says so of a gate that passes."""
+    """Mutants: the verdict does not name the network; it does for a gate that passes."""
     root = tmp_path / "root"
     root.mkdir()
     for name, text in (("fails.py", source), ("passes.py", "print('connection refused')\n")):

@@ -1,7 +1,7 @@
 """Coding agents of others as agents of ours: their program does the work of a run.
 
-`coding_agent` makes the agent; `presets` knows the programs: how each is run without a person,
-where its sign-in lies, and how its output is read.
+`coding_agent` makes the agent; `presets` knows the programs: how each is run
+non-interactively, where its sign-in lies, and how its output is read.
 """
 
 from taofold.bridges.coding_agents.agent import coding_agent, names_coding_agent

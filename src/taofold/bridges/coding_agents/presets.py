@@ -1,4 +1,4 @@
-"""The coding agents that are known by name: their command without a person, and their output.
+"""The coding agents that are known by name: their non-interactive command and their output.
 
 A `CodingPreset` says how a program is run: its options where bubblewrap contains it and where
 nothing does, the variables and files with which it signs in. `CodingTranscript` reads its output,
@@ -110,7 +110,7 @@ def _events(read: Callable[[Mapping[str, Any], CodingTranscript], None]) -> Read
 
 @dataclass(frozen=True, slots=True)
 class CodingPreset:
-    """How a coding agent's program is run without a person."""
+    """How a coding agent's program is run non-interactively."""
 
     program: str
     arguments: tuple[str, ...]

@@ -360,7 +360,7 @@ def _confirm(
     what: str = "this overwrites files",
     question: str = "put the files back as they were before the loop?",
 ) -> None:
-    """What cannot be undone is done if a person says so, or --yes does."""
+    """Ask before something that cannot be undone, unless --yes was given."""
     from taofold.cli.loops.start import terminal
     from taofold.runtime.approvers import discard_typed
 
@@ -383,7 +383,7 @@ def clean(
     yes: _Yes = False,
     json: options.Json = False,
 ) -> None:
-    """Remove the snapshots of loops that have ended, and say how large they are.
+    """Remove the snapshots of loops that have ended, and print their sizes.
 
     The facts of a loop stay, and so does its report; it can no longer be reverted. Kept are the
     snapshots of a loop that goes on or can be resumed, and of work that was not brought back.

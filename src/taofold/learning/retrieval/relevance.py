@@ -129,8 +129,8 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
     silence = ""
     there = chain_of_lesson(signature)
     for here in question.chains:
-        # Its error is over: whoever followed it need not hear it again. Whoever tried something
-        # else remembers nothing of it.
+        # Its error is over. A loop that followed the lesson does not need it again; an iteration
+        # that tried something else has no memory of it.
         if here[0] in question.case.exchanged and _followed(pattern, question.case):
             silence = _TOLD
             continue
@@ -152,7 +152,7 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
 
 
 def _followed(pattern: Pattern, case: LoopCase) -> bool:
-    """Was the loop told of it, and do its edits have something of the cure?"""
+    """Was the pattern shown to the loop, and do the loop's edits have something of the cure?"""
     body = pattern.body
     cure = new_words(body.fix.diff) if isinstance(body, ErrorFix) else set[str]()
     return pattern.id in case.told and not (cure and cure.isdisjoint(case.put))

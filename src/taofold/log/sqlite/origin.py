@@ -3,13 +3,13 @@
 A log that came with a cloned repository holds somebody else's approvals, and its author can read
 every log that was passed on. So nothing in a file proves by itself whose it is. A mark beside its
 content does: an extended attribute that names the file's number on its file system, and that git,
-archives and downloads do not bring along. A container that is made anew opens its own log.
+archives and downloads do not bring along. A new container on the same volume opens its own log.
 
 Where a file system keeps no attributes a seal in the file takes its place: over the file's number,
 made with a secret in this user's state folder. It proves less: who was given the log may give it
-back changed, and a file that is made anew may have the old number.
+back changed, and a file that is created again may have the old number.
 
-A copy has another number, so it is nobody's until its owner adopts it.
+A copy has another number, so its owner has to adopt it.
 
 The -wal file beside a log bears such a mark, too: SQLite takes its content for the newest
 content of the log, and one that came with a repository would put approvals into it.

@@ -395,7 +395,7 @@ class Expectations:
 
 
 def _unreachable(results: Sequence[GateResult]) -> str:
-    """What a gate that did not pass says of a network that it could not reach; "" for nothing."""
+    """The network error in the output of a gate that did not pass; "" if there is none."""
     for result in results:
         said = [result.output, *[f"{c.message}\n{c.traceback}" for c in result.failing]]
         for text in said if not result.passed else ():

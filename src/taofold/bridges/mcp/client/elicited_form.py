@@ -55,7 +55,7 @@ def options(field: Mapping[str, Any]) -> list[Any]:
 
 
 def option_names(field: Mapping[str, Any]) -> list[str]:
-    """The names under which a person reads the options of a field of a plain form."""
+    """The displayed names of the options of a field of a plain form."""
     inner = field.get("items", field)
     titled = inner.get("oneOf", inner.get("anyOf", ()))
     names = [*[option.get("title", "") for option in titled], *field.get("enumNames", ())]

@@ -106,7 +106,7 @@ _MANY: Final = 10**12
 
 
 _READ: Final = 4000
-"""Characters of a text that are read: nobody reads a longer one above a field."""
+"""The most characters that a text above a field may have."""
 
 
 def secret_asked(message: str, fields: Mapping[str, Mapping[str, Any]]) -> str:
