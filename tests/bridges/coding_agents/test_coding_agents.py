@@ -16,6 +16,7 @@ from taofold.bridges.coding_agents import PRESETS, agent, coding_agent, names_co
 from taofold.bridges.coding_agents.presets import CodingTranscript
 from taofold.core.errors import ConfigError
 from taofold.core.reply import Usage
+from taofold.tools.container_network import Reach
 from tests.prerequisites import CONTAINMENT
 
 from .standins import COMMAND, SAID, SOURCES, installed, seen
@@ -68,7 +69,7 @@ def contained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param:
         CONTAINMENT.need()
         # The stand-ins need no network, and its helper is not everywhere.
-        monkeypatch.setattr(agent, "NETWORK", False)
+        monkeypatch.setattr(agent, "REACH", Reach())
     else:
         monkeypatch.setattr(agent, "why_not", lambda: "no bubblewrap")
     return bool(request.param)
@@ -120,7 +121,7 @@ async def test_a_contained_program_gets_its_own_keys_only(
 ) -> None:
     """Mutants: the whole environment is passed on; the user's home is."""
     CONTAINMENT.need()
-    monkeypatch.setattr(agent, "NETWORK", False)
+    monkeypatch.setattr(agent, "REACH", Reach())
     for variable in ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(variable, f"the-{variable}-value")
     (Path.home() / ".ssh").mkdir()
@@ -313,7 +314,7 @@ async def test_a_sign_in_is_lent_and_only_a_renewed_one_is_kept(
 ) -> None:
     """Mutants: any content is kept; links in its home are followed."""
     CONTAINMENT.need()
-    monkeypatch.setattr(agent, "NETWORK", False)
+    monkeypatch.setattr(agent, "REACH", Reach())
     path = signed_in(tmp_path, OLD)
     other = tmp_path / "other"
     other.mkdir()
@@ -331,7 +332,7 @@ async def test_a_sign_in_that_somebody_else_renewed_meanwhile_stays(
 ) -> None:
     """Mutant: the program's copy wins."""
     CONTAINMENT.need()
-    monkeypatch.setattr(agent, "NETWORK", False)
+    monkeypatch.setattr(agent, "REACH", Reach())
     path = signed_in(tmp_path, OLD)
     installed(programs, "claude", WRITE.format(NEW) + SOURCES["claude"])
     third = NEW.replace("new", "third")
@@ -352,7 +353,7 @@ async def test_folders_as_deep_as_a_program_likes_stop_nothing(
 ) -> None:
     """Mutant: a home that cannot be removed fails this run, and every one after it."""
     CONTAINMENT.need()
-    monkeypatch.setattr(agent, "NETWORK", False)
+    monkeypatch.setattr(agent, "REACH", Reach())
     nest = (
         "here = os.getcwd()\n"
         "for where in (Path.home(), Path('.aider.tags.cache.v9')):\n"
@@ -376,7 +377,7 @@ async def test_a_program_alone_in_a_folder_shows_nothing_of_that_folder(
 ) -> None:
     """Mutant: the whole folder of the program can be read."""
     CONTAINMENT.need()
-    monkeypatch.setattr(agent, "NETWORK", False)
+    monkeypatch.setattr(agent, "REACH", Reach())
     folder = tmp_path / "Downloads"
     look = "print(sorted(os.listdir(os.path.dirname(sys.argv[0]))))"
     path = installed(folder, "mine", look)
