@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -385,6 +386,22 @@ async def test_a_program_alone_in_a_folder_shows_nothing_of_that_folder(
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     result = await allowed("cmd: mine", root).run("x")
     assert (result.status, result.output) == ("finished", f"['{path.name}']")
+
+
+async def test_a_script_finds_the_environment_that_its_first_line_names(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: only the script's own folder is looked at, and it is "not found"."""
+    CONTAINMENT.need()
+    monkeypatch.setattr(agent, "REACH", Reach())
+    environment, folder = tmp_path / "environment", tmp_path / "programs"
+    venv.create(environment, symlinks=True)
+    path = installed(folder, "mine", "print(sys.prefix)")
+    source = path.read_text().split("\n", 1)[1]
+    path.write_text(f"#!{environment}/bin/python\n{source}")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    result = await allowed("cmd: mine", root).run("x")
+    assert (result.status, result.output) == ("finished", str(environment))
 
 
 @pytest.mark.parametrize(

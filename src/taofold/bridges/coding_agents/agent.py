@@ -64,6 +64,8 @@ NAME: Final = "coding_agent"
 """The name of the tool."""
 COMMAND: Final = "cmd:"
 """What an agent that is a command begins with."""
+_LINE: Final = 4096
+"""Bytes of a script's first line; Linux reads no more of it."""
 REACH: Final = Reach(world=True)
 """A coding agent asks its provider, so it has a network."""
 LONGEST: Final = 24 * 3600.0
@@ -212,12 +214,16 @@ def _program(name: str, root: Path) -> str:
     return path_found
 
 
-def _own(path: Path) -> set[Path]:
+def _own(path: Path, root: Path) -> set[Path]:
     """What the program needs of its own: an environment, packages, or its file alone.
 
-    The folder of a program that was put anywhere, such as into Downloads, holds other things.
+    The folder of a program that was put anywhere, such as into Downloads, holds other things. The
+    interpreter that a script names is shown like a program, unless it lies in the work root.
     """
     shown: set[Path] = set()
+    interpreter = _interpreter(path)
+    if interpreter is not None and not interpreter.is_relative_to(root):
+        shown = _own(interpreter, root)
     for file in (path, path.resolve()):
         home = file.parent.parent
         if (home / "pyvenv.cfg").is_file():
@@ -229,6 +235,24 @@ def _own(path: Path) -> set[Path]:
         elif not file.is_relative_to("/usr"):
             shown.add(file)
     return shown
+
+
+def _interpreter(path: Path) -> Path | None:
+    """The program after `#!`, if `path` is a script that begins so, and it is no script itself."""
+    line = _first_line(path)
+    words = line.removeprefix(b"#!").split() if line.startswith(b"#!") else []
+    found = Path(os.fsdecode(words[0])) if words else None
+    if found is None or not found.is_absolute() or _first_line(found).startswith(b"#!"):
+        return None
+    return found
+
+
+def _first_line(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.readline(_LINE)
+    except OSError:
+        return b""
 
 
 @dataclass(frozen=True)
@@ -247,7 +271,7 @@ class _Work:
         """What contains it. Looks at the work root as it is now."""
         if not self.boxed:
             return None
-        homes = [*python_homes(), *sorted(_own(Path(self.path)))]
+        homes = [*python_homes(), *sorted(_own(Path(self.path), self.root))]
         readable = [home for home in homes if not self.root.is_relative_to(home)]
         readable += installed_outside(self.root)
         return Containment(self.root, self.reach, tuple(readable), PROTECTED, HIDDEN)
