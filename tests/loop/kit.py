@@ -79,6 +79,8 @@ class Folder:
     on_judge: Callable[[], None] = lambda: None
     protected: tuple[str, ...] = ()
     first: dict[str, str] = field(default_factory=dict[str, str])
+    foreign: tuple[str, ...] = ()
+    """Packages that changed since the baseline."""
 
     def _now(self) -> dict[str, str]:
         files = sorted(p for p in self.root.rglob("*") if p.is_file())
@@ -106,7 +108,11 @@ class Folder:
         self.on_judge()
         after = await self.snapshot(label)
         judged = Verdict(
-            **{**{n: getattr(found, n) for n in found.__struct_fields__}, "tree": before}
+            **{
+                **{n: getattr(found, n) for n in found.__struct_fields__},
+                "tree": before,
+                "packages": self.foreign,
+            }
         )
         return Judged(judged, after, unexecuted(judged, after) if found.passed else "")
 
@@ -123,6 +129,15 @@ class Folder:
             else:
                 (self.root / path).write_text(self.first[path])
         return Settled("newer" if keep else "digest")
+
+    async def packages(self) -> tuple[str, ...]:
+        return self.foreign
+
+    async def retake(self, seconds: float) -> tuple[Verdict, Settled]:
+        self.log.append("retake")
+        self.seconds.append(seconds)
+        self.foreign = ()
+        return self.judging(self.root), Settled("newer")
 
     async def changed(self, a: str, b: str) -> tuple[str, ...]:
         one, two = self.kept[a], self.kept[b]

@@ -66,6 +66,9 @@ GREEN = (
     "the gates passed before iteration 1: nothing was changed, and nothing is learnt from this "
     "loop. If there is something to do, name a command that fails until it is done"
 )
+PACKAGES: Final = (
+    "the gates do not pass, and the packages that they use changed since the loop began: {}"
+)
 GRACE: Final = 10.0
 """Seconds that a verdict may take at least, also where the loop's time is over."""
 _CUT: Final = "\n[… the diff is cut here; the snapshots have all of it]"
@@ -338,6 +341,14 @@ class Driver:
         seconds = self._verdict_seconds()
         judged = await self.during(environment.judge(f"iteration {move.number}", seconds))
         assert judged is not None
+        verdict = judged.verdict
+        # The iteration stays open, so that its work is judged again and no lesson counts as failed.
+        # What tampered is a fact in any case: the next verdict would not find it any more.
+        if verdict.packages and not (verdict.passed or verdict.tampered):
+            reason = PACKAGES.format(join_names(verdict.packages, 5))
+            pause = await self.paused(reason)
+            await self.record(structs.replace(pause, packages=verdict.packages))
+            return False
         ended = await self._ended(move, records, judged)
         await self.record(ended, *detect(self.state, ended))
         return True

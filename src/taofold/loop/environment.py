@@ -31,7 +31,6 @@ from taofold.loop.workspace import (
     state_folder,
 )
 from taofold.policy.redaction import Redactor
-from taofold.tools.container_network import Reach
 
 UNDONE: Final = 4000
 """Characters of a diff of what was put back."""
@@ -98,6 +97,17 @@ class LoopEnvironment(Protocol):
         """A person's word about such files: they hold from now on, or they are put back.
 
         What holds is run by the gates once, for at most `seconds`.
+        """
+        ...
+
+    async def packages(self) -> tuple[str, ...]:
+        """Packages outside the work root that changed since the baseline, a line for each."""
+        ...
+
+    async def retake(self, seconds: float) -> tuple[Verdict, Settled]:
+        """Take the baseline again on the files of the start, with the packages of now.
+
+        The gates may take `seconds` together.
         """
         ...
 
@@ -245,6 +255,14 @@ class LocalEnvironment:
             return await self._judge.restore(paths)
         return await self._judge.keep(paths, until=monotonic() + seconds)
 
+    async def packages(self) -> tuple[str, ...]:
+        """Packages that changed."""
+        return await self._judge.packages()
+
+    async def retake(self, seconds: float) -> tuple[Verdict, Settled]:
+        """The verdict on the files of the start, and what later ones are compared with."""
+        return await self._judge.retake(until=monotonic() + seconds)
+
     async def changed(self, a: str, b: str) -> tuple[str, ...]:
         """Paths that differ."""
         return await asyncio.to_thread(self._space.changed, a, b)
@@ -289,7 +307,7 @@ def open_environment(
     state: LoopState,
     home: Path,
     *,
-    reach: Reach = Reach(),
+    network: bool = False,
     redact: Redactor | None = None,
 ) -> LocalEnvironment:
     """The real place of a loop. Blocks.
@@ -304,7 +322,7 @@ def open_environment(
     if state.baseline is None and wish.commit:
         _committable(project, wish.branch)
     options: dict[str, Any] = {
-        "reach": reach,
+        "network": network,
         "redact": redact or Redactor(),
         "second": wish.second_judge,
     }

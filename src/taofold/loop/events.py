@@ -149,6 +149,8 @@ class LoopPaused(LoopFact, frozen=True, tag="paused"):
     reason: str
     run: str = ""
     touched: dict[str, str] | None = None
+    packages: tuple[str, ...] = ()
+    """Changes of installed packages for which it pauses: no verdict can be relied on."""
 
 
 class Edited(LoopFact, frozen=True, tag="edited"):
@@ -161,6 +163,20 @@ class Edited(LoopFact, frozen=True, tag="edited"):
     paths: tuple[str, ...]
     kept: bool
     baseline: str = ""
+    dropped: tuple[str, ...] = ()
+    by: str = "local"
+
+
+class BaselineRetaken(LoopFact, frozen=True, tag="baseline_retaken"):
+    """A person had the gates run again on the files of the start: later verdicts follow from that.
+
+    `packages` are the changes of installed packages that this takes in, `baseline` is the digest of
+    what is compared with from now on. `dropped` names tests that need not be there any more.
+    """
+
+    verdict: Verdict
+    baseline: str
+    packages: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     by: str = "local"
 
@@ -241,6 +257,7 @@ LoopEvent: TypeAlias = (
     | LoopPaused
     | PauseAsked
     | Edited
+    | BaselineRetaken
     | LoopResumed
     | LoopCrashed
     | Completing
@@ -267,7 +284,18 @@ class LoopRecord(msgspec.Struct, frozen=True, gc=False):
 
 _HANDLES: Final = frozenset(
     {"e", "owner", "run", "snapshot", "baseline", "before", "folder", "kept", "files", "digest"}
-    | {"changed", "paths", "dropped", "touched", "commit", "reverted", "left", "bounds", "spent"}
+    | {
+        "changed",
+        "paths",
+        "dropped",
+        "packages",
+        "touched",
+        "commit",
+        "reverted",
+        "left",
+        "bounds",
+        "spent",
+    }
     | {"root", "commands", "agent", "model", "principal", "branch", "allow_edit", "scope", "tools"}
     # What the gates said comes without secrets already, and is found again by its names.
     | {"verdict"}

@@ -49,6 +49,11 @@ PROTECTED: Final = (
     "the task seems to ask for tests or configuration ({}): these are protected, and the gates run "
     "without what the agent writes there. --allow-edit GLOB includes the files that you name"
 )
+PACKAGES: Final = (
+    "the packages that the gates of loop {!r} use changed since it began:\n{}\n"
+    "undo that, or say --retake-baseline: the gates run again on the files of the start, and "
+    "verdicts are compared with that from now on"
+)
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 
 _PATIENCE: Final = 30.0
@@ -122,17 +127,19 @@ async def resume(
     bounds: LoopLimits | None = None,
     force: bool = False,
     edited: Word = "",
+    retake: bool = False,
     warn: Callable[[str], None] = lambda text: None,
     by: str = "local",
 ) -> LoopState:
     """Go on with a loop, with other limits if need be, and drive it until it ends or waits.
 
     `edited` is a person's word about protected files that were changed while it stood still.
+    `retake` takes the baseline again, with the packages that are installed now.
 
     Raises:
         UnknownRun: there is no such loop.
         Refused: it ended for good, goes on elsewhere, its limits leave no room, or protected
-            files were changed and nothing was said of them.
+            files or installed packages changed and nothing was said of them.
     """
     stream = await _loaded(dependencies, loop)
     state = stream.state
@@ -147,7 +154,13 @@ async def resume(
     await _room(dependencies, loop, force=force, warn=warn)
     _check_agent(dependencies, replace(state, bounds=bounds))
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
+    packages = () if state.baseline is None else await environment.packages()
+    if packages and not retake:
+        listed = "\n".join([f"  {change}" for change in packages])
+        raise Refused(PACKAGES.format(loop, listed))
     word = await edits(loop, state, environment, edited, by, bounds.seconds, warn)
+    if retake:
+        word += await _retaken(state, environment, packages, by, bounds.seconds, warn)
     me = ownership.me()
     lost_now = (await stream.read()).status in DRIVEN  # it may have been marked meanwhile
     if dependencies.before is not None:
@@ -343,6 +356,32 @@ async def edits(
     return [
         loop_events.Edited(
             paths=paths, kept=keep, baseline=done.baseline, dropped=done.dropped, by=by
+        )
+    ]
+
+
+async def _retaken(
+    state: LoopState,
+    environment: LoopEnvironment,
+    packages: tuple[str, ...],
+    by: str,
+    seconds: float,
+    warn: Callable[[str], None],
+) -> list[loop_events.LoopEvent]:
+    """The fact that the baseline was taken again; nothing if there is none yet."""
+    if state.baseline is None:
+        return []
+    verdict, done = await environment.retake(seconds)
+    if done.lost:
+        some = join_names(done.dropped, 5)
+        warn(f"{times(done.lost, 'test')} need not be there any more: {some}")
+    return [
+        loop_events.BaselineRetaken(
+            verdict=verdict.slim(),
+            baseline=done.baseline,
+            packages=packages,
+            dropped=done.dropped,
+            by=by,
         )
     ]
 

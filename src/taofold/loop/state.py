@@ -253,6 +253,8 @@ def _follow(state: LoopState, event: loop_events.LoopEvent, at: int) -> LoopStat
             return replace(state, asked=event)
         case loop_events.Edited():
             return _edited(state, event)
+        case loop_events.BaselineRetaken():
+            return _retaken(state, event)
         case loop_events.LoopResumed():
             return _resumed(state, event, at)
         case loop_events.LoopCrashed():
@@ -337,6 +339,13 @@ def _edited(state: LoopState, event: loop_events.Edited) -> LoopState:
     if not event.kept:
         return state
     return replace(state, baseline=replace(state.baseline, baseline=event.baseline))
+
+
+def _retaken(state: LoopState, event: loop_events.BaselineRetaken) -> LoopState:
+    if state.status not in RESUMABLE or state.baseline is None:
+        raise Refused(f"the baseline of a loop that is {state.status} is not taken again")
+    baseline = replace(state.baseline, verdict=event.verdict, baseline=event.baseline)
+    return replace(state, baseline=baseline)
 
 
 def _resumed(state: LoopState, event: loop_events.LoopResumed, at: int) -> LoopState:

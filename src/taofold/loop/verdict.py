@@ -128,6 +128,8 @@ class Verdict(Value, frozen=True):
     """What a person should know though it decides nothing."""
     tree: str = ""
     """The snapshot that was judged, where the caller named one."""
+    packages: tuple[str, ...] = ()
+    """Packages outside the work root that changed since the baseline, a line for each."""
 
     @property
     def failing_names(self) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
 """A network for a container that shares none with this machine.
 
-A command with a `Reach` runs in a network namespace of its own. A helper outside, `pasta`
+A command with `network` runs in a network namespace of its own. A helper outside, `pasta`
 (package passt) or `slirp4netns`, carries its packets to the world as connections of its own,
 and nothing to this machine's loopback: what listens there (databases, browsers, taofold itself)
-cannot be reached, but for ports that the reach names. Knows nothing about tools.
+cannot be reached. Knows nothing about tools.
 
 The command is held back by a line of shell before it, inside, until the network is there: only
 then has bubblewrap done all of its own work on the namespaces.
@@ -43,44 +43,6 @@ _NS_GET_USERNS: Final = 0xB701
 """ioctl_ns(2)."""
 _START_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
-_PORTS: Final = range(1, 65536)
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """What a contained command reaches beyond its container. Nothing by default, and then falsy.
-
-    Raises:
-        ConfigError: a port is none, from 1 to 65535.
-    """
-
-    world: bool = False
-    """Other machines, through a network of its own."""
-    ports: tuple[int, ...] = ()
-    """TCP ports of this machine's loopback, which it finds at `localhost` with the same number."""
-
-    def __post_init__(self) -> None:
-        for port in self.ports:
-            if port not in _PORTS:
-                raise ConfigError(f"{port} is no port: they go from 1 to 65535")
-
-    def __bool__(self) -> bool:
-        return self.world or bool(self.ports)
-
-    def why_not(self) -> str:
-        """Why a container cannot have exactly this here; "" if it can."""
-        if not self:
-            return ""
-        if self.ports and _working() not in ("", "pasta"):
-            return f"only pasta opens single ports, and {_working()} is what works here"
-        return why_not()
-
-    @property
-    def label(self) -> str:
-        """How a person is told of it."""
-        parts = ["network"] if self.world else []
-        parts += [f"localhost:{port}" for port in self.ports]
-        return ", ".join(parts) or "no network"
 
 
 @dataclass(slots=True)
@@ -118,16 +80,14 @@ def _owner(pid: int) -> Generator[str]:
         os.close(network)
 
 
-def slirp4netns(program: str, pid: int, owner: str, reach: Reach) -> Helper:
+def slirp4netns(program: str, pid: int, owner: str) -> Helper:
     """Start slirp4netns for the network of `pid`, which belongs to the user namespace `owner`.
 
     It ends when this process does, however that ends.
 
     Raises:
-        OSError: it did not come up, or cannot give what `reach` names.
+        OSError: it did not come up.
     """
-    if not reach.world or reach.ports:
-        raise OSError("slirp4netns opens the world and no single ports")
     ready_in, ready_out = os.pipe()
     exit_in, exit_out = os.pipe()
     try:
@@ -168,7 +128,7 @@ def slirp4netns(program: str, pid: int, owner: str, reach: Reach) -> Helper:
     return helper
 
 
-def pasta(program: str, pid: int, owner: str, reach: Reach) -> Helper:
+def pasta(program: str, pid: int, owner: str) -> Helper:
     """Start pasta for the network of `pid`, which belongs to the user namespace `owner`.
 
     It ends when this process does, however that ends.
@@ -189,19 +149,18 @@ def pasta(program: str, pid: int, owner: str, reach: Reach) -> Helper:
                     program,
                     "--foreground",
                     "--quiet",
-                    # Without this option the namespace keeps its loopback and has no other address.
-                    *(["--config-net"] if reach.world else []),
+                    "--config-net",
                     "--no-map-gw",
                     "--dns-forward",
                     RESOLVER,
-                    # No port is forwarded into the namespace (-t for TCP, -u for UDP); out of
-                    # it, to this machine's loopback, only those that are named (-T, -U).
+                    # No port is forwarded: TCP and UDP into the namespace (-t, -u), nor out of it
+                    # to this machine's loopback (-T, -U).
                     "-t",
                     "none",
                     "-u",
                     "none",
                     "-T",
-                    ",".join([str(port) for port in reach.ports]) or "none",
+                    "none",
                     "-U",
                     "none",
                     # Root needs no other namespace, and pasta gives up what would let it open one.
@@ -231,8 +190,8 @@ def pasta(program: str, pid: int, owner: str, reach: Reach) -> Helper:
         return helper
 
 
-Start: TypeAlias = Callable[[str, int, str, Reach], Helper]
-"""`(program, process, path of its user namespace, what is reached)`."""
+Start: TypeAlias = Callable[[str, int, str], Helper]
+"""`(program, process, path of its user namespace)`."""
 HELPERS: Final[Mapping[str, Start]] = {"pasta": pasta, "slirp4netns": slirp4netns}
 """In the order of preference: inside pasta this machine's other addresses lead nowhere, too."""
 
@@ -249,7 +208,6 @@ class Uplink:
     """The name in `HELPERS`."""
     program: str
     """Its absolute path."""
-    reach: Reach = Reach(world=True)
     fault: str = ""
     """Why there is no network, if it could not be made; then the command was ended."""
     pid: int = 0
@@ -272,7 +230,7 @@ class Uplink:
     def options(self) -> list[str]:
         """What bubblewrap is told."""
         resolver = ["--ro-bind-data", str(self._resolver), "/etc/resolv.conf"]
-        return ["--info-fd", str(self._info[1]), *(resolver if self.reach.world else [])]
+        return ["--info-fd", str(self._info[1]), *resolver]
 
     @property
     def prefix(self) -> list[str]:
@@ -296,7 +254,7 @@ class Uplink:
         self.pid = int(json.loads(os.read(self._info[0], 4096))["child-pid"])
         try:
             with _owner(self.pid) as owner:
-                self._helper = HELPERS[self.helper](self.program, self.pid, owner, self.reach)
+                self._helper = HELPERS[self.helper](self.program, self.pid, owner)
         except OSError as error:
             self.fault = str(error)
             # The command waits behind the held line of shell and has done nothing yet.
@@ -325,22 +283,20 @@ def _readable(seconds: float | None, *descriptors: int) -> set[int]:
     return {descriptor for descriptor, _ in events}
 
 
-def uplink(outside: Path, reach: Reach) -> Uplink:
+def uplink(outside: Path) -> Uplink:
     """A new one, with the helper that works here.
 
     Its program is not taken from below `outside`, where an agent could have written it.
 
     Raises:
-        ConfigError: there is none, or it cannot open what `reach` names.
+        ConfigError: there is none.
     """
-    if reason := reach.why_not():
-        raise ConfigError(f"no network of its own can be made: {reason}; {INSTALL}")
     helper = _working()
     program = trusted_code.program(helper, outside) if helper else ""
     if not program:
-        reason = f"{helper} lies below {outside}, where an agent can write"
+        reason = why_not() or f"{helper} lies below {outside}, where an agent can write"
         raise ConfigError(f"no network of its own can be made: {reason}; {INSTALL}")
-    return Uplink(helper, program, reach)
+    return Uplink(helper, program)
 
 
 def why_not() -> str:

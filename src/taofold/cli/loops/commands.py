@@ -228,9 +228,15 @@ def resume(
     restore: Annotated[
         bool, typer.Option("--restore", help="Put such files back as they were.")
     ] = False,
+    retake_baseline: Annotated[
+        bool,
+        typer.Option(
+            "--retake-baseline",
+            help="Run the gates again on the files of the start, with the packages of now.",
+        ),
+    ] = False,
     approve: options.Approve = "",
     network: options.Network = False,
-    local_port: options.LocalPort = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -241,7 +247,6 @@ def resume(
     from taofold.loop.lifecycle import resume as go_on
     from taofold.loop.stream import load
     from taofold.loop.values import DRIVEN, RESUMABLE
-    from taofold.tools.container_network import Reach
 
     async def find(dependencies: "LoopDependencies") -> "tuple[str, Any]":
         name = await which(dependencies, loop, {*RESUMABLE, *DRIVEN})
@@ -256,10 +261,16 @@ def resume(
     drive(
         name,
         lambda dependencies: go_on(
-            dependencies, name, bounds=bounds, force=force, edited=word, warn=warn
+            dependencies,
+            name,
+            bounds=bounds,
+            force=force,
+            edited=word,
+            retake=retake_baseline,
+            warn=warn,
         ),
         approve=approve,
-        reach=Reach(network, tuple(local_port or ())),
+        network=network,
         json=json,
         quiet=quiet,
     )

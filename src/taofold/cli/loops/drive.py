@@ -18,7 +18,6 @@ from taofold.cli.output import INTERRUPTED, give, give_json, invocation, say
 if TYPE_CHECKING:
     from taofold.loop.driver import LoopDependencies
     from taofold.loop.state import LoopState
-    from taofold.tools.container_network import Reach
 
 
 def drive(
@@ -27,13 +26,13 @@ def drive(
     *,
     create: bool = False,
     approve: str = "",
-    reach: "Reach | None" = None,
+    network: bool = False,
     json: bool = False,
     quiet: bool = False,
 ) -> None:
     """Drive a loop in front of a person, and end the program as it ended."""
     state = drive_visibly(
-        loop, work, create=create, approve=approve, reach=reach, quiet=quiet or json
+        loop, work, create=create, approve=approve, network=network, quiet=quiet or json
     )
     finish(loop, state, json=json)
 
@@ -44,7 +43,7 @@ def drive_visibly(
     *,
     create: bool = False,
     approve: str = "",
-    reach: "Reach | None" = None,
+    network: bool = False,
     quiet: bool = False,
     also: "Callable[[Any], None] | None" = None,
 ) -> "LoopState | None":
@@ -65,7 +64,7 @@ def drive_visibly(
 
     async def driving() -> "LoopState":
         async with loop_dependencies(
-            LoopAudience(hear, show.before, asking, approve, reach), create=create
+            LoopAudience(hear, show.before, asking, approve, network), create=create
         ) as dependencies:
             return await cancellable(work(dependencies), dependencies.log)
 
@@ -140,7 +139,10 @@ def _next(loop: str, state: "LoopState") -> list[str]:
         aside = state_folder(Path(state.wish.root), home(), loop, state.place) / SET_ASIDE
         if aside.is_dir():
             lines.append(f"what the agent made of protected files is kept in {aside}")
-    if state.status in RESUMABLE:
+    if state.pause is not None and state.pause.packages:
+        lines.append(f"to take the packages in: {call} loops resume {loop} --retake-baseline")
+        lines.append(f"or put them back as they were: {call} loops resume {loop}")
+    elif state.status in RESUMABLE:
         # Without more iterations it would be exhausted again at once.
         more = " --max-iterations N" if state.status == "exhausted" else ""
         lines.append(f"{call} loops resume {loop}{more}")

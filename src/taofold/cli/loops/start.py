@@ -135,7 +135,6 @@ def loop(
     autonomy: options.Autonomy = "",
     strict: options.Strict = False,
     network: options.Network = False,
-    local_port: options.LocalPort = None,
     root: options.Root = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -170,7 +169,6 @@ def loop(
         unsaid_autonomy="autonomous",
         strict=strict,
         network=network,
-        ports=local_port or (),
     )
     # Made once before anything is written, so that an error comes first.
     described = make(choice, own_approver=True)
@@ -218,7 +216,7 @@ def loop(
         lambda dependencies: start(dependencies, wish, loop=name, force=force, warn=warn),
         create=True,
         approve=approve,
-        reach=choice.reach,
+        network=network,
         json=json,
         quiet=quiet,
     )

@@ -142,13 +142,16 @@ class LoopDisplay:
                 self._say((f"   ! {event.kind} → {event.level}: ", f"bold {colour}"), (why, colour))
             case e.LoopPaused():
                 self.busy("")
-                self._say(("‖ ", "yellow"), (f"paused: {line(event.reason, 200)}", "bold yellow"))
+                self._say(("‖ ", "yellow"), (f"paused: {line(event.reason, 600)}", "bold yellow"))
             case e.PauseAsked():
                 self._say(("‖ ", "yellow"), (f"{event.by} asks for a pause", "yellow"))
             case e.Edited():
                 how = "hold from now on" if event.kept else "were put back"
                 named = line(", ".join(event.paths), self._room(40))
                 self._say(("   ! ", "yellow"), (f"edited files {how}: {named}", "yellow"))
+            case e.BaselineRetaken():
+                self._say(("   ! ", "yellow"), ("the baseline was taken again", "yellow"))
+                self._verdict("start", event.verdict, None)
             case e.LoopResumed():
                 self._say(("▸ ", "cyan"), ("resumed", "bold"), (f"  {self._limits()}", "dim"))
             case e.LoopCrashed():

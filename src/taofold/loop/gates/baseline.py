@@ -66,6 +66,8 @@ class Baseline(Value, frozen=True):
     """Files that a gate's command names and only reads."""
     outside: tuple[str, ...] = ()
     """Names of modules that are installed, or come with the interpreter."""
+    installed: dict[str, dict[str, str]] = {}
+    """Packages outside the work root, with their versions, by the folder that holds them."""
     targets: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
     """What Makefiles include, as globs."""

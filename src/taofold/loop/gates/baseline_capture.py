@@ -39,6 +39,7 @@ from taofold.loop.gates.hidden_checks import (
     suspects,
     used_by_tests,
 )
+from taofold.loop.gates.installed import installed
 from taofold.loop.gates.scope import DECIDES, role
 from taofold.loop.gates.tree import (
     MOST_BYTES,
@@ -65,9 +66,9 @@ for place in sys.path:
         found.update(name.partition(".")[0] for name in os.listdir(place))
     except OSError:
         pass
-print(json.dumps(sorted(name for name in found if name.isidentifier())))
+print(json.dumps([sorted(name for name in found if name.isidentifier()), sys.path]))
 """
-"""Lists the names of all modules that an interpreter finds."""
+"""Lists the names of all modules that an interpreter finds, and the folders that hold them."""
 
 
 _C: Final = (".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".m", ".mm")
@@ -229,17 +230,24 @@ def _system_headers(texts: Iterable[str]) -> set[str]:
     return found
 
 
-async def outside(bench: Bench, gates: Iterable[Gate]) -> tuple[str, ...]:
-    """Names of the modules that the gates' interpreters find outside the work root."""
+async def with_outside(baseline: Baseline, bench: Bench, folder: LoopFolder) -> Baseline:
+    """Returns the baseline with the modules and packages that the gates' interpreters find."""
+    gates = baseline.gates
     programs = {"python", "python3", *[bench.program(gate) for gate in gates]}
     # The modules of every interpreter count: which of them a gate uses may depend on its script.
     programs |= {str(bench.tree.seen / folder / "bin" / "python") for folder in bench.environments}
     modules: set[str] = set()
+    places: set[Path] = set()
     for program in sorted(programs):
         if "python" in Path(program).name:
             ran = await bench.run(Gate(program, timeout=60, argv=(program, "-I", "-c", _NAMES)))
-            modules |= set(_decoded(ran.printed)) if ran.code == 0 else set()
-    return tuple(sorted(modules))
+            names, path = _decoded(ran.printed) if ran.code == 0 else ([], [])
+            modules |= {*names}
+            places |= {bench.tree.host(Path(place)) for place in path}
+    # What lies in the work root is the agent's, and what lies in the loop's folder a copy.
+    own = (bench.tree.root, folder.path)
+    beyond = [place for place in places if not any([place.is_relative_to(at) for at in own])]
+    return structs.replace(baseline, outside=tuple(sorted(modules)), installed=installed(beyond))
 
 
 def _rust_tests(files: dict[str, KeptFile], objects: Path) -> set[str]:
@@ -266,8 +274,8 @@ def _copied_once(source: Path, target: Path) -> None:
         half.rename(target)
 
 
-def _decoded(text: str) -> list[str]:
+def _decoded(text: str) -> tuple[list[str], list[str]]:
     try:
-        return msgspec.json.decode(text, type=list[str])
+        return msgspec.json.decode(text, type=tuple[list[str], list[str]])
     except msgspec.DecodeError:
-        return []
+        return [], []

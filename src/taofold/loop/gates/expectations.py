@@ -38,7 +38,6 @@ from taofold.loop.gates.verdict_texts import allowing, change_line, left_out
 from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Verdict
 from taofold.parsing.untrusted_text import first_names, join_names, one_line
 from taofold.policy.redaction import Redactor
-from taofold.tools.container_network import Reach
 
 if TYPE_CHECKING:
     from taofold.loop.gates.gate_run import GateRun
@@ -261,12 +260,12 @@ _NOT_REACHED: Final = re.compile(
 )
 """How programs say that they did not reach an address."""
 _NO_NETWORK: Final = (
-    "gates run without a network. --network gives them one, and --local-port PORT a service on "
-    "this machine"
+    "gates run without a network. --network gives them one; services on this machine are not "
+    "reached from it either, so start them within the gate"
 )
 _OWN_NETWORK: Final = (
-    "gates have a network of their own, from which services on this machine are reached with "
-    "--local-port PORT alone"
+    "gates have a network of their own, from which services on this machine are not reached: "
+    "start them within the gate"
 )
 LEFT_OUT: Final = "no source files of this task, so the proof ran without these changes"
 
@@ -280,10 +279,11 @@ class Expectations:
         redact: Redactor,
         not_contained: str,
         shared: str = "",
-        reach: Reach = Reach(),
+        *,
+        network: bool = False,
     ) -> None:
         """`shared`: why the gates cannot have a network of their own, where they have one."""
-        self._reach = reach
+        self._network = network
         self._baseline, self._redact, self._not_contained = baseline, redact, not_contained
         self._shared = shared
 
@@ -335,7 +335,7 @@ class Expectations:
         elif self._shared:
             notes.append(f"the gates share this machine's network: {self._shared}")
         elif found := _unreachable(results):
-            notes.append(f"{found!r}: {_OWN_NETWORK if self._reach else _NO_NETWORK}")
+            notes.append(f"{found!r}: {_OWN_NETWORK if self._network else _NO_NETWORK}")
         return notes
 
     def _result(

@@ -24,7 +24,7 @@ from msgspec import structs
 
 from taofold.core.errors import ConfigError, Refused
 from taofold.loop.gates.baseline import Baseline, Expected, load, save, save_beside
-from taofold.loop.gates.baseline_capture import LoopFolder, capture, completed, learnt, outside
+from taofold.loop.gates.baseline_capture import LoopFolder, capture, completed, learnt, with_outside
 from taofold.loop.gates.expectations import (
     Expectations,
     expected,
@@ -36,6 +36,7 @@ from taofold.loop.gates.expectations import (
     unchecked,
 )
 from taofold.loop.gates.gate_run import Bench, GateRun, contained, warm
+from taofold.loop.gates.installed import package_changes, unseen_changes
 from taofold.loop.gates.scope import DECIDES, OUTSIDE, role
 from taofold.loop.gates.tree import FileCache, KeptFile, Tree, TreeWalk, content
 from taofold.loop.gates.verdict_texts import allowing, change_line, suspicious
@@ -52,7 +53,6 @@ from taofold.parsing.untrusted_text import first_names, one_line
 from taofold.policy.redaction import Redactor
 from taofold.tools import container_network
 from taofold.tools.command import Contain
-from taofold.tools.container_network import Reach
 from taofold.tools.containment import node_modules_above
 from taofold.tools.jail import Jail
 from taofold.tools.threads import WORKERS
@@ -71,6 +71,8 @@ MEDDLING: Final = (
 BARRED: Final = (
     "findings lie in files that are not the agent's to change: {}; without {} the gate cannot pass"
 )
+PACKAGES: Final = "the packages that the gates use changed since their first run: {}"
+UNSEEN: Final = "the gates use the packages of the start, without what changed since: {}"
 OVERLOOKED: Final = "`{}` does not look at new files: {}"
 REPOSITORY = "git would take it for a repository, and run what its configuration says"
 
@@ -86,7 +88,7 @@ class Judge:
         *,
         allow_edit: Sequence[str] = (),
         scope: Sequence[str] = (),
-        reach: Reach = Reach(),
+        network: bool = False,
         contain: Contain = "auto",
         redact: Redactor | None = None,
         bytecode: Path | None = None,
@@ -96,10 +98,10 @@ class Judge:
         self.bytecode = bytecode or self.folder / "bytecode"
         self.gates, self.allow_edit = tuple(gates), tuple(allow_edit)
         self.scope = tuple(scope)
-        self.reach = reach
+        self.network = network
         self.contain: Contain = contain
         # Found out once: a verdict must not depend on whether containment works at that moment.
-        self.why_not = contained(contain, reach)
+        self.why_not = contained(contain, network=network)
         self.second = second
         """Are tests that pass also run against the product in a process of its own?"""
         self.baseline: Baseline | None = None
@@ -115,7 +117,7 @@ class Judge:
         folder: Path | str,
         digest: str,
         *,
-        reach: Reach = Reach(),
+        network: bool = False,
         contain: Contain = "auto",
         redact: Redactor | None = None,
         bytecode: Path | None = None,
@@ -136,7 +138,7 @@ class Judge:
             baseline.gates,
             allow_edit=baseline.allow_edit,
             scope=baseline.scope,
-            reach=reach,
+            network=network,
             contain=contain,
             redact=redact,
             bytecode=bytecode,
@@ -165,26 +167,32 @@ class Judge:
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         # The tree is kept before a gate runs in it: gates write files too.
-        baseline = await WORKERS.run(self._captured)
-        bench = self.bench(baseline)
-        ran: list[GateRun] = []
-        for gate in self.gates:
-            await WORKERS.run(bench.tree.lay, baseline.files, ())
-            await warm(bench, gate)
-            run = await bench.run(gate)
-            baseline = await WORKERS.run(learnt, baseline, self.own, bench.tree, run)
-            ran.append(run)
-        baseline = structs.replace(baseline, outside=await outside(bench, self.gates))
-        baseline = await WORKERS.run(completed, baseline, self.own)
+        captured: Baseline = await WORKERS.run(self._captured)
+        baseline, ran = await self._first_run(self.bench(captured), captured)
         await WORKERS.run(save, self.folder, baseline)
         self.baseline, self._tree = baseline, None  # the next tree knows of the build outputs
-        bar = self._bar(baseline)
-        verdict = bar.verdict(ran, bar.results(ran, [()] * len(ran)), (), "")
+        verdict = self._first_verdict(baseline, ran)
         barred = out_of_reach(verdict, baseline.rules())
         if not barred:
             return verdict
         note = BARRED.format(first_names(barred), allowing(barred))
         return structs.replace(verdict, notes=(note, *verdict.notes))
+
+    async def _first_run(self, bench: Bench, baseline: Baseline) -> tuple[Baseline, list[GateRun]]:
+        """Runs the gates on the files of the start; returns the baseline with what they show."""
+        ran: list[GateRun] = []
+        for gate in baseline.gates:
+            await WORKERS.run(bench.tree.lay, baseline.files, ())
+            await warm(bench, gate)
+            run = await bench.run(gate)
+            baseline = await WORKERS.run(learnt, baseline, self.own, bench.tree, run)
+            ran.append(run)
+        baseline = await with_outside(baseline, bench, self.own)
+        return await WORKERS.run(completed, baseline, self.own), ran
+
+    def _first_verdict(self, baseline: Baseline, ran: Sequence[GateRun]) -> Verdict:
+        bar = self._bar(baseline)
+        return bar.verdict(ran, bar.results(ran, [()] * len(ran)), (), "")
 
     async def verdict(
         self, *, tree: str = "", snapshot: Collection[str] | None = None, until: float = inf
@@ -233,7 +241,13 @@ class Judge:
             prefix = "with all that was changed, "
             ran, results, files = await self._run(bench, baseline, work, texts, delivery, prefix)
         verdict = self._bar(baseline).verdict(ran, results, changes, tree)
-        verdict = structs.replace(verdict, notes=(*notes, *verdict.notes), joined=work.joined)
+        # After the gates: a package that was installed while they ran counts, too.
+        packages, unseen = await WORKERS.run(self._packages, baseline)
+        notes += [PACKAGES.format(first_names(packages))] if packages else []
+        notes += [UNSEEN.format(first_names(unseen))] if unseen else []
+        verdict = structs.replace(
+            verdict, notes=(*notes, *verdict.notes), joined=work.joined, packages=packages
+        )
         if verdict.passed:
             await WORKERS.run(self._brought_back, baseline, files)
         return verdict
@@ -261,7 +275,7 @@ class Judge:
         """Runs gates in this judge's tree."""
         if self._tree is None:
             self._tree = self._new_tree(baseline)
-        return Bench(self._tree, baseline.path, self.reach, self.contain, self.bytecode)
+        return Bench(self._tree, baseline.path, self.network, self.contain, self.bytecode)
 
     async def _run(
         self,
@@ -333,8 +347,8 @@ class Judge:
         return judged, notes
 
     def _bar(self, baseline: Baseline) -> Expectations:
-        shared = container_network.why_not() if self.reach.world and not self.why_not else ""
-        return Expectations(baseline, self._redact, self.why_not, shared, self.reach)
+        shared = container_network.why_not() if self.network and not self.why_not else ""
+        return Expectations(baseline, self._redact, self.why_not, shared, network=self.network)
 
     def _captured(self) -> Baseline:
         return capture(
@@ -457,7 +471,6 @@ class Judge:
         bench = replace(self.bench(fresh), until=until)
         proof = work.proof(fresh)
         expectations: list[Expected] = []
-        dropped: dict[str, None] = {}
         texts = fresh.test_sources(self.own.objects)
         for gate, before in zip(was.gates, was.expected, strict=True):
             await WORKERS.run(bench.tree.lay, proof, work.new(fresh))
@@ -470,20 +483,56 @@ class Judge:
                 )
             runner = ran.plan.runner
             after = expected(runner, ran.report, texts)
-            merged = rebased(runner, before, after, paths)
-            dropped |= dict.fromkeys([*before.checks, *before.names])
-            expectations.append(merged)
-        remaining = {
-            name
-            for expectation in expectations
-            for name in (*expectation.checks, *expectation.names)
-        }
+            expectations.append(rebased(runner, before, after, paths))
         fresh = structs.replace(fresh, expected=tuple(expectations))
         # Beside the old one: which of them holds is said by the loop's log, written after this.
         await WORKERS.run(save_beside, self.folder, fresh)
         self.baseline = fresh
-        gone = [name for name in dropped if name not in remaining]
-        return Settled(fresh.digest, tuple(gone[:_MOST]), len(gone))
+        return _settled(fresh, was.expected)
+
+    async def packages(self) -> tuple[str, ...]:
+        """Returns which packages outside the work root changed since the baseline, in lines."""
+        baseline = self._present()
+        changes: tuple[str, ...] = await WORKERS.run(package_changes, baseline.installed)
+        return changes
+
+    async def retake(self, *, until: float = inf) -> tuple[Verdict, Settled]:
+        """Run the gates again on the files of the start, and compare with that from now on.
+
+        Packages outside the work root count as they are now. The work, and environments in the work
+        root, have no part in it: these stay as they were at the start.
+
+        Args:
+            until: When gates are stopped, in seconds of the monotonic clock.
+
+        Raises:
+            Refused: a gate was cut off, or shows nothing of what it showed before.
+        """
+        was = self._present()
+        if not was.whole:
+            raise Refused("an older release kept this baseline; start a new loop")
+        bench = replace(self.bench(was), until=until)
+        fresh, ran = await self._first_run(bench, structs.replace(was, expected=()))
+        runs = zip(was.gates, ran, was.expected, fresh.expected, strict=True)
+        for gate, run, before, after in runs:
+            known, found = _shown(before), _shown(after)
+            # A baseline that expects less than it could would let too much pass.
+            if known and (not found or (run.fault and known - found)):
+                why = run.fault or "it shows nothing of what it showed at the start"
+                raise Refused(f"the baseline cannot be taken again: `{gate.command}`: {why}")
+        # Beside the old one: which of them holds is said by the loop's log, written after this.
+        await WORKERS.run(save_beside, self.folder, fresh)
+        self.baseline, self._tree = fresh, None
+        return self._first_verdict(fresh, ran), _settled(fresh, was.expected)
+
+    def _packages(self, baseline: Baseline) -> tuple[tuple[str, ...], list[str]]:
+        """Changes of packages that gates use, and of those that they do not see."""
+        unseen = [
+            line
+            for number, name in enumerate(baseline.environments)
+            for line in unseen_changes(self.root / name, self.own.environment(number), name)
+        ]
+        return package_changes(baseline.installed), unseen
 
     def _present(self) -> Baseline:
         if self.baseline is None:
@@ -577,6 +626,19 @@ def _doubts(ran: GateRun, was: Expected, root: Path, paths: Collection[str]) -> 
     }
     report = structs.replace(ran.report, patched=foreign, plugins=())
     return doubts + list(interference(was, report, str(root)))
+
+
+def _shown(expectation: Expected) -> set[str]:
+    """Names of the checks and files that a gate showed."""
+    return {*expectation.checks, *expectation.names, *expectation.files}
+
+
+def _settled(fresh: Baseline, was: Sequence[Expected]) -> Settled:
+    """The new baseline, with the tests that need not be there any more."""
+    remaining = {name for each in fresh.expected for name in (*each.checks, *each.names)}
+    dropped = dict.fromkeys([name for each in was for name in (*each.checks, *each.names)])
+    gone = [name for name in dropped if name not in remaining]
+    return Settled(fresh.digest, tuple(gone[:_MOST]), len(gone))
 
 
 def _outside(path: str) -> bool:
