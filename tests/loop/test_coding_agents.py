@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from taofold.loop.iteration import RULES
 from tests.bridges.coding_agents.standins import SAID, SOURCES, installed
 from tests.prerequisites import GIT
 from tests.terminal import Taofold
@@ -67,6 +68,33 @@ def test_a_coding_agent_is_driven_until_the_gates_pass(
     assert taofold("runs", "replay", "x.1").code == 0
     told = json.loads(taofold("loops", "status", "x", "--json").out)
     assert told["tokens"] > 200
+
+
+def test_the_prompt_begins_with_the_task_and_does_not_speak_of_our_tools(
+    taofold: Taofold, project: Path
+) -> None:
+    """Mutants: the rules of the loop come first; the sentence about calls of tools stays."""
+    loop(taofold, "cmd: sh -c 'cat > prompt.txt'", "--max-iterations", "1")
+    prompt = (project / "prompt.txt").read_text()
+    assert prompt.startswith(TASK)
+    assert prompt.endswith(RULES)
+    assert "tool call" not in prompt
+
+
+@pytest.mark.parametrize("command", [("loop", TASK, "-c", GATE, "--agent"), ("run",)])
+def test_an_option_that_a_coding_agent_has_no_use_for_is_refused(
+    taofold: Taofold, programs: Path, project: Path, command: tuple[str, ...]
+) -> None:
+    """Mutant: they are accepted and change nothing."""
+    installed(programs, "claude", SOURCES["claude"])
+    (project / "more").mkdir()
+    options = [("--strict",), ("--tools", "more")] if command == ("run",) else [("--strict",)]
+    for option in options:
+        code, _, err = taofold(*command, "claude", *[TASK] * (command == ("run",)), *option)
+        assert code == 2
+        assert "'claude' is a coding agent" in err
+        assert f"leave {option[0]} out" in err
+    assert not (project / "seen.json").exists()
 
 
 def test_a_program_that_fails_twice_ends_the_loop_with_its_reason(

@@ -207,6 +207,9 @@ def chosen(
         raise ConfigError(f"the work root {str(work)!r} is no directory", path="--root")
     if autonomy and autonomy not in DIAL:
         raise ConfigError(f"--autonomy is one of {', '.join(DIAL)}, not {autonomy!r}")
+    paths = [str(path) for path in tools]
+    if is_coding_agent(agent):
+        _refuse_ours(agent, strict=strict, tools=bool(paths))
     choice = AgentChoice(
         agent,
         str(here),
@@ -217,10 +220,29 @@ def chosen(
         strict,
         network,
         limits or {},
-        tools=[str(path) for path in tools],
+        tools=paths,
         flat=not recursive,
     )
     return replace(choice, digest=_digest(choice))
+
+
+def _refuse_ours(agent: str, *, strict: bool, tools: bool) -> None:
+    """Refuses options that mean nothing to a coding agent.
+
+    Raises:
+        ConfigError: one was given.
+    """
+    if strict:
+        raise ConfigError(
+            f"{agent!r} is a coding agent, whose thoughts are not checked: leave --strict out",
+            path="--strict",
+        )
+    if tools:
+        raise ConfigError(
+            f"{agent!r} is a coding agent, which has tools of its own: leave --tools out, and "
+            "configure them in its own settings",
+            path="--tools",
+        )
 
 
 def is_recorded(started: "RunStarted | None") -> bool:

@@ -38,10 +38,11 @@ you change. Never repeat a failed action unchanged.
 - When the goal is reached: "action": {"tool": "finish", "parameters": {"answer": %s}}
 - When it cannot be reached: the same with "success": false beside the answer that says why."""
 _LEARNED: Final = '"learned": "<what the last results showed>", '
-_NATIVE: Final = """\
+NATIVE: Final = """\
 Before each tool call say in a sentence or two what you conclude and why this call is next; \
 quote concrete values from earlier results. Never invent a tool's result. \
 After a failure say why it failed and what you change; never repeat a failed call unchanged."""
+"""What a model that calls tools natively is told of it, last of its instructions."""
 _RESEARCH: Final = ", research (look things up; change nothing in that step)"
 _ASK_USER: Final = (
     '\n- To ask the person: "action": {"tool": "ask_user", "parameters": {"question": "…"}}'
@@ -290,7 +291,7 @@ class Task:
         parts = [self.instructions.strip()] if self.instructions.strip() else []
         if self.native:
             if self.offers:
-                parts.append(_NATIVE)
+                parts.append(NATIVE)
             if not self.output.text:
                 parts.append(
                     f"When you are done call {FINISH} with an answer of this type: "

@@ -80,13 +80,14 @@ async def test_a_coding_agent_does_the_work_of_a_run(
     name: str, root: Path, contained: bool
 ) -> None:
     """Mutants: the options that skip questions are given where nothing contains the program, or
-    are left out where it is contained; the prompt comes another way; tokens are counted twice."""
+    are left out where it is contained; the prompt comes another way, or with sentences about our
+    own tools; tokens are counted twice."""
     result = await allowed(name, root).run("Repair add.")
     assert (result.status, result.output) == ("finished", SAID)
     assert "a + b" in (root / "calc.py").read_text()
     assert result.usage == USED[name]
     found = seen(root)
-    assert found["prompt"].endswith("Repair add.")
+    assert found["prompt"] == "Repair add."
     preset = PRESETS[name]
     free, careful = set(preset.contained), set(preset.careful)
     given = set(found["argv"])
@@ -156,14 +157,14 @@ async def test_a_model_goes_to_the_program(root: Path) -> None:
         ("cmd: sh -c 'cat > got'", "Repair add."),
         ("cmd: sh -c 'cat \"$0\" > got' {prompt_file}", "Repair add."),
         ("cmd: sh -c 'printf %s \"$0\" > got' {prompt}", "Repair add."),
-        ("cmd: sh -c 'printf %s \"$0\" > got' --task={prompt}", "Repair add."),
+        ("cmd: sh -c 'printf %s \"$0\" > got' --task={prompt}", "--task=Repair add."),
     ],
 )
 async def test_a_command_gets_the_prompt_as_it_asks_for_it(
     root: Path, command: str, expected: str
 ) -> None:
     assert (await allowed(command, root).run("Repair add.")).status == "finished"
-    assert (root / "got").read_text().endswith(expected)
+    assert (root / "got").read_text() == expected
 
 
 async def test_a_prompt_is_no_shell_and_no_template(root: Path) -> None:
@@ -171,7 +172,7 @@ async def test_a_prompt_is_no_shell_and_no_template(root: Path) -> None:
     goal = "$(touch pwned) `touch pwned` {prompt_file} {prompt} '\"; touch pwned"
     result = await allowed("cmd: sh -c 'printf %s \"$0\" > got' {prompt}", root).run(goal)
     assert result.status == "finished"
-    assert (root / "got").read_text().endswith(goal)
+    assert (root / "got").read_text() == goal
     assert not (root / "pwned").exists()
 
 

@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 from codecs import getincrementaldecoder
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,12 +32,13 @@ from taofold.bridges.coding_agents.presets import (
     CodingPreset,
     CodingTranscript,
 )
-from taofold.core.content import ToolCall
+from taofold.core.content import Message, ToolCall
 from taofold.core.errors import ConfigError, ModelError
 from taofold.core.json_values import decoded, is_array, is_object
 from taofold.core.reply import Usage
 from taofold.core.values import Profile, Reply, Tier, Value
 from taofold.policy import Limits, Policy
+from taofold.reasoning.task import NATIVE
 from taofold.reserved_places import MARK, make_folder, read_file, write_file
 from taofold.runtime.model import OnText, Request
 from taofold.tools import process
@@ -417,8 +418,7 @@ class _Driving:
         conversation = request.conversation[:]
         results = [result for message in conversation for result in message.results]
         if not results:
-            prompt = "\n\n".join([message.text for message in conversation if message.text.strip()])
-            arguments = msgspec.json.encode({"prompt": prompt}).decode()
+            arguments = msgspec.json.encode({"prompt": _prompt(conversation)}).decode()
             return Reply("", (ToolCall(NAME, arguments, "call-1"),), model=self.name)
         report = _reported(results[-1].text)
         if report is None or report.fault:
@@ -432,6 +432,13 @@ class _Driving:
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
         """Nothing beforehand; None where the program does not say what it costs."""
         return 0.0 if self._priced else None
+
+
+def _prompt(conversation: Sequence[Message]) -> str:
+    """The task, then the instructions, without what they say of our own calls of tools."""
+    task = [message.text for message in conversation if message.role != "system"]
+    rules = [m.text.removesuffix(NATIVE) for m in conversation if m.role == "system"]
+    return "\n\n".join([text.strip() for text in (*task, *rules) if text.strip()])
 
 
 def _reported(text: str) -> ProgramReport | None:
