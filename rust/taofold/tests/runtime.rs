@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use taofold::content::{Content, Part, ToolCall};
-use taofold::errors::Error;
+use taofold::errors::{Error, LogError};
 use taofold::events::{Event, Record, Resumed, RunStarted, Verdict};
-use taofold::log::{Log, MemoryLog, Owner, Signal};
+use taofold::log::{Append, Log, MemoryLog, Owner, RunRow, Signal};
 use taofold::model::{Models, ScriptedModel};
 use taofold::policy::{Redactor, Tier};
 use taofold::runtime::{Comparison, Outcome, Setup, control, replay, resume, start};
-use taofold::strategy::{Offer, React, Strategy, Task};
+use taofold::strategy::{Decompose, Offer, React, Strategy, Task};
 use taofold::tools::{CallContext, Declared, Tool};
 use taofold::values::{Observation, Principal, Profile, Reply, Sideeffect};
 
@@ -141,6 +141,89 @@ fn models(replies: &[&str]) -> Models {
 
 const WORK: &str = r#"{"thought": "I need it to go on", "thought_type": "goal", "action": {"tool": "work", "parameters": {"n": 1}, "rationale": "it is needed"}}"#;
 const ANSWER: &str = r#"{"thought": "it is done", "thought_type": "synthesis", "action": {"tool": "finish", "parameters": {"answer": "42"}, "rationale": "it is known"}}"#;
+
+/// A log whose appends take turns in being slow: of two at the same time the first comes second.
+struct Slow {
+    log: MemoryLog,
+    appends: AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl Log for Slow {
+    async fn create(
+        &self,
+        row: &RunRow,
+        records: &[Record],
+        owner: Owner<'_>,
+    ) -> Result<u64, LogError> {
+        self.log.create(row, records, owner).await
+    }
+
+    async fn claim(
+        &self,
+        run: &str,
+        owner: Owner<'_>,
+        epoch: Option<u64>,
+        force: bool,
+    ) -> Result<u64, LogError> {
+        self.log.claim(run, owner, epoch, force).await
+    }
+
+    fn keep(&self, run: &str, owner: &str) -> Box<dyn Send> {
+        self.log.keep(run, owner)
+    }
+
+    async fn append(&self, run: &str, epoch: u64, append: Append<'_>) -> Result<bool, LogError> {
+        let turns = 10 * (1 - self.appends.fetch_add(1, Ordering::SeqCst) % 2);
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        self.log.append(run, epoch, append).await
+    }
+
+    async fn read(&self, run: &str, from: u64) -> Result<Vec<Record>, LogError> {
+        self.log.read(run, from).await
+    }
+
+    async fn row(&self, run: &str) -> Result<RunRow, LogError> {
+        self.log.row(run).await
+    }
+
+    async fn rows(&self, status: &str, limit: usize) -> Result<Vec<RunRow>, LogError> {
+        self.log.rows(status, limit).await
+    }
+
+    async fn ids(&self, prefix: &str, limit: usize) -> Result<Vec<String>, LogError> {
+        self.log.ids(prefix, limit).await
+    }
+
+    async fn post(&self, run: &str, signal: &Signal) -> Result<bool, LogError> {
+        self.log.post(run, signal).await
+    }
+
+    async fn inbox(&self, run: &str) -> Result<Vec<Signal>, LogError> {
+        self.log.inbox(run).await
+    }
+}
+
+/// Mutant: a flush that does not wait for the one of another branch.
+#[tokio::test]
+async fn branches_that_append_at_the_same_time_append_in_order() {
+    const PARTS: &str = r#"{"reasoning": "r", "sub_problems": [{"id": "a", "description": "a"}, {"id": "b", "description": "b"}, {"id": "c", "description": "c"}]}"#;
+    const PART: &str = r#"{"thinking": "t", "answer": "1"}"#;
+    let log = Slow {
+        log: MemoryLog::new(),
+        appends: AtomicUsize::new(0),
+    };
+    let setup = Setup::new(models(&[PARTS, PART, PART, PART, PART]));
+    let strategy = Decompose {
+        max_depth: 1,
+        ..Decompose::default()
+    };
+    let strategy = strategy.run(Task::new("go"));
+    let outcome = start(&log, "r", RunStarted::new("go"), strategy, &setup).await;
+    assert!(outcome.unwrap().state.success);
+}
 
 #[tokio::test]
 async fn an_answer_in_the_last_turn_is_a_success() {

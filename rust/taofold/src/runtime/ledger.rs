@@ -72,6 +72,8 @@ pub(super) struct Ledger<'a> {
     owner: String,
     resumed: bool,
     book: Mutex<Book>,
+    /// Held while records are appended: branches flush at the same time, and numbers must follow.
+    appending: tokio::sync::Mutex<()>,
 }
 
 impl<'a> Ledger<'a> {
@@ -106,6 +108,7 @@ impl<'a> Ledger<'a> {
                 steady: None,
                 live: false,
             }),
+            appending: tokio::sync::Mutex::new(()),
         }
     }
 
@@ -207,6 +210,8 @@ impl<'a> Ledger<'a> {
 
     /// The same, and puts how the run stands from now on into its row.
     pub(super) async fn flush_as(&self, standing: Option<Standing<'_>>) -> Result<(), LogError> {
+        // What another branch is appending is durable before this branch goes on, too.
+        let _appending = self.appending.lock().await;
         let (pending, consumed) = {
             let mut book = self.book();
             let consumed = std::mem::take(&mut book.consumed);
