@@ -268,6 +268,42 @@ impl Content {
         )
     }
 
+    /// Whether it holds anything that only its issuer understands.
+    pub fn is_bound(&self) -> bool {
+        match self {
+            Self::Text(_) => false,
+            Self::Parts(parts) => parts.iter().any(|part| match part {
+                Part::Opaque(_) => true,
+                Part::Text(part) => !part.opaque.is_empty(),
+                Part::Call(call) => !call.opaque.is_empty(),
+                Part::Thinking(part) => !part.echo.is_empty(),
+                Part::Media(_) | Part::Result(_) => false,
+            }),
+        }
+    }
+
+    /// Returns the content without what only its issuer understands: text, media, calls, results.
+    #[must_use]
+    pub fn without_issuer_parts(self) -> Self {
+        let Self::Parts(parts) = self else {
+            return self;
+        };
+        let kept = parts.into_iter().filter_map(|part| match part {
+            // Readable thinking goes too: only the endpoint that made it wants it back.
+            Part::Opaque(_) | Part::Thinking(_) => None,
+            Part::Text(part) => Some(Part::Text(TextPart {
+                opaque: String::new(),
+                ..part
+            })),
+            Part::Call(call) => Some(Part::Call(ToolCall {
+                opaque: String::new(),
+                ..call
+            })),
+            other => Some(other),
+        });
+        Self::from_parts(kept.collect())
+    }
+
     /// Returns about how many characters of a model's window it takes.
     pub fn chars(&self) -> usize {
         const IMAGE: usize = 6_000;
@@ -358,6 +394,20 @@ impl Conversation {
         self.messages.push(message);
     }
 
+    /// Takes out what only its issuer understands. The digest stays: it stands for what was said.
+    pub fn cut(&mut self) {
+        for message in &mut self.messages {
+            let content = std::mem::take(&mut message.content);
+            message.content = content.without_issuer_parts();
+        }
+        self.chars = self.messages.iter().map(|it| it.content.chars()).sum();
+    }
+
+    /// Whether it holds anything that only its issuer understands.
+    pub fn is_bound(&self) -> bool {
+        self.messages.iter().any(|it| it.content.is_bound())
+    }
+
     /// Returns the messages in order.
     pub fn messages(&self) -> &[Message] {
         &self.messages
@@ -392,6 +442,25 @@ mod tests {
         let message = Message::new(Role::User, "hello");
         let text = crate::json::to_value(&message).to_string();
         assert_eq!(text, r#"{"role":"user","content":"hello"}"#);
+    }
+
+    #[test]
+    fn a_cut_takes_out_what_only_its_issuer_understands_and_keeps_the_digest() {
+        let content: Content = serde_json::from_str(
+            r#"[{"type": "opaque", "data": "{}"}, {"type": "thinking", "text": "hm"},
+                {"type": "text", "text": "I read."},
+                {"type": "call", "name": "read", "arguments": "{}", "opaque": "{}"}]"#,
+        )
+        .unwrap();
+        let message = Message::new(Role::Assistant, content);
+        let mut conversation = Conversation::new([message]);
+        let digest = conversation.digest();
+        assert!(conversation.is_bound());
+        conversation.cut();
+        assert!(!conversation.is_bound());
+        assert_eq!(conversation.digest(), digest);
+        let parts = conversation.messages()[0].content.to_parts();
+        assert!(matches!(parts.as_slice(), [Part::Text(_), Part::Call(_)]));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use taofold::content::{Content, Part, ToolCall};
-use taofold::errors::{Error, LogError};
+use taofold::errors::{Error, LogError, ModelError};
 use taofold::events::{Event, Record, Resumed, RunStarted, Verdict};
 use taofold::log::{Append, Log, MemoryLog, Owner, RunRow, Signal};
-use taofold::model::{Models, ScriptedModel};
+use taofold::model::{Model, Models, Request, ScriptedModel};
 use taofold::policy::{Redactor, Tier};
 use taofold::runtime::{Comparison, Outcome, Setup, control, replay, resume, start};
 use taofold::strategy::{Decompose, Offer, React, Strategy, Task};
@@ -223,6 +223,56 @@ async fn branches_that_append_at_the_same_time_append_in_order() {
     let strategy = strategy.run(Task::new("go"));
     let outcome = start(&log, "r", RunStarted::new("go"), strategy, &setup).await;
     assert!(outcome.unwrap().state.success);
+}
+
+/// A model that does not take back what it signed.
+struct Forgetful(Profile);
+
+#[async_trait::async_trait]
+impl Model for Forgetful {
+    fn name(&self) -> &str {
+        "forgetful:model"
+    }
+
+    fn profile(&self) -> &Profile {
+        &self.0
+    }
+
+    async fn ask(&self, request: Request<'_>) -> Result<Reply, ModelError> {
+        if request.conversation.is_bound() {
+            return Err(ModelError::new("binding", "it is bound to another prompt"));
+        }
+        let text = match request.conversation.messages().len() {
+            0..=2 => WORK,
+            _ => ANSWER,
+        };
+        let parts = [
+            json!({"type": "opaque", "data": "{}"}),
+            json!({"type": "text", "text": text}),
+        ];
+        Ok(Reply {
+            content: serde_json::from_value(json!(parts)).unwrap(),
+            ..Reply::default()
+        })
+    }
+}
+
+/// Mutants: a cut that is not put on record; one that a replay does not take off the record.
+#[tokio::test]
+async fn what_a_provider_no_longer_takes_back_is_left_out_and_the_run_goes_on() {
+    let mut world = World::new(Sideeffect::Read, &[]);
+    world.setup.models = Models::new(Arc::new(Forgetful(Profile::default())));
+    let state = world.start().await.state;
+    assert_eq!((state.success, world.count()), (true, 1), "{}", state.error);
+    let records = world.records().await;
+    let cuts = records.iter().filter_map(|record| match &record.event {
+        Event::Cut(event) => Some(event.reason.as_str()),
+        _ => None,
+    });
+    assert_eq!(cuts.collect::<Vec<_>>(), ["refused"]);
+    let strategy = React.run(world.task.clone());
+    let derived = replay(&records, strategy, &world.setup, Comparison::Whole).await;
+    assert!(matches!(derived, Ok(Some(_))), "{derived:?}");
 }
 
 #[tokio::test]

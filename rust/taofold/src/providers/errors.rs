@@ -23,6 +23,26 @@ const OVERFLOW: [&str; 7] = [
     "exceeds the available context",
 ];
 
+/// How providers say that they will not have back what they once signed or encrypted.
+const BINDING: [&str; 10] = [
+    "invalid `signature`",
+    "bound to a different conversation",
+    "thought_signature",
+    "corrupted thought signature",
+    "encrypted content",
+    "without its required",
+    "items are not persisted",
+    "expected `thinking`",
+    "blocks in the latest assistant message",
+    "must be passed back to the api",
+];
+/// A model without reasoning to give back may still have been given some.
+const NO_REASONING: [&str; 3] = [
+    "encrypted content is not supported",
+    "encrypted_content is not supported",
+    "reasoning.encrypted_content' is not supported",
+];
+
 /// Returns the error for an answer with a status other than 200; 0: it came inside of one.
 pub(super) fn failure(
     status: u16,
@@ -74,6 +94,8 @@ fn kind_of(status: u16, text: &str) -> &'static str {
     match status {
         401 | 403 => "auth",
         _ if any(&["api_key_invalid", "api key not valid", "invalid_api_key"]) => "auth",
+        400 | 404 | 422 if any(&NO_REASONING) => "request",
+        400 | 404 | 422 if any(&BINDING) => "binding",
         402 => "auth",
         // OpenAI answers 429 for an empty account too, and no waiting helps there.
         _ if any(&QUOTA) => "auth",
@@ -150,6 +172,12 @@ mod tests {
             (401, "", "auth"),
             (400, "maximum context length is 8192", "overflow"),
             (400, "unknown field", "request"),
+            (
+                400,
+                "the block is bound to a different conversation",
+                "binding",
+            ),
+            (400, "encrypted content is not supported", "request"),
             (529, "overloaded", "server"),
             (0, "rate_limit_error", "rate"),
         ];

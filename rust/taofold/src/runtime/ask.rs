@@ -3,22 +3,27 @@
 use crate::content::{Content, Conversation, Part, ThinkingPart};
 use crate::effects::{Ask, Halt, Resolution};
 use crate::errors::ModelError;
-use crate::events::{AskFailed, Event, PromptChanged, Replied};
+use crate::events::{AskFailed, Cut, Event, PromptChanged, Replied};
 use crate::json::to_value;
-use crate::model::Request;
+use crate::model::{Model, Request, ToolOffer};
 use crate::policy::{Limit, Redactor, is_masked};
 use crate::runtime::drive::limit_hit;
 use crate::runtime::ledger::{Interrupt, Ledger};
 use crate::runtime::recording::diverged;
-use crate::values::Reply;
+use crate::runtime::setup::Setup;
+use crate::values::{ModelSettings, Reply};
 
 pub(super) async fn perform(
     ledger: &Ledger<'_>,
     key: &str,
     mut ask: Ask,
 ) -> Result<Resolution, Interrupt> {
-    let conversation = std::mem::take(&mut ask.conversation);
+    let mut conversation = std::mem::take(&mut ask.conversation);
     let prompt = prompt_digest(&conversation);
+    while let Some(record) = take(ledger, "cut", key) {
+        ledger.book().restore(Some(record))?;
+        conversation.cut();
+    }
     if let Some(reply) = earlier(ledger, key, &prompt, ask.tolerant)? {
         return Ok(Resolution::Reply(Box::new(reply), conversation));
     }
@@ -42,16 +47,34 @@ pub(super) async fn perform(
         .filter(|offer| profile.native_tools && offered(&offer.name))
         .collect();
     let settings = ask.settings.over(&setup.settings);
-    let request = Request {
-        conversation: &conversation,
-        tools: &offers,
-        allowed: ask.allowed.as_deref().filter(|_| !offers.is_empty()),
-        schema: ask.schema.as_ref().filter(|_| profile.json_schema),
-        settings: &settings,
-        on_text: setup.on_text.as_deref(),
-    };
     let began = setup.clock.steady_ms();
-    let outcome = model.ask(request).await;
+    let mut outcome = ask_model(
+        model.as_ref(),
+        &conversation,
+        &offers,
+        &settings,
+        &ask,
+        setup,
+    )
+    .await;
+    if let Err(error) = &outcome
+        && error.kind == "binding"
+        && conversation.is_bound()
+    {
+        // The provider does not take back what it signed, as behind another prompt: the
+        // conversation goes on without it. Durable first, so that no later life sends it again.
+        cut(ledger, key, &mut conversation, &error.message)?;
+        ledger.flush().await?;
+        outcome = ask_model(
+            model.as_ref(),
+            &conversation,
+            &offers,
+            &settings,
+            &ask,
+            setup,
+        )
+        .await;
+    }
     let ms = setup.clock.steady_ms().saturating_sub(began);
     let reply = match outcome {
         Ok(reply) => reply,
@@ -82,6 +105,44 @@ pub(super) async fn perform(
         ..Replied::default()
     })?;
     Ok(Resolution::Reply(Box::new(reply), conversation))
+}
+
+async fn ask_model(
+    model: &dyn Model,
+    conversation: &Conversation,
+    offers: &[ToolOffer],
+    settings: &ModelSettings,
+    ask: &Ask,
+    setup: &Setup,
+) -> Result<Reply, ModelError> {
+    let request = Request {
+        conversation,
+        tools: offers,
+        allowed: ask.allowed.as_deref().filter(|_| !offers.is_empty()),
+        schema: ask.schema.as_ref().filter(|_| model.profile().json_schema),
+        settings,
+        on_text: setup.on_text.as_deref(),
+    };
+    model.ask(request).await
+}
+
+/// From now on nothing that only a provider understands is sent back from before.
+fn cut(
+    ledger: &Ledger<'_>,
+    key: &str,
+    conversation: &mut Conversation,
+    why: &str,
+) -> Result<(), Interrupt> {
+    const DETAIL: usize = 500;
+    let why = ledger.setup.redactor.text(why);
+    ledger.put(Cut {
+        key: key.to_owned(),
+        reason: "refused".to_owned(),
+        messages: conversation.messages().len() as u64,
+        detail: why.chars().take(DETAIL).collect(),
+    })?;
+    conversation.cut();
+    Ok(())
 }
 
 /// Names the runtime whose words a prompt is made of, in front of its digest.
@@ -163,14 +224,25 @@ fn reply_of(
             ledger.book().restore(Some(record))?;
         }
     }
+    let mut content = recorded.content;
+    if is_stored_apart(&content) {
+        content = content.without_issuer_parts();
+    }
     Ok(Reply {
-        content: recorded.content,
+        content,
         usage: recorded.usage,
         model: recorded.model,
         finish: recorded.finish,
         issuer: recorded.issuer,
         notes: recorded.notes,
     })
+}
+
+/// Whether a part lies beside the log, where only the Python runtime reads it. Without it what is
+/// left of the opaque parts would not verify.
+fn is_stored_apart(content: &Content) -> bool {
+    let apart = |part: &Part| matches!(part, Part::Opaque(part) if !part.digest.is_empty());
+    content.to_parts().iter().any(apart)
 }
 
 /// Puts a failure on record. A conversation that is too long is the strategy's to shorten.
