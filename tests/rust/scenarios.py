@@ -194,6 +194,10 @@ class _Replies:
                 '{"thought": "I think."}',
                 'Thought: I look.\nAction: look\nAction Input: {"n": 7}\nObservation: C9_x',
                 "Thought: I know.\nFinal Answer: C7_x",
+                "{",
+                "the set {a}",
+                '"C7_x"',
+                "<think>I lo",
             ]
         )
 

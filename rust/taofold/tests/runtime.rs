@@ -686,7 +686,7 @@ async fn a_strict_run_asks_once_for_all_that_is_lacking_and_then_accepts() {
 async fn a_reply_that_can_never_be_read_ends_the_run_after_the_attempts() {
     let world = World::new(
         Sideeffect::Read,
-        &["{\"thought\": \"I", "{\"thought\": ", "{"],
+        &["{\"thought\": \"I", "{\"thought\": ", "{\""],
     );
     let state = world.start().await.state;
     assert_eq!((state.status.name(), state.model_calls), ("failed", 3));

@@ -1,5 +1,9 @@
 //! JSON objects in the text of a model: fenced, in prose, or nearly JSON.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use crate::json::{Object, Value};
 use crate::parsing::outcome::{Repair, Unparsed};
 
@@ -19,11 +23,15 @@ pub(super) struct Found {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Search {
     pub(super) found: Vec<Found>,
-    /// Whether an object begins that never ends.
-    pub(super) cut: bool,
+    /// Where an object begins that never ends.
+    pub(super) cut: Option<usize>,
     /// Why an object could not be read.
     pub(super) fault: Option<String>,
 }
+
+/// A brace that begins an object: a key follows, or the end of the object. Another one is text.
+static OPENING: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"\A\{\s*(?:["'“}]|[\p{L}_][\w-]*\s*:)"#).ok());
 
 /// Finds the objects of a text, the outermost ones, in order.
 pub(super) fn objects(text: &str) -> Search {
@@ -35,8 +43,13 @@ pub(super) fn objects(text: &str) -> Search {
     let mut at = 0;
     while let Some(offset) = text[at..].find('{') {
         let start = at + offset;
+        let opens = |pattern: &Regex| pattern.is_match(&text[start..]);
+        if !OPENING.as_ref().is_some_and(opens) {
+            at = start + 1;
+            continue;
+        }
         let Some(end) = balanced(text, start) else {
-            search.cut = true;
+            search.cut = Some(start);
             // What looks like an object in it may be half of it: nothing behind counts.
             break;
         };
@@ -235,8 +248,11 @@ pub fn read_object(text: &str, finish: &str) -> Result<(Object, Vec<Repair>), Un
             "The reply is empty. Send the answer as one JSON value.",
         ));
     }
+    if super::reply::ends_inside_reasoning(&text) {
+        return Err(super::reply::unfinished());
+    }
     let search = objects(&text);
-    if search.cut || crate::values::finish_of(finish) == "length" {
+    if search.cut.is_some() || crate::values::finish_of(finish) == "length" {
         return Err(Unparsed::new(
             "incomplete",
             "The reply was cut off before it was complete. Send it again, shorter.",

@@ -16,7 +16,8 @@ static LABEL: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 const EXCERPT: usize = 500;
 
-/// Reads a reply in the text protocol; `None` if it has no action and no final answer.
+/// Reads a reply in the text protocol; `None` if it has no action and no final answer, and does not
+/// begin with a thought.
 pub(super) fn read(text: &str) -> Option<Turn> {
     let pattern = LABEL.as_ref()?;
     let marks: Vec<(String, usize, usize)> = pattern
@@ -28,7 +29,10 @@ pub(super) fn read(text: &str) -> Option<Turn> {
         })
         .collect();
     let known = |name: &str| marks.iter().any(|mark| mark.0 == name);
-    if !known("action") && !known("final answer") {
+    let begins =
+        |mark: &(String, usize, usize)| mark.0 == "thought" && text[..mark.1].trim().is_empty();
+    let alone = marks.first().is_some_and(begins);
+    if !known("action") && !known("final answer") && !alone {
         return None;
     }
     let mut turn = Turn {
@@ -71,7 +75,7 @@ pub(super) fn read(text: &str) -> Option<Turn> {
         let first = marks.first().map_or(0, |mark| mark.1);
         text[..first].trim().clone_into(&mut thought);
     }
-    if turn.calls.is_empty() {
+    if turn.calls.is_empty() && !alone {
         return None;
     }
     turn.remark = (!thought.is_empty()).then(|| Remark {

@@ -13,7 +13,7 @@ pub struct Repair {
 
 impl Repair {
     /// Returns a repair of the envelope.
-    pub(super) const fn envelope(kind: &'static str) -> Self {
+    pub(crate) const fn envelope(kind: &'static str) -> Self {
         Self {
             kind,
             content: false,

@@ -8,13 +8,24 @@ use regex::Regex;
 use crate::content::ToolCall;
 use crate::json::Value;
 use crate::parsing::decision::{is_decision, turn_of, with_arguments};
-use crate::parsing::json_text::objects;
+use crate::parsing::json_text::{Search, objects};
 use crate::parsing::labels;
 use crate::parsing::outcome::{Call, Prose, Read, Remark, Repair, Unparsed};
 use crate::values::finish_of;
 
 static REASONING: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?is)<think>.*?</think>|<thinking>.*?</thinking>|<reasoning>.*?</reasoning>").ok()
+});
+
+static UNFINISHED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?is)\A\s*<(?:think|thinking|reasoning)>").ok());
+
+static BEGUN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let keys = "tool|action|actions|tool_name|tool_calls|action_input|thought";
+    Regex::new(&format!(
+        r#"[{{,]\s{{0,8}}["'“]?(?:{keys})["'”]?\s{{0,4}}:"#
+    ))
+    .ok()
 });
 
 /// Returns the text without the thinking that a model wrote into it in tags.
@@ -25,12 +36,37 @@ pub(super) fn without_reasoning(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether the reply ends before the reasoning that it begins with.
+pub(crate) fn ends_inside_reasoning(text: &str) -> bool {
+    let pattern = UNFINISHED.as_ref();
+    pattern.is_some_and(|pattern| pattern.is_match(text))
+}
+
+pub(super) fn unfinished() -> Unparsed {
+    Unparsed::new("incomplete", "The reply ends inside its reasoning.")
+}
+
+/// Whether a decision begins in the text, as JSON.
+fn is_begun(text: &str) -> bool {
+    BEGUN.as_ref().is_some_and(|pattern| pattern.is_match(text))
+}
+
+/// Whether an object that never ends may be half a decision: the reply begins with it, or it has a
+/// key of one. Behind words it is text.
+fn is_cut(text: &str, search: &Search) -> bool {
+    let begun = |start: usize| text[..start].trim().is_empty() || is_begun(&text[start..]);
+    search.cut.is_some_and(begun)
+}
+
 /// Reads a reply's text. `finish` is why it ended, in the provider's word or ours.
 pub fn read_reply(text: &str, finish: &str) -> Read {
     let text = without_reasoning(text);
     let text = text.as_ref();
     if text.trim().is_empty() {
         return Read::Unparsed(Unparsed::new("empty", "Your reply was empty."));
+    }
+    if ends_inside_reasoning(text) {
+        return Read::Unparsed(unfinished());
     }
     let search = objects(text);
     let decisions: Vec<_> = search
@@ -46,7 +82,7 @@ pub fn read_reply(text: &str, finish: &str) -> Read {
                 "The reply holds several different decisions: send exactly one JSON object.",
             ));
         }
-        if search.cut {
+        if is_cut(text, &search) {
             return Read::Unparsed(cut_off());
         }
         if let Value::Object(object) = &first.value {
@@ -63,21 +99,18 @@ pub fn read_reply(text: &str, finish: &str) -> Read {
         }
     }
     if let Some(turn) = labels::read(text) {
+        if turn.calls.iter().any(|call| call.tool.is_empty()) {
+            return Read::Unparsed(Unparsed::new("invalid", "The action names no tool."));
+        }
         return Read::Turn(turn);
     }
-    let starts_as_protocol = text.trim_start().starts_with('{') || text.contains("\"thought\"");
-    if starts_as_protocol {
-        if search.cut || ends_at_limit {
-            return Read::Unparsed(cut_off());
-        }
-        if let Some(fault) = search.fault {
-            let feedback = format!("The JSON cannot be read: {fault}. Send one JSON object.");
-            return Read::Unparsed(Unparsed::new("invalid", feedback));
-        }
-        return Read::Unparsed(Unparsed::new(
-            "no_candidate",
-            "The JSON object has no thought and no action.",
-        ));
+    if is_cut(text, &search) {
+        return Read::Unparsed(cut_off());
+    }
+    if search.found.is_empty() && is_begun(text) {
+        let fault = search.fault.as_deref().unwrap_or("no object was found");
+        let feedback = format!("The JSON cannot be read: {fault}. Send one JSON object.");
+        return Read::Unparsed(Unparsed::new("invalid", feedback));
     }
     if ends_at_limit {
         return Read::Unparsed(cut_off());
@@ -130,6 +163,32 @@ mod tests {
         match read_reply(text, "stop") {
             Read::Turn(turn) => turn,
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_brace_that_begins_no_object_is_text() {
+        for text in [
+            "{",
+            "{ is a brace",
+            "the set {a}",
+            "{}",
+            "`{`",
+            r#"{"x": 1}"#,
+        ] {
+            let read = read_reply(text, "stop");
+            assert!(matches!(read, Read::Prose(_)), "{text}: {read:?}");
+        }
+        for text in [
+            r#"{"a": 1"#,
+            "{a: 1",
+            r#"I act: {"tool": "read"#,
+            "<think>I",
+        ] {
+            match read_reply(text, "stop") {
+                Read::Unparsed(unparsed) => assert_eq!(unparsed.reason, "incomplete", "{text}"),
+                other => panic!("{text}: {other:?}"),
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::content::Message;
 use crate::effects::{Answer, Coroutine, Halt, Scope};
 use crate::json::Value;
-use crate::parsing::{Read, Unparsed, read_object, read_reply};
+use crate::parsing::{Read, Unparsed, ends_inside_reasoning, read_object, read_reply};
 use crate::strategy::nested::closing;
 use crate::strategy::question::{Parsed, Question, Unread, ask_for};
 use crate::strategy::{Strategy, Task};
@@ -86,9 +86,12 @@ fn read(task: &Task, reply: &Reply) -> Result<Parsed<Value>, Unparsed> {
         // A reasoning model's thinking is no part of its answer; anything else is.
         let clean = match read_reply(&text, &reply.finish) {
             Read::Unparsed(unparsed) if unparsed.reason == "empty" => return Err(unparsed),
+            Read::Unparsed(unparsed) if ends_inside_reasoning(&text) => return Err(unparsed),
             Read::Prose(prose) => prose.text,
             _ => text.trim().to_owned(),
         };
+        // A text may come as a string of JSON.
+        let clean = serde_json::from_str::<String>(&clean).unwrap_or(clean);
         return task
             .output
             .accept(&Value::String(clean))

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::content::Message;
 use crate::effects::{Act, Answer, Coroutine, Halt, Outlook, Scope};
 use crate::json::{Object, Value, json, render, to_value};
-use crate::parsing::{Unparsed, read_object};
+use crate::parsing::{Read, Repair, Unparsed, read_object, read_reply};
 use crate::strategy::dependencies::{self, Results, references, resolve_members};
 use crate::strategy::direct::answer;
 use crate::strategy::nested::{closing, failure};
@@ -23,7 +23,7 @@ use crate::strategy::question::{Parsed, Question, Unread, ask_for, object, viola
 use crate::strategy::{Strategy, Tangle, Task};
 use crate::tools::quoted;
 use crate::values::{
-    Action, Observation, ObservationStatus, Reply, StepRole, Thought, ThoughtType,
+    Action, FINISH, Observation, ObservationStatus, Reply, StepRole, Thought, ThoughtType,
 };
 
 /// Characters of one result that a prompt shows.
@@ -187,16 +187,46 @@ fn read_as<T: DeserializeOwned>(reply: &Reply) -> Result<Parsed<Told<T>>, Unpars
     let (object, repairs) = read_object(&reply.text(), &reply.finish)?;
     let value = serde_json::from_value(Value::Object(object))
         .map_err(|error| Unparsed::new("invalid", error.to_string()))?;
+    Ok(told(value, repairs))
+}
+
+fn told<T>(value: T, repairs: Vec<Repair>) -> Parsed<Told<T>> {
     let mut guessed: Vec<String> = Vec::new();
     for repair in repairs.iter().filter(|repair| repair.content) {
         if !guessed.iter().any(|kind| kind == repair.kind) {
             guessed.push(repair.kind.to_owned());
         }
     }
-    Ok(Parsed {
+    Parsed {
         value: Told { value, guessed },
         repairs,
-    })
+    }
+}
+
+/// Reads a retry that is written as a call, in the JSON or the text protocol of `react`; `None` if
+/// the reply has the form that was asked for, or is no call.
+fn called(reply: &Reply) -> Option<Parsed<Told<Retry>>> {
+    let text = reply.text();
+    if let Ok((object, _)) = read_object(&text, &reply.finish)
+        && (object.contains_key("tool") || object.contains_key("give_up"))
+    {
+        return None;
+    }
+    let Read::Turn(turn) = read_reply(&text, &reply.finish) else {
+        return None;
+    };
+    let [call] = turn.calls.try_into().ok()?;
+    if !call.error.is_empty() || call.tool == FINISH {
+        return None;
+    }
+    let repairs = [Repair::envelope("call_form")].into_iter();
+    let retry = Retry {
+        thought: turn.remark.map(|it| it.content).unwrap_or_default(),
+        tool: call.tool,
+        args: call.parameters,
+        give_up: false,
+    };
+    Some(told(retry, repairs.chain(call.repairs).collect()))
 }
 
 /// The tasks so far, what came of them, and what the evaluator said.
@@ -428,7 +458,10 @@ impl Planning {
 
     /// Reads how to retry: its tool exists.
     fn read_retry(&self, reply: &Reply) -> Result<Parsed<Told<Retry>>, Unparsed> {
-        let parsed = read_as::<Retry>(reply)?;
+        let parsed = match called(reply) {
+            Some(parsed) => parsed,
+            None => read_as::<Retry>(reply)?,
+        };
         let retry = &parsed.value.value;
         if !retry.give_up {
             self.check_tool(&retry.tool)?;
