@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 use taofold::agent::{Agent, Choice, Place};
-use taofold::errors::{ConfigError, Error, LogError};
+use taofold::errors::{ConfigError, Error, LogError, shown};
 use taofold::events::{Event, Record, RunStarted, encode};
 use taofold::log::{Log, RunRow, SqliteLog, ndjson};
 use taofold::policy::Redactor;
@@ -367,8 +367,8 @@ impl Project {
             let mut result = json!({"run": run, "events": count, "identical": error.is_none()});
             if let Some(error) = &error {
                 result["key"] = json!(error.key);
-                result["recorded"] = json!(format!("{:?}", error.recorded));
-                result["requested"] = json!(format!("{:?}", error.requested));
+                result["recorded"] = json!(shown(error.recorded.as_deref()));
+                result["requested"] = json!(shown(error.requested.as_deref()));
             }
             give_json(&result);
         } else {

@@ -119,7 +119,8 @@ impl ConfigError {
 
 /// Deriving a run again gave another event than its log holds.
 #[derive(Debug, Clone, PartialEq, Error)]
-#[error("the run diverges at effect {key:?}: recorded {recorded:?}, requested {requested:?}")]
+#[error("the run diverges at effect {key:?}:\n  recorded  {}\n  requested {}",
+    shown(recorded.as_deref()), shown(requested.as_deref()))]
 pub struct ReplayDiverged {
     /// The place of the effect.
     pub key: String,
@@ -127,6 +128,19 @@ pub struct ReplayDiverged {
     pub recorded: Option<Box<Event>>,
     /// What this code derives.
     pub requested: Option<Box<Event>>,
+}
+
+/// Returns an event as a person reads it: as the log has it.
+pub fn shown(event: Option<&Event>) -> String {
+    const LONGEST: usize = 500;
+    let text = event.map(|event| crate::json::to_value(event).to_string());
+    let text = text.unwrap_or_else(|| "nothing".to_owned());
+    let short: String = text.chars().take(LONGEST).collect();
+    if short.len() < text.len() {
+        short + "…"
+    } else {
+        short
+    }
 }
 
 /// What ends a drive with an error.
