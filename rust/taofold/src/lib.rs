@@ -10,6 +10,7 @@ pub mod effects;
 pub mod errors;
 pub mod events;
 pub mod flow;
+mod folders;
 pub mod json;
 pub mod log;
 pub mod mcp;

@@ -11,6 +11,7 @@ use super::policy_file::PolicyKeys;
 use super::{LimitKeys, canonical};
 use crate::content::hex;
 use crate::errors::ConfigError;
+use crate::folders;
 use crate::json::{Object, Value, is_default, json};
 use crate::policy::Policy;
 use crate::providers::{self, Environment};
@@ -245,23 +246,18 @@ impl Place {
         Ok(PathBuf::from(path))
     }
 
-    fn base(&self, variable: &str, otherwise: &str) -> PathBuf {
-        match self.environment.get(variable) {
-            Some(path) if path.starts_with('/') => PathBuf::from(path),
-            _ => {
-                let user = self.environment.get("HOME").map_or("/", String::as_str);
-                Path::new(user).join(otherwise)
-            }
-        }
+    fn variable(&self, name: &str) -> Option<PathBuf> {
+        self.environment.get(name).map(PathBuf::from)
     }
 
     pub(super) fn operator_folder(&self) -> PathBuf {
-        self.base("XDG_CONFIG_HOME", ".config").join("taofold")
+        let folder = folders::operator_folder(|name| self.variable(name));
+        folder.unwrap_or_else(|| PathBuf::from("/.config/taofold"))
     }
 
     /// Returns folders and files of authority, which no command of an agent may see.
     pub(super) fn reserved(&self) -> Vec<PathBuf> {
-        let state = self.base("XDG_STATE_HOME", ".local/state").join("taofold");
+        let state = folders::state_folder(|name| self.variable(name));
         let log = self.log_path().unwrap_or_default();
         let beside = |ending: &str| {
             let mut path = log.clone().into_os_string();
@@ -269,8 +265,9 @@ impl Place {
             PathBuf::from(path)
         };
         let files = ["", "-wal", "-shm", "-journal"].map(beside);
-        [self.operator_folder(), state, self.home.clone()]
+        [self.operator_folder(), self.home.clone()]
             .into_iter()
+            .chain(state)
             .chain(files)
             .collect()
     }

@@ -18,6 +18,7 @@ use blake2::{Blake2b, Blake2bMac, Digest};
 use super::open::store;
 use crate::content::hex;
 use crate::errors::LogError;
+use crate::folders::state_folder;
 
 const ATTRIBUTE: &str = "user.taofold";
 const SECRET_BYTES: usize = 32;
@@ -79,17 +80,10 @@ pub(super) fn wal_is_ours(wal: &Path) -> bool {
         || !keeps_attributes(wal)
 }
 
-fn state_folder() -> Option<PathBuf> {
-    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-    state
-        .filter(|it| it.is_absolute())
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))
-        .map(|it| it.join("taofold"))
-}
-
 /// Returns this user's secret; nothing if there is none, or if it cannot be kept.
 fn secret(make: bool) -> Result<Option<Vec<u8>>, LogError> {
-    let Some(folder) = state_folder() else {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let Some(folder) = state_folder(variable) else {
         return Ok(None);
     };
     let path = folder.join("logs").join("key");
