@@ -19,8 +19,8 @@ from taofold.loop.lifecycle import resume
 from taofold.loop.stream import load
 from taofold.runtime.control import decide, pending
 from taofold.testing.replay import assert_replays
-from tests.fixtures.release_2026_11.cast import HERE, PAID, SCRIPTS, worker
-from tests.fixtures.release_2026_11.digests import digest_of_loop, digest_of_run
+from tests.fixtures.release_0_1_0.cast import HERE, PAID, SCRIPTS, worker
+from tests.fixtures.release_0_1_0.digests import digest_of_loop, digest_of_run
 from tests.loop import kit as loops
 
 from .kit import finish, planted
