@@ -93,6 +93,13 @@ def test_there_is_no_suggestion_for_an_empty_directory(tmp_path: Path) -> None:
         ("H=$HOME true | cat", [Gate("", shell=True)]),
         ("true AND false", [Gate("", argv=("true",)), Gate("", argv=("false",))]),
         ("true && false", [Gate("", argv=("true",)), Gate("", argv=("false",))]),
+        ("sh -c 'true && false'", [Gate("", argv=("sh", "-c", "true && false"))]),
+        ('sh -c "true && false"', [Gate("", shell=True)]),
+        (
+            "sh -c 'true AND false' && true",
+            [Gate("", argv=("sh", "-c", "true AND false")), Gate("", argv=("true",))],
+        ),
+        ("echo a\\&&", [Gate("", shell=True)]),
         ("cd shop && true", [Gate("", folder="shop", argv=("true",))]),
         ("true | false", [Gate("", shell=True)]),
         ("cd .. && true", [Gate("", shell=True)]),

@@ -46,15 +46,21 @@ UNKNOWN = "import socket\nsocket.getaddrinfo('db.example', 5432)\n"
 
 @pytest.mark.parametrize("source", [REFUSED, UNKNOWN], ids=["refused", "unknown name"])
 async def test_a_gate_that_reaches_no_address_says_why(tmp_path: Path, source: str) -> None:
-    """Mutants: the verdict does not name the network; it does for a gate that passes."""
+    """Mutants: the verdict does not name the network; it does for a gate that passes, or for
+    `ENOTFOUND` within a longer word."""
     root = tmp_path / "root"
     root.mkdir()
-    for name, text in (("fails.py", source), ("passes.py", "print('connection refused')\n")):
+    texts = {
+        "fails.py": source,
+        "passes.py": "print('connection refused')\n",
+        "other.py": "raise ModuleNotFoundError('no module')\n",
+    }
+    for name, text in texts.items():
         (root / name).write_text(text)
-    for name, said in (("fails", True), ("passes", False)):
+    for name, said in (("fails", True), ("passes", False), ("other", False)):
         gate = Gate(f"python {name}.py", argv=("python", f"{name}.py"))
         verdict = await Judge(root, tmp_path / name, [gate]).begin()
-        assert verdict.passed is not said
+        assert verdict.passed is (name == "passes")
         notes = [note for note in verdict.notes if "--network" in note]
         assert bool(notes) is said, verdict.notes
         assert all("services on this machine are not reached" in note for note in notes)

@@ -25,6 +25,8 @@ from taofold.loop.verdict import Gate, GateResult
 MOST_GATES: Final = 20
 """Gates of one loop."""
 _AND: Final = re.compile(r"\s+AND\s+")
+_THEN: Final = re.compile("&&")
+_QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
 _SHELL: Final = re.compile(r"[|;<>$`*?(){}&\n#~!]")
 _ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
 _PASSED_ON: Final = re.compile(rf"(?:env\s+)?(?:[A-Za-z_]\w*={VARIABLE}\s+)+")
@@ -108,7 +110,7 @@ def gates(
         ConfigError: there is none, or one is no command that can be run.
     """
     # Blanks around it, so that an AND at either end leaves an empty part, which is refused.
-    parts = [part.strip() for text in criteria for part in _AND.split(f" {text} ")]
+    parts = [part.strip() for text in criteria for part in _split(_AND, f" {text} ")]
     if not parts or not all(parts):
         raise ConfigError(
             "a loop needs a command that proves completion: --completion 'python -m pytest -q'"
@@ -143,6 +145,15 @@ def suggestion(text: str, root: Path | str) -> str:
     return ""
 
 
+def _split(between: re.Pattern[str], text: str) -> list[str]:
+    """The parts of a text; what stands in quotes or behind a backslash parts nothing."""
+    unquoted = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
+    cuts = [match.span() for match in between.finditer(unquoted)]
+    starts = [0, *[end for _, end in cuts]]
+    ends = [*[start for start, _ in cuts], len(text)]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
 def _unclaimed(text: str, root: Path) -> str:
     """The command of a sentence that claims that it passes; else the text itself.
 
@@ -174,7 +185,7 @@ def _gates(text: str, root: Path, path: str | None, timeout: float) -> list[Gate
         rest = text
     # Simple commands are run without a shell: nothing of theirs is expanded, and each is a gate
     # with a report of its own.
-    simple = [part.strip() for part in rest.split("&&")]
+    simple = [part.strip() for part in _split(_THEN, rest)]
     if all([part and not _shell(_program(part)) and not part.startswith("cd ") for part in simple]):
         return [_gate(part, root, folder, path, timeout) for part in simple]
     first = _first_word(rest)

@@ -254,9 +254,10 @@ def _of_status(checks: Mapping[str, str | None], status: Status) -> set[str]:
 OUTPUT: Final = 12_000
 """Characters of a gate's output that a result keeps."""
 _NOT_REACHED: Final = re.compile(
-    r"(?i)connection refused|ECONNREFUSED|network is unreachable|ENETUNREACH|EAI_AGAIN|ENOTFOUND"
-    r"|name or service not known|temporary failure in name resolution|could not resolve host"
-    r"|no such host|nodename nor servname provided"
+    r"\b(?:ECONNREFUSED|ENETUNREACH|EAI_AGAIN|ENOTFOUND)\b"
+    r"|(?i:connection refused|network is unreachable|name or service not known"
+    r"|temporary failure in name resolution|could not resolve host"
+    r"|no such host|nodename nor servname provided)"
 )
 """How programs say that they did not reach an address."""
 _NO_NETWORK: Final = (
