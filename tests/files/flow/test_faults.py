@@ -151,16 +151,47 @@ def test_a_link_that_leads_out_of_the_project_is_a_fault(tmp_path: Path) -> None
     assert any("leads out of the project" in one.text for one in found)
 
 
+USES = "nodes: [{name: a, uses: reason.react, with: {goal: g, tools: [%s]}}]"
+COUNT = "tools: [{name: count, description: d, command: [wc]}]\n"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (USES % "serch", "did you mean 'search'"),
+        (USES % "web.serch", "did you mean 'web.search'"),
+        (COUNT + USES % "cuont", "did you mean 'count'"),
+        ("tools: [files]\n" + USES % "red_file", "did you mean 'read_file'"),
         ("nodes: [{name: a, uses: tool.gone}]", "there is no tool 'gone'"),
+    ],
+)
+def test_a_misspelt_tool_is_found_by_reading_alone(text: str, said: str, tmp_path: Path) -> None:
+    [fault] = faults(text, tmp_path)
+    assert said in fault.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "discover: [.]\n" + USES % "found",
+        "tools: ['module:tools']\n" + USES % "coded",
+        "mcp: {notes: {command: [notes]}}\n" + USES % "notes.add",
+        "agents: {a: a.yaml}\n" + USES % "a",
+        COUNT + USES % "count, tool.count, read_file",
+    ],
+)
+def test_a_tool_whose_name_only_code_or_a_server_knows_is_no_fault(
+    text: str, tmp_path: Path
+) -> None:
+    assert faults(text, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("discover: [.]\nnodes: [{name: a, uses: tool.gone}]", "there is no tool 'gone'"),
         ("nodes: [{name: a, uses: file.read, with: {pth: x}}]", "did you mean 'path'"),
         ("nodes: [{name: a, uses: file.read, with: {}}]", "needs the key 'path'"),
-        (
-            "nodes: [{name: a, uses: reason.react, with: {goal: g, tools: [web.serch]}}]",
-            "did you mean 'web.search'",
-        ),
         (
             "settings: {search: nope}\nnodes: [{name: a, uses: web.search, with: {query: q}}]",
             "there is no search backend 'nope'",

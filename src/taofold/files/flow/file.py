@@ -35,6 +35,7 @@ from taofold.files.flow.compiler import Compiler, Nodes
 from taofold.files.flow.flow import Flow, FlowKeys, Node
 from taofold.files.flow.interpreter import nested_flow, run
 from taofold.files.python_references import load as load_object
+from taofold.files.tools import InlineTool
 from taofold.policy import Limits, Policy
 from taofold.reasoning import Task
 from taofold.tools import Tool, Toolset
@@ -97,7 +98,9 @@ def read_flow(
     if compiler.faults or agent is None:
         return None, sorted(compiler.faults, key=lambda fault: fault.line)
     file = FlowFile(document, keys, agent.tools, agent.policy, flow, imported)
-    return file, []
+    # An imported flow may use the tools of the file that imports it.
+    faults = [] if above else _unknown_tools(file, root)
+    return (None if faults else file), faults
 
 
 def _inside(document: YamlDocument) -> list[Fault]:
@@ -393,6 +396,28 @@ def _tools_of(node: Node) -> Iterator[str]:
         yield WAIT
 
 
+def _unknown_tools(file: FlowFile, root: Path) -> list[Fault]:
+    """Tools that nodes use and nothing has, if the names of all tools stand in the files."""
+    files = [*_files(file)]
+    if any([used.keys.mcp or used.keys.discover for used in files]):
+        return []
+    uses = [use for used in files for use in used.tools]
+    if any([use.options is None for use in uses]):
+        return []  # a list in Python, or a tool with a name of its own
+    have = {use.name for use in uses if isinstance(use.options, InlineTool)}
+    for used in files:
+        have |= {*_keys(used).agents}
+    have |= {*_makers(file, root, network=False), *RESERVED}
+    return sorted(
+        [_unknown(*each, have) for each in _wanted(file) if each[-1] not in have],
+        key=lambda fault: fault.line,
+    )
+
+
+def _unknown(file: FlowFile, node: Node, name: str, have: Iterable[str]) -> Fault:
+    return file.document.fault(node.key_path, f"there is no tool {name!r}", near(name, have))
+
+
 def _provided(
     file: FlowFile, root: Path, have: set[str], faults: list[Fault], network: bool
 ) -> list[Tool]:
@@ -403,10 +428,7 @@ def _provided(
         if name in have or name in tools or name in RESERVED:
             continue
         if name not in makers:
-            hint = near(name, {*have, *makers})
-            faults.append(
-                flow_file.document.fault(node.key_path, f"there is no tool {name!r}", hint)
-            )
+            faults.append(_unknown(flow_file, node, name, {*have, *makers}))
             # Noted as there, so that each missing tool is told once.
             have.add(name)
             continue
