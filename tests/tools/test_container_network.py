@@ -19,6 +19,7 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.tools import Outcome, Tool, container_network
 from taofold.tools.command import command_tool
+from taofold.tools.container_network import Reach
 from tests.prerequisites import CONTAINMENT, UPLINK
 
 pytestmark = pytest.mark.anyio
@@ -106,6 +107,44 @@ async def test_a_command_with_a_network_reaches_nothing_on_this_machines_loopbac
     assert found["reached"] == []
     assert found["gateway"], "it has no network at all"
     assert found["namespace"] != str(Path("/proc/self/ns/net").readlink())
+
+
+@UPLINK.mark
+async def test_a_port_that_is_named_is_reached_and_no_other_and_not_the_world(
+    tmp_path: Path,
+) -> None:
+    """Mutants: pasta with `-T auto`; `--config-net` always; the ports are not handed on."""
+    with listening() as (port, name), socket.create_server(("127.0.0.1", 0)) as second:
+        other = second.getsockname()[1]
+        if (reason := Reach(ports=(port,)).why_not()) != "":
+            pytest.skip(f"single ports need pasta: {reason}")
+        tool = command_tool(tmp_path, contain="always", network=Reach(ports=(port,)))
+        assert tool.tier == Tier.CARD
+        named = await use(tool, ["python3", "-c", PROBE, str(port), name])
+        not_named = await use(tool, ["python3", "-c", PROBE, str(other), name])
+    assert f"(contained, with localhost:{port})" in named.value, named.value
+    found = json.loads(named.extraction or "")
+    assert {"127.0.0.1", "::1"} <= set(found["reached"])
+    assert found["gateway"] == "", "it reaches other machines"
+    assert json.loads(not_named.extraction or "")["reached"] == []
+
+
+@CONTAINMENT.mark
+@pytest.mark.parametrize("helper", ["", "slirp4netns"])
+def test_a_port_that_cannot_be_opened_alone_is_refused_before_anything_runs(
+    tmp_path: Path, helper: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: `check_ports` looks at nothing, so that the first command would fail."""
+    monkeypatch.setattr(container_network, "_working", lambda: helper)
+    with pytest.raises(ConfigError, match="install pasta"):
+        command_tool(tmp_path, network=Reach(world=True, ports=(5432,)))
+    assert command_tool(tmp_path, network=Reach(ports=(5432,)), contain="never").tier == 3
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536])
+def test_what_is_no_port_is_refused(port: int) -> None:
+    with pytest.raises(ConfigError, match="is no port"):
+        Reach(ports=(port,))
 
 
 def open_descriptors() -> int:

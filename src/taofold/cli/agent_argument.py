@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from taofold.policy import Policy
     from taofold.runtime.model import Model, OnText, Request
     from taofold.runtime.setup import Approver
+    from taofold.tools.container_network import Reach
 
 
 NO_MODEL: Final = (
@@ -159,6 +160,8 @@ class AgentChoice:
     """The default autonomy of this command: a file and code may tighten it."""
     strict: bool = False
     network: bool = False
+    ports: list[int] = field(default_factory=list[int])
+    """TCP ports of this machine that commands may use."""
     limits: dict[str, float] = field(default_factory=dict[str, float])
     digest: str = ""
     """Of the agent file, to say later that it changed."""
@@ -168,6 +171,13 @@ class AgentChoice:
     """Look for them in these directories only, not below."""
     instructions: str = ""
     """What a loop told the agent instead of its own instructions; "" = nothing."""
+
+    @property
+    def reach(self) -> "Reach":
+        """What contained commands reach."""
+        from taofold.tools.container_network import Reach
+
+        return Reach(self.network, tuple(self.ports))
 
     @classmethod
     def of(cls, record: Mapping[Any, Any]) -> "AgentChoice":
@@ -196,6 +206,7 @@ def chosen(
     unsaid_autonomy: str = "",
     strict: bool = False,
     network: bool = False,
+    ports: Iterable[int] = (),
     limits: dict[str, float] | None = None,
     tools: Iterable[Path] = (),
     recursive: bool = True,
@@ -219,6 +230,7 @@ def chosen(
         unsaid_autonomy,
         strict,
         network,
+        list(ports),
         limits or {},
         tools=paths,
         flat=not recursive,
@@ -362,7 +374,7 @@ def _with_discovered(agent: "Agent[Any, Any]", choice: AgentChoice) -> "Agent[An
 def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
     folder, root = Path(choice.folder), Path(choice.root)
     if not choice.agent:
-        return _default(config, operator, root, network=choice.network)
+        return _default(config, operator, root, choice.reach)
     if is_file(choice.agent):
         from taofold.files.checked_yaml import refuse
         from taofold.files.flow.file import build, read_agent
@@ -373,7 +385,7 @@ def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Ag
         file, faults = read_agent(path, operator, choice.agent)
         if file is None:
             refuse(faults, f"{choice.agent} cannot be used")
-        return without_idle_model(build(file, config, root, network=choice.network), file)
+        return without_idle_model(build(file, config, root, choice.reach), file)
     return _imported(choice.agent, folder, operator)
 
 
@@ -404,7 +416,7 @@ def _coding(
     from taofold.bridges.coding_agents import coding_agent
 
     agent: Agent[Any, Any] = coding_agent(
-        choice.agent, choice.root, model=choice.model, policy=operator
+        choice.agent, choice.root, model=choice.model, policy=operator, ports=choice.ports
     )
     if stand_in is not None:
         agent = with_model(agent, stand_in)
@@ -444,9 +456,7 @@ def _imported(name: str, folder: Path, operator: "Policy") -> "Agent[Any, Any]":
     return imported.but(policy=operator if own == Policy() else operator.tightened(own))
 
 
-def _default(
-    config: "Config", operator: "Policy", root: Path, *, network: bool
-) -> "Agent[Any, Any]":
+def _default(config: "Config", operator: "Policy", root: Path, reach: "Reach") -> "Agent[Any, Any]":
     from taofold.agent import Agent
     from taofold.policy import Limits
 
@@ -455,7 +465,7 @@ def _default(
         config.model,
         name="default",
         instructions=_INSTRUCTIONS,
-        tools=tools_for_work(root, network=network),
+        tools=tools_for_work(root, reach),
         limits=limits,
         policy=operator,
     )
@@ -466,12 +476,12 @@ def has_own_tools(agent: "Agent[Any, Any]") -> bool:
     return bool(agent.tools or agent.discover)
 
 
-def tools_for_work(root: Path, *, network: bool = False) -> "tuple[Any, ...]":
+def tools_for_work(root: Path, reach: "Reach") -> "tuple[Any, ...]":
     """The tools for work on the files of a folder: files and commands."""
     from taofold.tools.command import command_tool
     from taofold.tools.files import file_tools
 
-    return file_tools(root), command_tool(root, network=network)
+    return file_tools(root), command_tool(root, network=reach)
 
 
 def _digest(choice: AgentChoice) -> str:

@@ -141,6 +141,14 @@ Root = Annotated[
     typer.Option("--root", metavar="DIR", help="Work root of the built-in tools (else here)."),
 ]
 Network = Annotated[bool, typer.Option("--network", help="Let contained commands use the network.")]
+LocalPort = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--local-port",
+        metavar="PORT",
+        help="Let contained commands use this TCP port of localhost. May be given again.",
+    ),
+]
 Strict = Annotated[
     bool,
     typer.Option(

@@ -35,6 +35,7 @@ from taofold.files.types import NoType, type_of
 from taofold.policy import Limits, Policy
 from taofold.runtime.providers import is_provider, providers
 from taofold.tools.command import command_tool
+from taofold.tools.container_network import Reach
 from taofold.tools.files import file_tools
 
 NOT_IN_FILES: Final = {
@@ -160,7 +161,7 @@ class FilesOptions(Strict):
     root: str = "."
     write: bool = True
 
-    def tool(self, root: Path, *, network: bool) -> Any:
+    def tool(self, root: Path, reach: Reach) -> Any:
         """The file tools, below the work root."""
         return file_tools(inside(root, self.root), self.write)
 
@@ -172,10 +173,10 @@ class CommandOptions(Strict):
     timeout: Annotated[float, Field(gt=0)] = 60.0
     longest: Annotated[float, Field(gt=0)] = 600.0
 
-    def tool(self, root: Path, *, network: bool) -> Any:
+    def tool(self, root: Path, reach: Reach) -> Any:
         """The command tool, below the work root."""
         target = inside(root, self.root)
-        return command_tool(target, network=network, timeout=self.timeout, longest=self.longest)
+        return command_tool(target, network=reach, timeout=self.timeout, longest=self.longest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +320,7 @@ def _models(document: YamlDocument, key_path: tuple[str, ...], value: Any) -> li
     return faults
 
 
-def build(file: AgentFile, config: Config, root: Path, *, network: bool = False) -> Agent[Any, Any]:
+def build(file: AgentFile, config: Config, root: Path, reach: Reach = Reach()) -> Agent[Any, Any]:
     """The agent, whose built-in tools work below `root`.
 
     Raises:
@@ -327,7 +328,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
     """
     keys, folder = file.keys, file.document.folder
     faults: list[Fault] = []
-    tools = listed_tools(file, root, faults, [], network=network)
+    tools = listed_tools(file, root, faults, [], reach)
     output: Any = str
     try:
         output = output_type(keys.output, folder)
@@ -355,7 +356,7 @@ def build(file: AgentFile, config: Config, root: Path, *, network: bool = False)
 
 
 def listed_tools(
-    file: AgentFile, root: Path, faults: list[Fault], seen: list[Any], *, network: bool
+    file: AgentFile, root: Path, faults: list[Fault], seen: list[Any], reach: Reach
 ) -> list[Any]:
     """The tools and servers that the file lists, without those in `seen`, which grows by them."""
     folder = file.document.folder
@@ -363,7 +364,7 @@ def listed_tools(
     for index, use in enumerate(file.tools):
         if _new((use, folder), seen):
             try:
-                tools += _tools(use, root, folder, network)
+                tools += _tools(use, root, folder, reach)
             except ConfigError as error:
                 faults.append(file.document.fault(("tools", index), str(error)))
     for name, keys in file.keys.mcp.items():
@@ -420,11 +421,11 @@ def output_type(name: str | dict[str, Any], folder: Path) -> Any:
     return loaded  # pyright: ignore[reportUnknownVariableType]
 
 
-def _tools(use: ToolUse, root: Path, folder: Path, network: bool) -> list[Any]:
+def _tools(use: ToolUse, root: Path, folder: Path, reach: Reach) -> list[Any]:
     if isinstance(use.options, InlineTool):
-        return [make_inline(use.options, root, network=network)]
+        return [make_inline(use.options, root, reach)]
     if use.options is not None:
-        return [use.options.tool(root, network=network)]
+        return [use.options.tool(root, reach)]
     loaded = python_references.load(use.name, folder)
     return list(loaded) if isinstance(loaded, list | tuple) else [loaded]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 

@@ -24,6 +24,7 @@ from taofold.network import http_parts
 from taofold.policy.redaction import Redactor, is_named_secret
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools.command import command_tool
+from taofold.tools.container_network import Reach
 from taofold.tools.tool import check_name, external
 
 _TIMEOUT: Final = 60.0
@@ -89,10 +90,10 @@ def read_inline(
     return InlineTool(keys, parameters, tuple(command)), []
 
 
-def make_inline(tool: InlineTool, root: Path, *, network: bool = False) -> Tool:
+def make_inline(tool: InlineTool, root: Path, reach: Reach = Reach()) -> Tool:
     """The tool, whose command runs in `root` as `run_command` would."""
     keys = tool.keys
-    shell = command_tool(root, network=network, timeout=keys.timeout)
+    shell = command_tool(root, network=reach, timeout=keys.timeout)
     return external(
         keys.name,
         keys.description,

@@ -31,6 +31,7 @@ from taofold.loop.workspace import (
     state_folder,
 )
 from taofold.policy.redaction import Redactor
+from taofold.tools.container_network import Reach
 
 UNDONE: Final = 4000
 """Characters of a diff of what was put back."""
@@ -307,7 +308,7 @@ def open_environment(
     state: LoopState,
     home: Path,
     *,
-    network: bool = False,
+    reach: Reach = Reach(),
     redact: Redactor | None = None,
 ) -> LocalEnvironment:
     """The real place of a loop. Blocks.
@@ -322,7 +323,7 @@ def open_environment(
     if state.baseline is None and wish.commit:
         _committable(project, wish.branch)
     options: dict[str, Any] = {
-        "network": network,
+        "reach": reach,
         "redact": redact or Redactor(),
         "second": wish.second_judge,
     }

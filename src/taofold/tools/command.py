@@ -20,7 +20,15 @@ from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.reserved_places import MARK
 from taofold.tools import container_network, process
-from taofold.tools.containment import HOME, Containment, installed_outside, python_homes, why_not
+from taofold.tools.container_network import Reach
+from taofold.tools.containment import (
+    HOME,
+    Containment,
+    check_ports,
+    installed_outside,
+    python_homes,
+    why_not,
+)
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import HIDDEN, PROTECTED, Jail, jail
 from taofold.tools.process import OutputExcerpt, key_line
@@ -45,7 +53,7 @@ class Shell:
 
     jail: Jail
     containment: Containment | None
-    network: bool
+    reach: Reach
     environment: Mapping[str, str]
 
     @property
@@ -55,7 +63,7 @@ class Shell:
             return "not contained"
         if self.containment.shares:
             return "not contained: it shares this machine's network"
-        return f"contained, {'with' if self.network else 'no'} network"
+        return f"contained, {'with ' if self.reach else ''}{self.reach.label}"
 
     async def run_command(
         self, ctx: RunContext[Any], command: Command, folder: str = "."
@@ -140,7 +148,7 @@ class Shell:
 def command_tool(
     root: Path | str,
     *,
-    network: bool = False,
+    network: bool | Reach = False,
     contain: Contain = "auto",
     env: Mapping[str, str] | None = None,
     readable: Iterable[Path | str] = (),
@@ -152,17 +160,22 @@ def command_tool(
 
     Contained, it is tier 2; else tier 3 (with `contain="auto"`). With `network` it is contained
     where it can have a network of its own (pasta or slirp4netns); elsewhere its files are
-    confined, but it reaches what listens on this machine, and it is tier 3. `env` adds
+    confined, but it reaches what listens on this machine, and it is tier 3. A `Reach` also names
+    ports of this machine that it may use, such as a database's. `env` adds
     variables to the few it inherits; `readable` adds directories it may read (this Python's are
     always readable). Contained, names in `protected` are read-only and `.taofold` is hidden: in
     `root` even where absent, below it where they exist when the command starts.
 
     Raises:
-        ConfigError: `root` is no directory, or `contain="always"` where nothing can contain.
+        ConfigError: `root` is no directory, `contain="always"` where nothing can contain, or a port
+            that cannot be opened here alone.
     """
     reason = "contain='never'" if contain == "never" else why_not()
     # Where the network cannot be its own, the command counts as not contained.
-    open_ = reason or (container_network.why_not() if network else "")
+    reach = network if isinstance(network, Reach) else Reach(world=network)
+    if not reason:
+        check_ports(reach)
+    open_ = reason or (container_network.why_not() if reach.world else "")
     if contain == "always" and open_:
         hint = "" if reason else f"; {container_network.INSTALL}"
         raise ConfigError(f"commands cannot be contained: {open_}{hint}")
@@ -174,8 +187,8 @@ def command_tool(
     # A Python that encloses the work root would make all of it readable, and read-only.
     homes = tuple(home for home in python_homes() if not inside.root.is_relative_to(home))
     more += installed_outside(inside.root)
-    confined = Containment(inside.root, network, homes + more, protected, HIDDEN)
-    shell = Shell(inside, None if reason else confined, network, inherited_environment(env or {}))
+    confined = Containment(inside.root, reach, homes + more, protected, HIDDEN)
+    shell = Shell(inside, None if reason else confined, reach, inherited_environment(env or {}))
     return make(
         shell.run_command,
         tier=Tier.CONFIRM if open_ else Tier.CARD,

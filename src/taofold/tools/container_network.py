@@ -1,9 +1,9 @@
 """A network for a container that shares none with this machine.
 
-A command with `network` runs in a network namespace of its own. A helper outside, `pasta`
+A command with a `Reach` runs in a network namespace of its own. A helper outside, `pasta`
 (package passt) or `slirp4netns`, carries its packets to the world as connections of its own,
 and nothing to this machine's loopback: what listens there (databases, browsers, taofold itself)
-cannot be reached. Knows nothing about tools.
+cannot be reached, but for ports that the reach names. Knows nothing about tools.
 
 The command is held back by a line of shell before it, inside, until the network is there: only
 then has bubblewrap done all of its own work on the namespaces.
@@ -43,6 +43,44 @@ _NS_GET_USERNS: Final = 0xB701
 """ioctl_ns(2)."""
 _START_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
+_PORTS: Final = range(1, 65536)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a contained command reaches beyond its container. Nothing by default, and then falsy.
+
+    Raises:
+        ConfigError: a port is none, from 1 to 65535.
+    """
+
+    world: bool = False
+    """Other machines, through a network of its own."""
+    ports: tuple[int, ...] = ()
+    """TCP ports of this machine's loopback, which it finds at `localhost` with the same number."""
+
+    def __post_init__(self) -> None:
+        for port in self.ports:
+            if port not in _PORTS:
+                raise ConfigError(f"{port} is no port: they go from 1 to 65535")
+
+    def __bool__(self) -> bool:
+        return self.world or bool(self.ports)
+
+    def why_not(self) -> str:
+        """Why a container cannot have exactly this here; "" if it can."""
+        if not self:
+            return ""
+        if self.ports and _working() not in ("", "pasta"):
+            return f"only pasta opens single ports, and {_working()} is what works here"
+        return why_not()
+
+    @property
+    def label(self) -> str:
+        """How a person is told of it."""
+        parts = ["network"] if self.world else []
+        parts += [f"localhost:{port}" for port in self.ports]
+        return ", ".join(parts) or "no network"
 
 
 @dataclass(slots=True)
@@ -80,14 +118,16 @@ def _owner(pid: int) -> Generator[str]:
         os.close(network)
 
 
-def slirp4netns(program: str, pid: int, owner: str) -> Helper:
+def slirp4netns(program: str, pid: int, owner: str, reach: Reach) -> Helper:
     """Start slirp4netns for the network of `pid`, which belongs to the user namespace `owner`.
 
     It ends when this process does, however that ends.
 
     Raises:
-        OSError: it did not come up.
+        OSError: it did not come up, or cannot give what `reach` names.
     """
+    if not reach.world or reach.ports:
+        raise OSError("slirp4netns opens the world and no single ports")
     ready_in, ready_out = os.pipe()
     exit_in, exit_out = os.pipe()
     try:
@@ -128,7 +168,7 @@ def slirp4netns(program: str, pid: int, owner: str) -> Helper:
     return helper
 
 
-def pasta(program: str, pid: int, owner: str) -> Helper:
+def pasta(program: str, pid: int, owner: str, reach: Reach) -> Helper:
     """Start pasta for the network of `pid`, which belongs to the user namespace `owner`.
 
     It ends when this process does, however that ends.
@@ -149,18 +189,19 @@ def pasta(program: str, pid: int, owner: str) -> Helper:
                     program,
                     "--foreground",
                     "--quiet",
-                    "--config-net",
+                    # Without this option the namespace keeps its loopback and has no other address.
+                    *(["--config-net"] if reach.world else []),
                     "--no-map-gw",
                     "--dns-forward",
                     RESOLVER,
-                    # No port is forwarded: TCP and UDP into the namespace (-t, -u), nor out of it
-                    # to this machine's loopback (-T, -U).
+                    # No port is forwarded into the namespace (-t for TCP, -u for UDP); out of
+                    # it, to this machine's loopback, only those that are named (-T, -U).
                     "-t",
                     "none",
                     "-u",
                     "none",
                     "-T",
-                    "none",
+                    ",".join([str(port) for port in reach.ports]) or "none",
                     "-U",
                     "none",
                     # Root needs no other namespace, and pasta gives up what would let it open one.
@@ -190,8 +231,8 @@ def pasta(program: str, pid: int, owner: str) -> Helper:
         return helper
 
 
-Start: TypeAlias = Callable[[str, int, str], Helper]
-"""`(program, process, path of its user namespace)`."""
+Start: TypeAlias = Callable[[str, int, str, Reach], Helper]
+"""`(program, process, path of its user namespace, what is reached)`."""
 HELPERS: Final[Mapping[str, Start]] = {"pasta": pasta, "slirp4netns": slirp4netns}
 """In the order of preference: inside pasta this machine's other addresses lead nowhere, too."""
 
@@ -208,6 +249,7 @@ class Uplink:
     """The name in `HELPERS`."""
     program: str
     """Its absolute path."""
+    reach: Reach = Reach(world=True)
     fault: str = ""
     """Why there is no network, if it could not be made; then the command was ended."""
     pid: int = 0
@@ -230,7 +272,7 @@ class Uplink:
     def options(self) -> list[str]:
         """What bubblewrap is told."""
         resolver = ["--ro-bind-data", str(self._resolver), "/etc/resolv.conf"]
-        return ["--info-fd", str(self._info[1]), *resolver]
+        return ["--info-fd", str(self._info[1]), *(resolver if self.reach.world else [])]
 
     @property
     def prefix(self) -> list[str]:
@@ -254,7 +296,7 @@ class Uplink:
         self.pid = int(json.loads(os.read(self._info[0], 4096))["child-pid"])
         try:
             with _owner(self.pid) as owner:
-                self._helper = HELPERS[self.helper](self.program, self.pid, owner)
+                self._helper = HELPERS[self.helper](self.program, self.pid, owner, self.reach)
         except OSError as error:
             self.fault = str(error)
             # The command waits behind the held line of shell and has done nothing yet.
@@ -283,20 +325,22 @@ def _readable(seconds: float | None, *descriptors: int) -> set[int]:
     return {descriptor for descriptor, _ in events}
 
 
-def uplink(outside: Path) -> Uplink:
+def uplink(outside: Path, reach: Reach) -> Uplink:
     """A new one, with the helper that works here.
 
     Its program is not taken from below `outside`, where an agent could have written it.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or it cannot open what `reach` names.
     """
+    if reason := reach.why_not():
+        raise ConfigError(f"no network of its own can be made: {reason}; {INSTALL}")
     helper = _working()
     program = trusted_code.program(helper, outside) if helper else ""
     if not program:
-        reason = why_not() or f"{helper} lies below {outside}, where an agent can write"
+        reason = f"{helper} lies below {outside}, where an agent can write"
         raise ConfigError(f"no network of its own can be made: {reason}; {INSTALL}")
-    return Uplink(helper, program)
+    return Uplink(helper, program, reach)
 
 
 def why_not() -> str:

@@ -4,9 +4,10 @@ It gives the longer argument list, the places made for its mounts (`stubs`), and
 long as the command does (`Containment.around`); `why_not` finds out whether it works here. Knows
 nothing about tools. What it promises: only the work root (without its protected and hidden names)
 is writable and lasts; the system is read-only; the home directory, other projects, `/run`, `/var`
-and this machine's network do not exist; when the command ends, all its processes end. With
-`network` it has one of its own, from which nothing on this machine's loopback can be reached, if a
-helper for that is installed; `shares` says that none is. It does not limit memory or processor use.
+and this machine's network do not exist; when the command ends, all its processes end. With a
+`reach` it has a network of its own, from which nothing on this machine's loopback can be reached
+but the ports that are named, if a helper for that is installed; `shares` says that none is. It
+does not limit memory or processor use.
 
 `stubs` keep names such as `.git` out of reach, existing or not. A mount covers what exists. What
 does not exist is made for as long as the command runs, because a mount needs a place: an empty
@@ -31,7 +32,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from taofold import reserved_places, trusted_code
+from taofold.core.errors import ConfigError
 from taofold.tools import container_network, process, syscall_filter
+from taofold.tools.container_network import Reach
 from taofold.tools.threads import WORKERS
 
 MOST: Final = 1000
@@ -208,7 +211,7 @@ class Containment:
     """How commands are confined. `readable` are further directories they may read."""
 
     root: Path
-    network: bool = False
+    reach: Reach = Reach()
     readable: tuple[Path, ...] = ()
     protected: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
@@ -234,21 +237,21 @@ class Containment:
         """
         with stubs(self.root, (*self.protected, *self.hidden)) as held_stubs:
             more = await WORKERS.run(covers, self.root, self.protected, self.hidden)
-            around = self._connected if self.network and not self.shares else _alone
+            around = self._connected if self.reach and not self.shares else _alone
             async with around(held_stubs) as (options, prefix, inherited):
-                with _data(self.network) as (data, given):
+                with _data(self.reach.world) as (data, given):
                     options = [*more, *also, *options, *data]
                     yield self.wrap([*prefix, *command], folder, options), (*inherited, *given)
 
     @property
     def shares(self) -> bool:
-        """Does its network reach what listens on this machine's loopback?"""
-        return self.network and bool(container_network.why_not())
+        """Is its network this machine's, so that it reaches all that listens on the loopback?"""
+        return self.reach.world and bool(container_network.why_not())
 
     @asynccontextmanager
     async def _connected(self, made: Stubs) -> AsyncGenerator[Inside]:
         """A network of its own while the context lasts."""
-        link = container_network.uplink(self.root)
+        link = container_network.uplink(self.root, self.reach)
         connecting = asyncio.ensure_future(WORKERS.run(link.connect))
         try:
             yield link.options, link.prefix, link.inherited
@@ -272,7 +275,7 @@ class Containment:
         options += ["--share-net"] if self.shares else []
         for part in _SYSTEM:
             options += _system(Path(part))
-        for name in (*_ETC, *(_NETWORK_ETC if self.network else ())):
+        for name in (*_ETC, *(_NETWORK_ETC if self.reach.world else ())):
             options += _visible_path(f"/etc/{name}")
         options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", HOME]
         around = [path for path in self.readable if self.root.is_relative_to(path)]
@@ -464,6 +467,20 @@ def program_homes(program: Path) -> set[Path]:
         if not str(home).startswith(_SYSTEM) and not private.is_relative_to(home):
             folders.add(home)
     return folders
+
+
+def check_ports(reach: Reach) -> None:
+    """Refuse ports of this machine that a container here cannot open.
+
+    Raises:
+        ConfigError: commands are contained here, and single ports cannot be opened.
+    """
+    reason = reach.why_not() if reach.ports and not why_not() else ""
+    if reason:
+        raise ConfigError(
+            f"commands are contained here and cannot reach {reach.label}: {reason}; "
+            "install pasta (package passt)"
+        )
 
 
 @cache

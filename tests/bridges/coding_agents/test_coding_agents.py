@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from taofold.bridges.coding_agents import PRESETS, agent, coding_agent, names_co
 from taofold.bridges.coding_agents.presets import CodingTranscript
 from taofold.core.errors import ConfigError
 from taofold.core.reply import Usage
+from taofold.tools.container_network import Reach
 from tests.prerequisites import CONTAINMENT
 
 from .standins import COMMAND, SAID, SOURCES, installed, seen
@@ -68,7 +70,7 @@ def contained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param:
         CONTAINMENT.need()
         # The stand-ins need no network, and its helper is not everywhere.
-        monkeypatch.setattr(agent, "NETWORK", False)
+        monkeypatch.setattr(agent, "REACH", Reach())
     else:
         monkeypatch.setattr(agent, "why_not", lambda: "no bubblewrap")
     return bool(request.param)
@@ -121,7 +123,7 @@ async def test_a_contained_program_gets_its_own_keys_only(
 ) -> None:
     """Mutants: the whole environment is passed on; the user's home is."""
     CONTAINMENT.need()
-    monkeypatch.setattr(agent, "NETWORK", False)
+    monkeypatch.setattr(agent, "REACH", Reach())
     for variable in ("ANTHROPIC_API_KEY", "CODEX_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(variable, f"the-{variable}-value")
     (Path.home() / ".ssh").mkdir()
@@ -314,7 +316,7 @@ async def test_a_sign_in_is_lent_and_only_a_renewed_one_is_kept(
 ) -> None:
     """Mutants: any content is kept; links in its home are followed."""
     CONTAINMENT.need()
-    monkeypatch.setattr(agent, "NETWORK", False)
+    monkeypatch.setattr(agent, "REACH", Reach())
     path = signed_in(tmp_path, OLD)
     other = tmp_path / "other"
     other.mkdir()
@@ -332,7 +334,7 @@ async def test_a_sign_in_that_somebody_else_renewed_meanwhile_stays(
 ) -> None:
     """Mutant: the program's copy wins."""
     CONTAINMENT.need()
-    monkeypatch.setattr(agent, "NETWORK", False)
+    monkeypatch.setattr(agent, "REACH", Reach())
     path = signed_in(tmp_path, OLD)
     installed(programs, "claude", WRITE.format(NEW) + SOURCES["claude"])
     third = NEW.replace("new", "third")
@@ -353,7 +355,7 @@ async def test_folders_as_deep_as_a_program_likes_stop_nothing(
 ) -> None:
     """Mutant: a home that cannot be removed fails this run, and every one after it."""
     CONTAINMENT.need()
-    monkeypatch.setattr(agent, "NETWORK", False)
+    monkeypatch.setattr(agent, "REACH", Reach())
     nest = (
         "here = os.getcwd()\n"
         "for where in (Path.home(), Path('.aider.tags.cache.v9')):\n"
@@ -377,7 +379,7 @@ async def test_a_program_alone_in_a_folder_shows_nothing_of_that_folder(
 ) -> None:
     """Mutant: the whole folder of the program can be read."""
     CONTAINMENT.need()
-    monkeypatch.setattr(agent, "NETWORK", False)
+    monkeypatch.setattr(agent, "REACH", Reach())
     folder = tmp_path / "Downloads"
     look = "print(sorted(os.listdir(os.path.dirname(sys.argv[0]))))"
     path = installed(folder, "mine", look)
@@ -385,6 +387,22 @@ async def test_a_program_alone_in_a_folder_shows_nothing_of_that_folder(
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     result = await allowed("cmd: mine", root).run("x")
     assert (result.status, result.output) == ("finished", f"['{path.name}']")
+
+
+async def test_a_script_finds_the_environment_that_its_first_line_names(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: only the script's own folder is looked at, and it is "not found"."""
+    CONTAINMENT.need()
+    monkeypatch.setattr(agent, "REACH", Reach())
+    environment, folder = tmp_path / "environment", tmp_path / "programs"
+    venv.create(environment, symlinks=True)
+    path = installed(folder, "mine", "print(sys.prefix)")
+    source = path.read_text().split("\n", 1)[1]
+    path.write_text(f"#!{environment}/bin/python\n{source}")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    result = await allowed("cmd: mine", root).run("x")
+    assert (result.status, result.output) == ("finished", str(environment))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 Mutants it catches: the note is left out; `contain="always"` is content without a helper.
 """
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from taofold.core.errors import ConfigError
 from taofold.loop.gates.judge import Judge
 from taofold.loop.verdict import Gate
 from taofold.tools import container_network
+from taofold.tools.container_network import Reach
 from tests.prerequisites import CONTAINMENT
 
 pytestmark = [pytest.mark.anyio, CONTAINMENT.mark]
@@ -27,7 +29,9 @@ def no_helper(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_gates_that_share_the_network_say_so(tmp_path: Path, network: bool) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    judge = Judge(root, tmp_path / "kept", [Gate("true", argv=("true",))], network=network)
+    judge = Judge(
+        root, tmp_path / "kept", [Gate("true", argv=("true",))], reach=Reach(world=network)
+    )
     verdict = await judge.begin()
     said = f"the gates share this machine's network: {NONE}"
     assert (said in verdict.notes) is network
@@ -36,7 +40,9 @@ async def test_gates_that_share_the_network_say_so(tmp_path: Path, network: bool
 @pytest.mark.usefixtures("no_helper")
 def test_who_wants_them_contained_in_any_case_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="pasta"):
-        Judge(tmp_path, tmp_path / "kept", [Gate("true")], network=True, contain="always")
+        Judge(
+            tmp_path, tmp_path / "kept", [Gate("true")], reach=Reach(world=True), contain="always"
+        )
     Judge(tmp_path, tmp_path / "kept", [Gate("true")], contain="always")
 
 
@@ -63,4 +69,19 @@ async def test_a_gate_that_reaches_no_address_says_why(tmp_path: Path, source: s
         assert verdict.passed is (name == "passes")
         notes = [note for note in verdict.notes if "--network" in note]
         assert bool(notes) is said, verdict.notes
-        assert all("services on this machine are not reached" in note for note in notes)
+        assert all("--local-port PORT a service on this machine" in note for note in notes)
+
+
+async def test_a_gate_reaches_the_port_that_the_person_named(tmp_path: Path) -> None:
+    """Mutant: the judge keeps the ports to itself."""
+    root = tmp_path / "root"
+    root.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as database:
+        port = database.getsockname()[1]
+        reach = Reach(ports=(port,))
+        if reason := reach.why_not():
+            pytest.skip(f"single ports need pasta: {reason}")
+        (root / "uses.py").write_text(REFUSED.replace("9)", f"{port})"))
+        gate = Gate("python uses.py", argv=("python", "uses.py"))
+        assert not (await Judge(root, tmp_path / "closed", [gate]).begin()).passed
+        assert (await Judge(root, tmp_path / "opened", [gate], reach=reach).begin()).passed

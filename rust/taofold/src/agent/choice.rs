@@ -42,6 +42,9 @@ pub struct Choice {
     /// Whether contained commands have a network; this runtime gives them none.
     #[serde(skip_serializing_if = "is_default")]
     pub network: bool,
+    /// Ports of this machine that commands may use; this runtime opens none.
+    #[serde(skip_serializing_if = "is_default")]
+    pub ports: Vec<u16>,
     /// Bounds of the run.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: Object,
@@ -104,6 +107,7 @@ impl Choice {
         let foreign = [
             ("--tools", !self.tools.is_empty()),
             ("--network", self.network),
+            ("--local-port", !self.ports.is_empty()),
             ("instructions", !self.instructions.is_empty()),
         ];
         if let Some((key, _)) = foreign.into_iter().find(|(_, said)| *said) {

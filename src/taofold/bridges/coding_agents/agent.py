@@ -14,9 +14,9 @@ import os
 import re
 import shlex
 from codecs import getincrementaldecoder
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -43,9 +43,11 @@ from taofold.reserved_places import MARK, make_folder, read_file, write_file
 from taofold.runtime.model import OnText, Request
 from taofold.tools import process
 from taofold.tools.command import LEFT_RUNNING, inherited_environment
+from taofold.tools.container_network import Reach
 from taofold.tools.containment import (
     HOME,
     Containment,
+    check_ports,
     environment_homes,
     installed_outside,
     program_homes,
@@ -63,7 +65,9 @@ NAME: Final = "coding_agent"
 """The name of the tool."""
 COMMAND: Final = "cmd:"
 """What an agent that is a command begins with."""
-NETWORK: Final = True
+_LINE: Final = 4096
+"""Bytes of a script's first line; Linux reads no more of it."""
+REACH: Final = Reach(world=True)
 """A coding agent asks its provider, so it has a network."""
 LONGEST: Final = 24 * 3600.0
 """Seconds that a program may run at most; what a run or a loop may take is its own limit."""
@@ -96,7 +100,12 @@ def names_coding_agent(agent: str) -> bool:
 
 
 def coding_agent(
-    agent: str, root: Path | str, *, model: str = "", policy: Policy | None = None
+    agent: str,
+    root: Path | str,
+    *,
+    model: str = "",
+    policy: Policy | None = None,
+    ports: Iterable[int] = (),
 ) -> Agent[None, str]:
     """Makes an agent whose runs are those of a coding agent's program.
 
@@ -112,13 +121,14 @@ def coding_agent(
         root: The work root.
         model: For a preset's `--model`; "" = the program's own choice.
         policy: Default: the default policy.
+        ports: TCP ports of this machine that it may use where it is contained.
 
     Raises:
         ConfigError: the command cannot be read, the program is not installed, or a variable that it
-            names is not set.
+            names is not set, or a port cannot be opened.
     """
     call = _call(agent, model)
-    tool = _tool(call, Path(root).resolve())
+    tool = _tool(call, Path(root).resolve(), replace(REACH, ports=tuple(ports)))
     return Agent(
         _Driving(call.title, priced=call.preset.tells_usd),
         name=call.title,
@@ -172,12 +182,13 @@ def _value(name: str, text: str) -> str:
     return os.environ[variable]
 
 
-def _tool(call: _Call, root: Path) -> Tool[..., Any]:
+def _tool(call: _Call, root: Path, reach: Reach) -> Tool[..., Any]:
     path = _program(call.preset.program, root)
     boxed = not why_not()
-    free = boxed and not Containment(root, network=NETWORK).shares
-    work = _Work(call, root, path, boxed, free)
-    label = "contained, with network" if free else "not contained"
+    check_ports(reach)
+    free = boxed and not Containment(root, reach).shares
+    work = _Work(call, root, path, reach, boxed, free)
+    label = f"contained, with {reach.label}" if free else "not contained"
     return make(
         work.coding_agent,
         tier=Tier.CARD if free else Tier.CONFIRM,
@@ -204,12 +215,16 @@ def _program(name: str, root: Path) -> str:
     return path_found
 
 
-def _own(path: Path) -> set[Path]:
+def _own(path: Path, root: Path) -> set[Path]:
     """What the program needs of its own: an environment, packages, or its file alone.
 
-    The folder of a program that was put anywhere, such as into Downloads, holds other things.
+    The folder of a program that was put anywhere, such as into Downloads, holds other things. The
+    interpreter that a script names is shown like a program, unless it lies in the work root.
     """
     shown: set[Path] = set()
+    interpreter = _interpreter(path)
+    if interpreter is not None and not interpreter.is_relative_to(root):
+        shown = _own(interpreter, root)
     for file in (path, path.resolve()):
         home = file.parent.parent
         if (home / "pyvenv.cfg").is_file():
@@ -223,11 +238,30 @@ def _own(path: Path) -> set[Path]:
     return shown
 
 
+def _interpreter(path: Path) -> Path | None:
+    """The program after `#!`, if `path` is a script that begins so, and it is no script itself."""
+    line = _first_line(path)
+    words = line.removeprefix(b"#!").split() if line.startswith(b"#!") else []
+    found = Path(os.fsdecode(words[0])) if words else None
+    if found is None or not found.is_absolute() or _first_line(found).startswith(b"#!"):
+        return None
+    return found
+
+
+def _first_line(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.readline(_LINE)
+    except OSError:
+        return b""
+
+
 @dataclass(frozen=True)
 class _Work:
     call: _Call
     root: Path
     path: str
+    reach: Reach
     boxed: bool
     """Does bubblewrap contain it?"""
     free: bool
@@ -238,10 +272,10 @@ class _Work:
         """What contains it. Looks at the work root as it is now."""
         if not self.boxed:
             return None
-        homes = [*python_homes(), *sorted(_own(Path(self.path)))]
+        homes = [*python_homes(), *sorted(_own(Path(self.path), self.root))]
         readable = [home for home in homes if not self.root.is_relative_to(home)]
         readable += installed_outside(self.root)
-        return Containment(self.root, NETWORK, tuple(readable), PROTECTED, HIDDEN)
+        return Containment(self.root, self.reach, tuple(readable), PROTECTED, HIDDEN)
 
     def command(self, prompt: str, file: str = "FILE") -> list[str]:
         """The program and its arguments."""

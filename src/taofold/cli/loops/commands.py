@@ -237,6 +237,7 @@ def resume(
     ] = False,
     approve: options.Approve = "",
     network: options.Network = False,
+    local_port: options.LocalPort = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -247,6 +248,7 @@ def resume(
     from taofold.loop.lifecycle import resume as go_on
     from taofold.loop.stream import load
     from taofold.loop.values import DRIVEN, RESUMABLE
+    from taofold.tools.container_network import Reach
 
     async def find(dependencies: "LoopDependencies") -> "tuple[str, Any]":
         name = await which(dependencies, loop, {*RESUMABLE, *DRIVEN})
@@ -270,7 +272,7 @@ def resume(
             warn=warn,
         ),
         approve=approve,
-        network=network,
+        reach=Reach(network, tuple(local_port or ())),
         json=json,
         quiet=quiet,
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from taofold.loop.events import LoopRecord
     from taofold.loop.state import LoopState
     from taofold.runtime.setup import Approver
+    from taofold.tools.container_network import Reach
 
 
 T = TypeVar("T")
@@ -36,7 +37,8 @@ class LoopAudience:
     approver: "Approver | None" = None
     approve: str = ""
     """The value of `--approve`."""
-    network: bool = False
+    reach: "Reach | None" = None
+    """What gates reach; None = nothing."""
 
 
 @asynccontextmanager
@@ -61,7 +63,7 @@ async def loop_dependencies(
         yield LoopDependencies(
             log=log,
             journal=journal,
-            environment=lambda loop, state: loop_environment(loop, state, network=voice.network),
+            environment=lambda loop, state: loop_environment(loop, state, voice.reach),
             agent=lambda folder, state: loop_agent(folder, state, voice),
             learner=CrossLoopLearner(registry, learning_settings(), search=search),
             settings=run_settings,
@@ -108,7 +110,7 @@ def loop_agent(
         )
     agent = make(replace(choice, root=str(folder)), own_approver=True)
     if not made_per_folder(choice.agent) and not has_own_tools(agent):
-        agent = agent.but(tools=tools_for_work(folder, network=choice.network))
+        agent = agent.but(tools=tools_for_work(folder, choice.reach))
     return approved_by(agent, audience.approve, audience.approver)
 
 
@@ -134,10 +136,13 @@ def run_settings(state: "LoopState", agent: "Agent[Any, Any]") -> dict[str, Any]
     return choice.settings()
 
 
-def loop_environment(loop: str, state: "LoopState", *, network: bool = False) -> "LoopEnvironment":
+def loop_environment(
+    loop: str, state: "LoopState", reach: "Reach | None" = None
+) -> "LoopEnvironment":
     """The real place of a loop."""
     from taofold.loop.environment import open_environment
     from taofold.policy.redaction import Redactor
+    from taofold.tools.container_network import Reach
 
     redact = Redactor(Redactor.secrets_in(os.environ))
-    return open_environment(loop, state, home(), network=network, redact=redact)
+    return open_environment(loop, state, home(), reach=reach or Reach(), redact=redact)

@@ -18,6 +18,7 @@ from taofold.cli.output import INTERRUPTED, give, give_json, invocation, say
 if TYPE_CHECKING:
     from taofold.loop.driver import LoopDependencies
     from taofold.loop.state import LoopState
+    from taofold.tools.container_network import Reach
 
 
 def drive(
@@ -26,13 +27,13 @@ def drive(
     *,
     create: bool = False,
     approve: str = "",
-    network: bool = False,
+    reach: "Reach | None" = None,
     json: bool = False,
     quiet: bool = False,
 ) -> None:
     """Drive a loop in front of a person, and end the program as it ended."""
     state = drive_visibly(
-        loop, work, create=create, approve=approve, network=network, quiet=quiet or json
+        loop, work, create=create, approve=approve, reach=reach, quiet=quiet or json
     )
     finish(loop, state, json=json)
 
@@ -43,7 +44,7 @@ def drive_visibly(
     *,
     create: bool = False,
     approve: str = "",
-    network: bool = False,
+    reach: "Reach | None" = None,
     quiet: bool = False,
     also: "Callable[[Any], None] | None" = None,
 ) -> "LoopState | None":
@@ -64,7 +65,7 @@ def drive_visibly(
 
     async def driving() -> "LoopState":
         async with loop_dependencies(
-            LoopAudience(hear, show.before, asking, approve, network), create=create
+            LoopAudience(hear, show.before, asking, approve, reach), create=create
         ) as dependencies:
             return await cancellable(work(dependencies), dependencies.log)
 

@@ -135,6 +135,7 @@ def loop(
     autonomy: options.Autonomy = "",
     strict: options.Strict = False,
     network: options.Network = False,
+    local_port: options.LocalPort = None,
     root: options.Root = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -169,6 +170,7 @@ def loop(
         unsaid_autonomy="autonomous",
         strict=strict,
         network=network,
+        ports=local_port or (),
     )
     # Made once before anything is written, so that an error comes first.
     described = make(choice, own_approver=True)
@@ -216,7 +218,7 @@ def loop(
         lambda dependencies: start(dependencies, wish, loop=name, force=force, warn=warn),
         create=True,
         approve=approve,
-        network=network,
+        reach=choice.reach,
         json=json,
         quiet=quiet,
     )

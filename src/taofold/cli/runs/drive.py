@@ -150,6 +150,7 @@ def run(
     usd: Annotated[float | None, typer.Option(min=0, help="At most so many US dollars.")] = None,
     root: options.Root = None,
     network: options.Network = False,
+    local_port: options.LocalPort = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -185,6 +186,7 @@ def run(
         autonomy=autonomy,
         strict=strict,
         network=network,
+        ports=local_port or (),
         limits=limits,
         tools=tools or (),
         recursive=recursive,

@@ -40,6 +40,7 @@ from taofold.policy import Limits, Policy
 from taofold.reasoning import Task
 from taofold.tools import Tool, Toolset
 from taofold.tools.command import command_tool
+from taofold.tools.container_network import Reach
 from taofold.tools.files import file_tools
 from taofold.tools.http import http_tool
 
@@ -227,8 +228,8 @@ def build(
     file: AgentFile,
     config: Config,
     root: Path,
+    reach: Reach = Reach(),
     *,
-    network: bool = False,
     askers: tuple[Path, ...] = (),
 ) -> Agent[Any, Any]:
     """The agent, whose built-in tools work below `root`.
@@ -239,17 +240,17 @@ def build(
         ExceptionGroup: everything that cannot be had, each with its place.
     """
     if not isinstance(file, FlowFile):
-        return build_plain(file, config, root, network=network)
+        return build_plain(file, config, root, reach)
     keys = _keys(file)
     # Without limits per tool, which may be about tools that are only added below.
     bare = keys.model_copy(update={"limits": keys.limits.model_copy(update={"per_tool": {}})})
-    agent = build_plain(replace(file, keys=bare), config, root, network=network)
+    agent = build_plain(replace(file, keys=bare), config, root, reach=reach)
     faults: list[Fault] = []
     tools = [*agent.toolset.values()]
-    tools += _imported(file, root, {tool.name for tool in tools}, faults, network)
+    tools += _imported(file, root, {tool.name for tool in tools}, faults, reach)
     for used in _files(file):
-        tools += _agents(used, config, root, faults, network, askers)
-    tools += _provided(file, root, {tool.name for tool in tools}, faults, network)
+        tools += _agents(used, config, root, faults, reach, askers)
+    tools += _provided(file, root, {tool.name for tool in tools}, faults, reach)
     _check_calls(file, {tool.name: tool for tool in tools}, faults)
     if faults:
         refuse(faults, f"{file.document.source} cannot be used")
@@ -315,7 +316,7 @@ def _files(file: FlowFile) -> Iterator[FlowFile]:
 
 
 def _imported(
-    file: FlowFile, root: Path, have: set[str], faults: list[Fault], network: bool
+    file: FlowFile, root: Path, have: set[str], faults: list[Fault], reach: Reach
 ) -> list[Tool]:
     """The tools that imported flows list. What several of them list in the same words is one."""
     # What the file lists itself counts as seen: an imported flow may list it once more.
@@ -324,9 +325,7 @@ def _imported(
     tools: list[Tool] = []
     for used in [flow_file for flow_file in _files(file) if flow_file is not file]:
         try:
-            for tool in Toolset.of(
-                *listed_tools(used, root, faults, uses, network=network)
-            ).values():
+            for tool in Toolset.of(*listed_tools(used, root, faults, uses, reach)).values():
                 if tool.name in have:
                     text = f"another tool is named {tool.name!r}: rename one of them"
                     faults.append(used.document.fault((), text))
@@ -342,7 +341,7 @@ def _agents(
     config: Config,
     root: Path,
     faults: list[Fault],
-    network: bool,
+    reach: Reach,
     askers: tuple[Path, ...],
 ) -> list[Tool]:
     """The agents that nodes ask, as tools."""
@@ -363,7 +362,7 @@ def _agents(
                     faults.append(file.document.fault(key_path, f"{spec!r} has faults"))
                     faults += wrong
                     continue
-                agent: Any = build(other, config, root, network=network, askers=(*askers, path))
+                agent: Any = build(other, config, root, reach=reach, askers=(*askers, path))
             else:
                 agent = load_object(spec, folder)
             if not isinstance(agent, Agent):
@@ -419,10 +418,10 @@ def _unknown(file: FlowFile, node: Node, name: str, have: Iterable[str]) -> Faul
 
 
 def _provided(
-    file: FlowFile, root: Path, have: set[str], faults: list[Fault], network: bool
+    file: FlowFile, root: Path, have: set[str], faults: list[Fault], reach: Reach
 ) -> list[Tool]:
     """Built-in tools that nodes use and the file did not list."""
-    makers = _makers(file, root, network)
+    makers = _makers(file, root, reach)
     tools: dict[str, Tool] = {}
     for flow_file, node, name in _wanted(file):
         if name in have or name in tools or name in RESERVED:
@@ -440,7 +439,7 @@ def _provided(
     return list(tools.values())
 
 
-def _makers(file: FlowFile, root: Path, network: bool) -> dict[str, Callable[[], Tool]]:
+def _makers(file: FlowFile, root: Path, reach: Reach) -> dict[str, Callable[[], Tool]]:
     def web(name: str) -> Tool:
         search = next((s for used in _files(file) if (s := _keys(used).settings.search)), "")
         return next(offered for offered in web_tools(backend(search, root)) if offered.name == name)
@@ -455,7 +454,7 @@ def _makers(file: FlowFile, root: Path, network: bool) -> dict[str, Callable[[],
         **{name: partial(filed, name) for name in _FILES},
         **{name: partial(web, name) for name in ("web.search", "web.scrape")},
         **{name: partial(kept, name) for name in ("memory.store", "memory.recall")},
-        "run_command": lambda: command_tool(root, network=network),
+        "run_command": lambda: command_tool(root, network=reach),
         "http.get": http_tool,
         APPROVE: approve,
         WAIT: wait,

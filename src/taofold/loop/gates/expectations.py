@@ -38,6 +38,7 @@ from taofold.loop.gates.verdict_texts import allowing, change_line, left_out
 from taofold.loop.verdict import TESTS, Gate, GateResult, Runner, TreeChange, Verdict
 from taofold.parsing.untrusted_text import first_names, join_names, one_line
 from taofold.policy.redaction import Redactor
+from taofold.tools.container_network import Reach
 
 if TYPE_CHECKING:
     from taofold.loop.gates.gate_run import GateRun
@@ -261,12 +262,12 @@ _NOT_REACHED: Final = re.compile(
 )
 """How programs say that they did not reach an address."""
 _NO_NETWORK: Final = (
-    "gates run without a network. --network gives them one; services on this machine are not "
-    "reached from it either, so start them within the gate"
+    "gates run without a network. --network gives them one, and --local-port PORT a service on "
+    "this machine"
 )
 _OWN_NETWORK: Final = (
-    "gates have a network of their own, from which services on this machine are not reached: "
-    "start them within the gate"
+    "gates have a network of their own, from which services on this machine are reached with "
+    "--local-port PORT alone"
 )
 LEFT_OUT: Final = "no source files of this task, so the proof ran without these changes"
 
@@ -280,11 +281,10 @@ class Expectations:
         redact: Redactor,
         not_contained: str,
         shared: str = "",
-        *,
-        network: bool = False,
+        reach: Reach = Reach(),
     ) -> None:
         """`shared`: why the gates cannot have a network of their own, where they have one."""
-        self._network = network
+        self._reach = reach
         self._baseline, self._redact, self._not_contained = baseline, redact, not_contained
         self._shared = shared
 
@@ -336,7 +336,7 @@ class Expectations:
         elif self._shared:
             notes.append(f"the gates share this machine's network: {self._shared}")
         elif found := _unreachable(results):
-            notes.append(f"{found!r}: {_OWN_NETWORK if self._network else _NO_NETWORK}")
+            notes.append(f"{found!r}: {_OWN_NETWORK if self._reach else _NO_NETWORK}")
         return notes
 
     def _result(

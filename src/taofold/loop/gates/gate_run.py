@@ -33,9 +33,11 @@ from taofold.loop.verdict import Gate
 from taofold.reserved_places import MARK
 from taofold.tools import container_network, process
 from taofold.tools.command import Contain
+from taofold.tools.container_network import Reach
 from taofold.tools.containment import (
     HOME,
     Containment,
+    check_ports,
     environment_homes,
     node_modules_above,
     program_homes,
@@ -148,7 +150,7 @@ class Bench:
     tree: Tree
     path: str
     """Where programs are looked for."""
-    network: bool = False
+    reach: Reach = Reach()
     contain: Contain = "auto"
     bytecode: Path | None = None
     """The runner's compiled modules, used in a container only; None = all are compiled anew."""
@@ -293,7 +295,7 @@ class Bench:
                 argv, folder=where, environment=variables, heard=heard, inherited=wire.given
             )
         root = self.tree.root
-        box = Containment(root, self.network, self._readable(argv, scratch))
+        box = Containment(root, self.reach, self._readable(argv, scratch))
         variables |= {"HOME": HOME, "TMPDIR": "/tmp"}
         # Over the work root lies the tree, and over parts of it what it only shows.
         covers = ["--bind", str(self.tree.folder), str(root)]
@@ -408,14 +410,17 @@ def plan_of(gate: Gate) -> GatePlan:
     return commands.plan(gate.argv)
 
 
-def contained(contain: Contain, *, network: bool = False) -> str:
+def contained(contain: Contain, reach: Reach) -> str:
     """Why gates cannot be contained as asked for; "" if they can.
 
     Raises:
-        ConfigError: `contain="always"` where nothing can contain.
+        ConfigError: `contain="always"` where nothing can contain, or a port that cannot be opened
+            here alone.
     """
     reason = "contain='never'" if contain == "never" else why_not()
-    open_ = reason or (container_network.why_not() if network and contain == "always" else "")
+    if not reason:
+        check_ports(reach)
+    open_ = reason or (container_network.why_not() if reach.world and contain == "always" else "")
     if open_ and contain == "always":
         raise ConfigError(f"gates cannot be contained: {open_}")
     return reason
@@ -458,7 +463,7 @@ async def warm(bench: Bench, gate: Gate) -> None:
         words = (str(program), "-m", plan.runner, *_WORDS[plan.runner])
         trial = Gate(" ".join(words), timeout=SECONDS, argv=words)
         tree = Tree(root, root, root, contained=True)
-        ran = await replace(bench, tree=tree, network=False, keeps=True).run(trial)
+        ran = await replace(bench, tree=tree, reach=Reach(), keeps=True).run(trial)
     # A trial that was cut off compiled a part; the next loop tries again.
     if not ran.fault:
         mark.touch()

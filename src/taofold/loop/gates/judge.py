@@ -53,6 +53,7 @@ from taofold.parsing.untrusted_text import first_names, one_line
 from taofold.policy.redaction import Redactor
 from taofold.tools import container_network
 from taofold.tools.command import Contain
+from taofold.tools.container_network import Reach
 from taofold.tools.containment import node_modules_above
 from taofold.tools.jail import Jail
 from taofold.tools.threads import WORKERS
@@ -88,7 +89,7 @@ class Judge:
         *,
         allow_edit: Sequence[str] = (),
         scope: Sequence[str] = (),
-        network: bool = False,
+        reach: Reach = Reach(),
         contain: Contain = "auto",
         redact: Redactor | None = None,
         bytecode: Path | None = None,
@@ -98,10 +99,10 @@ class Judge:
         self.bytecode = bytecode or self.folder / "bytecode"
         self.gates, self.allow_edit = tuple(gates), tuple(allow_edit)
         self.scope = tuple(scope)
-        self.network = network
+        self.reach = reach
         self.contain: Contain = contain
         # Found out once: a verdict must not depend on whether containment works at that moment.
-        self.why_not = contained(contain, network=network)
+        self.why_not = contained(contain, reach)
         self.second = second
         """Are tests that pass also run against the product in a process of its own?"""
         self.baseline: Baseline | None = None
@@ -117,7 +118,7 @@ class Judge:
         folder: Path | str,
         digest: str,
         *,
-        network: bool = False,
+        reach: Reach = Reach(),
         contain: Contain = "auto",
         redact: Redactor | None = None,
         bytecode: Path | None = None,
@@ -138,7 +139,7 @@ class Judge:
             baseline.gates,
             allow_edit=baseline.allow_edit,
             scope=baseline.scope,
-            network=network,
+            reach=reach,
             contain=contain,
             redact=redact,
             bytecode=bytecode,
@@ -275,7 +276,7 @@ class Judge:
         """Runs gates in this judge's tree."""
         if self._tree is None:
             self._tree = self._new_tree(baseline)
-        return Bench(self._tree, baseline.path, self.network, self.contain, self.bytecode)
+        return Bench(self._tree, baseline.path, self.reach, self.contain, self.bytecode)
 
     async def _run(
         self,
@@ -347,8 +348,8 @@ class Judge:
         return judged, notes
 
     def _bar(self, baseline: Baseline) -> Expectations:
-        shared = container_network.why_not() if self.network and not self.why_not else ""
-        return Expectations(baseline, self._redact, self.why_not, shared, network=self.network)
+        shared = container_network.why_not() if self.reach.world and not self.why_not else ""
+        return Expectations(baseline, self._redact, self.why_not, shared, self.reach)
 
     def _captured(self) -> Baseline:
         return capture(
