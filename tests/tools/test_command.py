@@ -283,6 +283,31 @@ async def test_an_environment_to_which_a_link_in_the_root_leads_can_be_read(
 
 
 @contained
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(
+    "place", [".venv/lib/python3.11/site-packages/a/a.py", "node_modules/a.js"]
+)
+async def test_packages_that_are_hard_links_into_a_cache_are_read_only(
+    root: Path, tmp_path: Path, place: str, shared: bool
+) -> None:
+    """Mutants: what is in the root can always be written; only its top folder is looked at."""
+    cached, installed = tmp_path / "cached", root / place
+    cached.write_text("as installed\n")
+    installed.parent.mkdir(parents=True)
+    if shared:
+        installed.hardlink_to(cached)
+    else:
+        installed.write_text(cached.read_text())
+    (root / ".venv").mkdir(exist_ok=True)
+    (root / ".venv" / "pyvenv.cfg").touch()
+    box = command_tool(root, contain="always")
+    outcome = await use(box, f"echo changed > {place}")
+    assert cached.read_text() == "as installed\n", "every other environment would be changed"
+    assert ("Read-only" in outcome.value) is shared
+    assert installed.read_text() == ("as installed\n" if shared else "changed\n")
+
+
+@contained
 async def test_packages_of_node_above_the_root_can_be_read(root: Path, tmp_path: Path) -> None:
     (tmp_path / "node_modules").mkdir()
     (tmp_path / "node_modules" / "a.js").write_text("seen\n")

@@ -27,7 +27,7 @@ import subprocess
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -282,6 +282,8 @@ class Containment:
         for path in around:
             options += _visible_path(str(path))
         options += ["--bind", root, root]
+        for path in shared_packages(self.root):
+            options += _visible_path(str(path))
         for path in self.readable:
             # After the root: what lies inside it, such as .venv, must not become writable.
             options += [] if path in around else [*_visible_path(str(path)), *unneeded(path)]
@@ -440,6 +442,46 @@ def installed_outside(root: Path) -> tuple[Path, ...]:
     homes = {home for target in linked if target for home in environment_homes(target)}
     homes.update(node_modules_above(root))
     return tuple(sorted([home for home in homes if not root.is_relative_to(home)]))
+
+
+_DEPTH: Final = 5
+"""Folders below an environment in which packages lie; pnpm's lie deepest."""
+
+
+def shared_packages(root: Path) -> tuple[Path, ...]:
+    """The folders of installed packages in `root` whose files are shared with a package cache.
+
+    uv and pnpm install by hard links: to write to such a file is to write to the cache, and so to
+    every other environment that was made from it.
+    """
+    folders = [
+        Path(entry.path)
+        for entry in _entries(str(root))
+        if entry.is_dir(follow_symlinks=False)
+        and (entry.name == "node_modules" or (Path(entry.path) / "pyvenv.cfg").is_file())
+    ]
+    return tuple([folder for folder in folders if _has_shared(str(folder), _changed(folder))])
+
+
+def _changed(folder: Path) -> tuple[int, ...]:
+    """When packages were last added, or removed."""
+    places = [folder, *folder.glob("lib/*/site-packages")]
+    return tuple([place.stat().st_mtime_ns for place in places])
+
+
+@lru_cache(maxsize=64)
+def _has_shared(folder: str, changed: tuple[int, ...], depth: int = _DEPTH) -> bool:
+    """Is the first file of any folder below a hard link? All files of a package are, or none."""
+    inner: list[str] = []
+    looked = False
+    for entry in _entries(folder):
+        if entry.is_dir(follow_symlinks=False):
+            inner.append(entry.path)
+        elif not looked and entry.is_file(follow_symlinks=False):
+            looked = True
+            if entry.stat(follow_symlinks=False).st_nlink > 1:
+                return True
+    return depth > 0 and any([_has_shared.__wrapped__(path, changed, depth - 1) for path in inner])
 
 
 def node_modules_above(root: Path) -> tuple[Path, ...]:

@@ -95,7 +95,9 @@ def helpers(paths: Collection[str], tests: Collection[str], text: Text) -> set[s
     for folder in (
         {path.partition("/")[0] for path in nested} - TEST_FOLDERS - TEST_ROOTS - projects
     ):
-        rest = [path for path in code if not path.startswith(f"{folder}/")]
+        # Configuration is no product: its name (`jest.config.ts`) would be taken for a module's.
+        elsewhere = [path for path in code if role(path) == "source"]
+        rest = [path for path in elsewhere if not path.startswith(f"{folder}/")]
         tops = {path.partition("/")[0].partition(".")[0] for path in rest}
         inner = [path for path in tests if path.startswith(f"{folder}/")]
         out = any([_imported(text(path)) & tops for path in inner])
