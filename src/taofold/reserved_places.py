@@ -214,6 +214,16 @@ def open_file(
     return descriptor
 
 
+def check_file(path: Path, *, trust: Trust = "own", place: Path | None = None) -> None:
+    """Refuses what `open_file` refuses, without opening the file; one that is missing is accepted.
+
+    For files that a library opens by name. Where it locks them, nothing else may open them: POSIX
+    drops all locks of a process on a file when it closes any descriptor of it.
+    """
+    with _parent(path, trust, place) as folder:
+        _check_entry(folder, path, trust)
+
+
 def read_file(path: Path, *, trust: Trust = "own", place: Path | None = None) -> bytes:
     """Returns the content of a file in a place of authority. Arguments and errors: `open_file`."""
     with os.fdopen(open_file(path, trust=trust, place=place), "rb") as file:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from taofold.log.log import RunRow
+from taofold.log.sqlite.journal import SqliteJournal
 from taofold.log.sqlite.log import SqliteLog
 
 T = TypeVar("T")
@@ -50,6 +51,43 @@ def test_processes_on_one_file_lose_nothing(tmp_path: Path) -> None:
         assert (worker.returncode, errors) == (0, "")
     for name in ("a", "b", "c"):
         assert run(seqs(path, name)) == list(range(450))
+
+
+def test_a_process_that_looks_and_leaves_takes_no_file_from_one_that_writes(
+    tmp_path: Path,
+) -> None:
+    """Mutant: a file of the log is opened and closed beside SQLite, which drops its locks."""
+    folder = tmp_path / ".taofold"
+    folder.mkdir(mode=0o700)
+    path = folder / "runs.db"
+    look = (
+        "import asyncio, sys\n"
+        "from taofold.log.sqlite.log import SqliteLog\n"
+        "async def look():\n"
+        "    log = SqliteLog(sys.argv[1])\n"
+        "    await log.rows()\n"
+        "    await log.close()\n"
+        "asyncio.run(look())\n"
+    )
+
+    async def write() -> int:
+        log = SqliteLog(path)
+        await log.create(RunRow("a"))
+        journal = SqliteJournal(path)
+        await journal.streams()
+        wal = path.with_name("runs.db-wal").stat().st_ino
+        looking = await asyncio.create_subprocess_exec(sys.executable, "-c", look, str(path))
+        assert await looking.wait() == 0
+        assert path.with_name("runs.db-wal").stat().st_ino == wal
+        await log.create(RunRow("b"))
+        await journal.close()
+        await log.close()
+        again = SqliteLog(path)
+        rows = await again.rows()
+        await again.close()
+        return len(rows)
+
+    assert run(write()) == 2
 
 
 def test_processes_on_one_run_take_turns_and_write_each_record_once(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from taofold.log.log import NOTHING_SAVED
 from taofold.log.sqlite import statements as sql
 from taofold.log.sqlite.origin import mark_as_ours, mark_wal, ours, wal_is_ours
 from taofold.log.sqlite.statements import APPLICATION, TABLES, UPGRADES, VERSION
-from taofold.reserved_places import in_project, open_file, reserve_file
+from taofold.reserved_places import check_file, in_project, open_file, reserve_file
 
 BESIDE: Final = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a file and believes when it opens it."""
@@ -273,8 +273,9 @@ def _refuse_foreign(path: Path) -> None:
     """
     for file in (path, *(path.with_name(path.name + end) for end in BESIDE)):
         try:
-            with suppress(FileNotFoundError):
-                os.close(open_file(file))
+            # Never opened here: closing it would drop the locks of this process's connections,
+            # and another process, as "the last one", would remove the -wal file under them.
+            check_file(file)
         except ConfigError as error:
             raise LogError(str(error)) from error
 
@@ -323,7 +324,8 @@ def layout(connection: sqlite3.Connection, path: Path, *, adopt: bool, alone: bo
     `alone`: no -wal file is beside it.
 
     Raises:
-        Incompatible: the file is newer, not a log, lacks its last records, or is another user's.
+        Incompatible: the file is newer or too old, not a log, lacks its last records, or is another
+            user's.
     """
     version = number(connection, "user_version")
     if number(connection, "application_id") != APPLICATION:
@@ -335,6 +337,11 @@ def layout(connection: sqlite3.Connection, path: Path, *, adopt: bool, alone: bo
         raise Incompatible(
             f"{str(path)!r} has layout {version}, this release knows up to {VERSION}; "
             "nothing was changed: use the newer taofold"
+        )
+    if version < (oldest := min(UPGRADES, default=VERSION)):
+        raise Incompatible(
+            f"{str(path)!r} has layout {version}, this release reads {oldest} to {VERSION}; "
+            "nothing was changed: it was written before release 0.1.0"
         )
     notes = {} if adopt else _notes(connection)
     if alone and notes.get(_MORE) == "1":
