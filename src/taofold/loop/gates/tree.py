@@ -118,10 +118,11 @@ class FileCache:
 
         Links on the way are not followed: there is nothing behind one.
         """
-        target = self._root / path
+        target = f"{self._root}/{path}"
         try:
-            status = target.lstat()
-            if any([(self._root / parent).is_symlink() for parent in Path(path).parents[:-1]]):
+            status = os.lstat(target)
+            # Not as `Path`: this is asked of every file of a tree, in every verdict.
+            if any([os.path.islink(f"{self._root}/{parent}") for parent in parents_of(path)]):  # noqa: PTH114
                 return None
         except OSError:
             return None
@@ -136,7 +137,7 @@ class FileCache:
         cached = self._seen.get(path)
         if cached is not None and cached[0] == mark:
             return cached[1]
-        now = _read(target, status, self._objects)
+        now = _read(Path(target), status, self._objects)
         if now is not None:
             self._seen[path] = (mark, now)
         return now
@@ -260,12 +261,12 @@ class Tree:
     def _stands(self, path: str, file: KeptFile | None, late: bool) -> bool:
         laid, was_late, stamp = self._laid[path]
         # The stamp says whether a gate touched a file: no program can set a change time.
-        return laid == file and was_late == late and _stamp(self.folder / path) == stamp
+        return laid == file and was_late == late and _stamp(f"{self.folder}/{path}") == stamp
 
     def touched(self) -> tuple[str, ...]:
         """Files that are not as they were laid, whatever is in them now."""
         return tuple(
-            [p for p, (_, _, stamp) in self._laid.items() if _stamp(self.folder / p) != stamp]
+            [p for p, (_, _, stamp) in self._laid.items() if _stamp(f"{self.folder}/{p}") != stamp]
         )
 
     def made(self) -> list[str]:
@@ -311,7 +312,7 @@ class Tree:
                     os.utime(target, ns=(file.mtime, file.mtime))
         except OSError as error:
             raise LogError(f"{path!r} cannot be laid for the gates: {error}") from error
-        self._laid[path] = (file, late, _stamp(target))
+        self._laid[path] = (file, late, _stamp(str(target)))
 
     def _show(self, name: str, source: Path) -> None:
         """A mount point, or a link."""
@@ -355,9 +356,9 @@ def _copied(source: str, target: str) -> str:
     return str(shutil.copy2(source, target))
 
 
-def _stamp(path: Path) -> Stamp:
+def _stamp(path: str) -> Stamp:
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except OSError:
         return (0, 0, 0, 0)
     return (status.st_ino, status.st_ctime_ns, status.st_size, status.st_mode)
