@@ -79,6 +79,7 @@ class Folder:
     on_judge: Callable[[], None] = lambda: None
     protected: tuple[str, ...] = ()
     first: dict[str, str] = field(default_factory=dict[str, str])
+    released: list[bool] = field(default_factory=list[bool])
     foreign: tuple[str, ...] = ()
     """Packages that changed since the baseline."""
 
@@ -178,6 +179,9 @@ class Folder:
         if keep:
             return ()
         return await self.restore(next(iter(self.kept)))
+
+    async def release(self, *, ended: bool) -> None:
+        self.released.append(ended)
 
     async def clear(self, *, keep: str = "") -> Left:
         self.log.append(f"clear {keep}".rstrip())

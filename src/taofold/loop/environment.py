@@ -148,6 +148,10 @@ class LoopEnvironment(Protocol):
         """Give the work up: keep the files as they are, or put back the ones of the start."""
         ...
 
+    async def release(self, *, ended: bool) -> None:
+        """Free what gates need only while they run; if the loop `ended`, what no gate needs."""
+        ...
+
     async def clear(self, *, keep: str = "") -> Left:
         """Remove a worktree or a copy if nothing would be lost; `keep` is a reason not to."""
         ...
@@ -297,6 +301,10 @@ class LocalEnvironment:
         if self._over:
             return () if keep else await asyncio.to_thread(self._space.take_back, force=force)
         return await asyncio.to_thread(lambda: self._space.abort(keep=keep, force=force))
+
+    async def release(self, *, ended: bool) -> None:
+        """The tree of the gates, and the baseline's contents."""
+        await asyncio.to_thread(lambda: self._judge.release(ended=ended))
 
     async def clear(self, *, keep: str = "") -> Left:
         """Remove it, or say why not."""

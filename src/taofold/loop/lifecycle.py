@@ -117,7 +117,7 @@ async def start(
         await stream.append(loop_events.LoopStarted(wish=wish, owner=me, place=state.place))
         if not force:
             await _was_room(dependencies, stream, environment)
-        return await Driver(stream, dependencies, environment, me)()
+        return await _driven(Driver(stream, dependencies, environment, me))
 
 
 async def resume(
@@ -171,7 +171,15 @@ async def resume(
     )
     async with stream.driving():
         await stream.append(*facts, *word, loop_events.LoopResumed(bounds=bounds, owner=me, by=by))
-        return await Driver(stream, dependencies, environment, me)()
+        return await _driven(Driver(stream, dependencies, environment, me))
+
+
+async def _driven(driver: Driver) -> LoopState:
+    """Drive a loop until it ends or waits, and free what it needed only for that."""
+    state = await driver()
+    with suppress(TaofoldError, OSError):
+        await driver.environment.release(ended=state.status in ENDED - RESUMABLE)
+    return state
 
 
 async def pause(dependencies: LoopDependencies, loop: str, *, by: str = "local") -> LoopState:
@@ -236,6 +244,8 @@ async def abort(
         keep="the changes are there, and were to be kept" if keep else ""
     )
     await stream.append(loop_events.Cleared(left=left, reverted=None if keep else tuple(paths)))
+    with suppress(TaofoldError, OSError):
+        await environment.release(ended=True)
     return stream.state, paths
 
 

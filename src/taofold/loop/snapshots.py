@@ -6,10 +6,13 @@ A snapshot costs as much as what changed since the last one. How git is run is i
 """
 
 import os
+import re
 import stat
+import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +43,8 @@ DIFF: Final = 200_000
 """Characters of a diff."""
 _EMPTY: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _LINK: Final = "120000"
+_PACKS: Final = (2, 39)
+"""The first version of git that is known to write all contents of a command into one pack."""
 
 
 class TreeSnapshot(Value, frozen=True):
@@ -80,14 +85,28 @@ class Snapshots(Git):
         stored: list[str] = []
         gone: list[str] = []
         skipped: list[str] = []
+        links: dict[str, bool] = {}
         for name in names:
-            _sort(self.tree, name, stored, gone, skipped)
+            _sort(self.tree, name, links, stored, gone, skipped)
         # Removed first: where a file took a folder's place the index cannot hold both.
         self.run("update-index", "-z", "--force-remove", "--stdin", stdin=nul([*gone, *skipped]))
         self.run(
-            "update-index", "-z", "--add", "--remove", "--replace", "--stdin", stdin=nul(stored)
+            *("update-index", "-z", "--add", "--remove", "--replace", "--stdin"),
+            stdin=nul(stored),
+            more=self._one_pack(),
         )
         return TreeSnapshot(self.text("write-tree"), label, len(stored), tuple(skipped))
+
+    def _one_pack(self) -> dict[str, str]:
+        """Variables with which git writes new contents into one pack, not into a file for each.
+
+        Git does that with what it takes for large files: here all of them. An older git would
+        write a pack for each.
+        """
+        if _version(trusted_code.program("git", self.tree)) < _PACKS:
+            return {}
+        setting = {"GIT_CONFIG_KEY_0": "core.bigFileThreshold", "GIT_CONFIG_VALUE_0": "1"}
+        return {"GIT_CONFIG_COUNT": "1", **setting}
 
     def changed(self, a: str, b: str) -> tuple[str, ...]:
         """Paths that differ between two snapshots."""
@@ -169,16 +188,34 @@ def shadow(folder: Path, root: Path) -> Snapshots:
     return git
 
 
-def _sort(tree: Path, name: str, stored: list[str], gone: list[str], skipped: list[str]) -> None:
-    """Into what is kept, what is there no more, and what is too large."""
+@cache
+def _version(git: str) -> tuple[int, ...]:
+    """The version of this git, such as (2, 39)."""
+    done = subprocess.run([git, "version"], capture_output=True, text=True, check=False)
+    match = re.search(r"(\d+)\.(\d+)", done.stdout)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _sort(
+    tree: Path,
+    name: str,
+    links: dict[str, bool],
+    stored: list[str],
+    gone: list[str],
+    skipped: list[str],
+) -> None:
+    """Into what is kept, what is there no more, and what is too large.
+
+    `links` remembers which folders are links, for one look at the tree.
+    """
     if name.endswith("/"):
         return  # another repository, whose files are its own business
     try:
-        status = (tree / name).lstat()
+        status = os.lstat(f"{tree}/{name}")
     except OSError:
         gone.append(name)
         return
-    if any([(tree / parent).is_symlink() for parent in Path(name).parents]):
+    if _below_link(tree, name.rpartition("/")[0], links):
         gone.append(name)
     elif stat.S_ISLNK(status.st_mode) or (
         stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST
@@ -188,6 +225,16 @@ def _sort(tree: Path, name: str, stored: list[str], gone: list[str], skipped: li
         skipped.append(name)
     else:
         gone.append(name)
+
+
+def _below_link(tree: Path, folder: str, links: dict[str, bool]) -> bool:
+    """Is the folder a link, or one that it lies in?"""
+    if folder not in links:
+        above, slash, _ = folder.rpartition("/")
+        links[folder] = os.path.islink(f"{tree}/{folder}") or (  # noqa: PTH114 - asked often
+            bool(slash) and _below_link(tree, above, links)
+        )
+    return links[folder]
 
 
 def write(tree: Path, path: str, mode: str, data: bytes) -> None:

@@ -10,6 +10,7 @@ packages are made again.
 
 import hashlib
 import os
+import re
 import shlex
 import shutil
 from contextlib import suppress
@@ -407,8 +408,11 @@ def open_workspace(
         raise ConfigError(f"{str(folder)!r} lies in the project; an agent could write there")
     # As it is named: a link on the way would be gone from the resolved path.
     reserved_places.make_folder(Path(folder))
-    # An index of its own: the store's index belongs to the work root, which may be elsewhere.
-    own = Snapshots(shadow(state, home).store, home, state / "project.index")
+    store = shadow(state, home).store
+    share(home, state)
+    # The store's index belongs to the work root, which may be elsewhere.
+    index = store / "index" if mode == "place" else state / "project.index"
+    own = Snapshots(store, home, index)
     first = own.take(repository(home), "before iteration 1")
     root, top, whole = home, "", ""
     if mode == "worktree":
@@ -432,6 +436,43 @@ def open_workspace(
     )
     space.snapshot("before iteration 1")
     return space
+
+
+SHARED: Final = ("snapshots.git/objects", "objects")
+"""What loops of a project share: files that are named by their content and never written again."""
+_STORED: Final = re.compile(r"[0-9a-f]+|pack-[0-9a-f]+\.(?:pack|idx|rev)")
+_MOST_PACKS: Final = 50
+"""Packs that a loop takes over: git looks through all of them."""
+
+
+def share(project: Path, folder: Path) -> None:
+    """Link what the newest other loop of the project stored into the folder of a new one.
+
+    Each folder is complete by itself, so that it is read, and removed, without regard to others:
+    a file is gone with its last link.
+    """
+    found: list[tuple[float, Path]] = []
+    for other in folder.parent.iterdir():
+        # One that is just removed, or was kept by another release, is no help.
+        with suppress(OSError, ConfigError, msgspec.DecodeError):
+            if other != folder and _Kept.read(other).project == str(project):
+                found.append(((other / FILE).stat().st_mtime, other))
+    if found:
+        _link_files(max(found)[1], folder)
+
+
+def _link_files(source: Path, target: Path) -> None:
+    packs = list((source / SHARED[0] / "pack").glob("*.pack"))
+    for part in SHARED if len(packs) <= _MOST_PACKS else SHARED[1:]:
+        for where, _, names in os.walk(source / part):
+            there = target / Path(where).relative_to(source)
+            there.mkdir(parents=True, exist_ok=True)
+            # A pack comes before its index: an index without a pack would be a fault of the store.
+            # What is half written has another name.
+            for name in sorted(filter(_STORED.fullmatch, names), reverse=True):
+                # The other loop may go on, or be removed: what is missing is stored again.
+                with suppress(OSError):
+                    os.link(f"{where}/{name}", there / name)
 
 
 def link_packages(project: Path, root: Path, top: Path) -> None:
@@ -516,7 +557,9 @@ def kept_folders(project: Path | str, home: Path | str) -> tuple[KeptFolder, ...
 
 def _size(folder: Path) -> int:
     files = [Path(where) / name for where, _, names in os.walk(folder) for name in names]
-    return sum([file.lstat().st_blocks * 512 for file in files])
+    found = [file.lstat() for file in files]
+    # A file that other loops share is counted in parts.
+    return sum([status.st_blocks * 512 // status.st_nlink for status in found])
 
 
 def discard(project: Path, folder: Path, mode: Mode) -> None:

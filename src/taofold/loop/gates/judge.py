@@ -38,7 +38,7 @@ from taofold.loop.gates.expectations import (
 from taofold.loop.gates.gate_run import Bench, GateRun, contained, warm
 from taofold.loop.gates.installed import package_changes, unseen_changes
 from taofold.loop.gates.scope import DECIDES, OUTSIDE, role
-from taofold.loop.gates.tree import FileCache, KeptFile, Tree, TreeWalk, content
+from taofold.loop.gates.tree import FileCache, KeptFile, Tree, TreeWalk, content, remove_folder
 from taofold.loop.gates.verdict_texts import allowing, change_line, suspicious
 from taofold.loop.gates.work_diff import (
     Texts,
@@ -171,7 +171,7 @@ class Judge:
         captured: Baseline = await WORKERS.run(self._captured)
         baseline, ran = await self._first_run(self.bench(captured), captured)
         await WORKERS.run(save, self.folder, baseline)
-        self.baseline, self._tree = baseline, None  # the next tree knows of the build outputs
+        self._taken_on(baseline)
         verdict = self._first_verdict(baseline, ran)
         barred = out_of_reach(verdict, baseline.rules())
         if not barred:
@@ -190,6 +190,28 @@ class Judge:
             ran.append(run)
         baseline = await with_outside(baseline, bench, self.own)
         return await WORKERS.run(completed, baseline, self.own), ran
+
+    def release(self, *, ended: bool) -> None:
+        """Remove what the next activation makes again; of a loop that has `ended` all but facts.
+
+        The baseline and files that were set aside stay.
+        """
+        folders = [self.own.tree]
+        if ended:
+            own = ("objects", "environments", "outputs", "bytecode")
+            folders += [self.folder / name for name in own]
+        for folder in folders:
+            if folder.exists():
+                remove_folder(folder)
+        self._tree = None
+
+    def _taken_on(self, baseline: Baseline) -> None:
+        """Compare with this baseline from now on; the next tree has its build outputs."""
+        self.baseline, laid = baseline, self._tree
+        self._tree = self._new_tree(baseline)
+        if laid is not None:
+            # What lies there and was not touched since need not be laid again.
+            self._tree = replace(laid, shown=self._tree.shown, outputs=self._tree.outputs)
 
     def _first_verdict(self, baseline: Baseline, ran: Sequence[GateRun]) -> Verdict:
         bar = self._bar(baseline)
@@ -523,7 +545,7 @@ class Judge:
                 raise Refused(f"the baseline cannot be taken again: `{gate.command}`: {why}")
         # Beside the old one: which of them holds is said by the loop's log, written after this.
         await WORKERS.run(save_beside, self.folder, fresh)
-        self.baseline, self._tree = fresh, None
+        self._taken_on(fresh)
         return self._first_verdict(fresh, ran), _settled(fresh, was.expected)
 
     def _packages(self, baseline: Baseline) -> tuple[tuple[str, ...], list[str]]:
