@@ -4,6 +4,7 @@
 commit it. The kit itself is data in no language; docs/log-format.md says what the files mean.
 """
 
+import asyncio
 import json
 import shutil
 import sys
@@ -14,6 +15,7 @@ from typing import Any, Final, get_args, get_type_hints
 import msgspec
 from ruamel.yaml import YAML
 
+from taofold import Agent, Decision
 from taofold.core.events import Annotation, Event, Happened, Record, decode
 from taofold.core.grounding import tokens
 from taofold.core.json_values import plain
@@ -22,6 +24,9 @@ from taofold.core.vague_text import lacks_intent, lacks_reason
 from taofold.core.values import Action, Observation, Thought, Usage, Value
 from taofold.files import Config, build, read_agent
 from taofold.log.formats import ndjson, react_json, tao_yaml
+from taofold.log.log import Log
+from taofold.log.memory import MemoryLog
+from taofold.runtime.control import cancel, decide, pending, steer
 from taofold.testing.models import ScriptedModel
 from tests.files.flow.kit import with_model
 
@@ -31,7 +36,7 @@ UNCOMPARED: Final = frozenset(
     {
         *("at", "elapsed", "duration_ms", "ms", "prompt", "prefix", "policy", "digest", "settings"),
         *("profile", "principal", "usage", "strategy_version", "agent", "model", "session"),
-        *("preview", "thinking_format", "detail"),
+        *("preview", "thinking_format", "detail", "owner", "runtime", "deciders", "expires_at"),
     }
 )
 """Keys that another runtime may fill otherwise: times, digests of its prompts, its own settings."""
@@ -41,7 +46,9 @@ Json = dict[str, Any]
 def compared(value: Any) -> Any:
     """JSON without the keys that no other runtime need agree on."""
     if isinstance(value, dict):
-        return {key: compared(inner) for key, inner in value.items() if key not in UNCOMPARED}
+        # The id of a message is made by chance.
+        left_out = UNCOMPARED | ({"id"} if value.get("e") == "steered" else set())
+        return {key: compared(inner) for key, inner in value.items() if key not in left_out}
     if isinstance(value, list):
         return [compared(inner) for inner in value]
     return value
@@ -68,24 +75,48 @@ def performed(case: Path) -> dict[str, Any]:
         file, faults = read_agent(folder / "flow.yaml", root=folder)
         assert file is not None, faults
         agent = with_model(build(file, Config(), folder), ScriptedModel(script["replies"]))
-        agent = agent.but(strict=script.get("strict", False))
-        result = agent.run_sync(script["goal"], data=script["data"])
-    records = [json.loads(line) for line in ndjson.dumps(result.records).splitlines()[1:]]
+        log = MemoryLog()
+        agent = agent.but(strict=script.get("strict", False), log=log)
+        agent.run_sync(script["goal"], data=script["data"], run_id="r1")
+        for acts in script.get("people", ()):
+            asyncio.run(_go_on(agent, log, acts))
+        records = asyncio.run(log.read("r1"))
+    lines = [json.loads(line) for line in ndjson.dumps(records).splitlines()[1:]]
+    state = fold(records)
     outcome = {
-        "status": result.status,
-        "stop_reason": result.stop_reason,
-        "success": result.success,
-        "output": result.output,
-        "state": dict(result.state.data),
+        "status": state.status,
+        "stop_reason": state.stop_reason,
+        "success": state.success,
+        "output": state.output,
+        "state": dict(state.data),
     }
     return {
-        "events.json": [compared(record["event"]) for record in records],
+        "events.json": [compared(line["event"]) for line in lines],
         "result.json": compared(json.loads(json.dumps(outcome))),
-        "trace.json": json.loads(react_json.dumps(result.records)),
-        "iterations.json": [
-            compared(iteration) for iteration in iterations(tao_yaml.dumps(result.records))
-        ],
+        "trace.json": json.loads(react_json.dumps(records)),
+        "iterations.json": [compared(each) for each in iterations(tao_yaml.dumps(records))],
     }
+
+
+async def _go_on(agent: Agent[Any, Any], log: Log, acts: list[Json]) -> None:
+    """Does what people do while the run waits, then resumes it, unless they cancelled it.
+
+    A decision is about the first question that is open then.
+    """
+    open_questions = await pending(log, "r1")
+    for act in acts:
+        if "steer" in act:
+            await steer(log, "r1", act["steer"])
+        elif "cancel" in act:
+            await cancel(log, "r1")
+            return
+        else:
+            verdict = {"allow": "approve"}.get(act["decide"], act["decide"])
+            decision = Decision(
+                verdict, reason=act.get("reason", ""), parameters=act.get("parameters")
+            )
+            await decide(log, open_questions.pop(0).id, decision)
+    await agent.resume("r1")
 
 
 def iterations(text: str) -> list[Json]:

@@ -67,8 +67,10 @@ def program(*command: str) -> Program:
     return run
 
 
-def begun(first: Program, goal: str = "count a.txt", agent: str = "agent.yaml") -> str:
-    waiting = first("run", agent, goal, "--approve", "wait", "--json")
+def begun(
+    first: Program, goal: str = "count a.txt", agent: str = "agent.yaml", *options: str
+) -> str:
+    waiting = first("run", agent, goal, "--approve", "wait", "--json", *options)
     assert waiting.code == 3, waiting
     run: str = waiting.json["id"]
     return run

@@ -13,7 +13,7 @@ use taofold::events::Record;
 use taofold::log::{Log, Owner, RunRow};
 
 /// Keys that another runtime may fill otherwise: as `UNCOMPARED` in `tests/conformance_kit.py`.
-pub const UNCOMPARED: [&str; 18] = [
+pub const UNCOMPARED: [&str; 23] = [
     "at",
     "elapsed",
     "duration_ms",
@@ -32,6 +32,11 @@ pub const UNCOMPARED: [&str; 18] = [
     "session",
     "preview",
     "thinking_format",
+    "detail",
+    "owner",
+    "runtime",
+    "deciders",
+    "expires_at",
 ];
 
 pub fn folder() -> PathBuf {
@@ -66,7 +71,7 @@ pub fn compared(value: &Value) -> Value {
         Value::Object(members) => Value::Object(
             members
                 .iter()
-                .filter(|(key, _)| !UNCOMPARED.contains(&key.as_str()) && *key != "detail")
+                .filter(|(key, _)| !UNCOMPARED.contains(&key.as_str()))
                 .map(|(key, member)| (key.clone(), compared(member)))
                 .collect(),
         ),
