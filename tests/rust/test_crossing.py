@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
 import sqlite3
+import subprocess
 from contextlib import closing
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,9 @@ from taofold.log.sqlite.log import SqliteLog
 from taofold.testing.models import ScriptedModel
 from tests import conformance_kit as kit
 from tests.files.flow.kit import with_model
-from tests.prerequisites import TAOFOLD_RS
+from tests.prerequisites import TAOFOLD_RS, taofold_rs
 from tests.rust.kit import AGENT, ANSWER, COUNT, Program, Script, action, begun, events, identical
+from tests.terminal import until
 
 pytestmark = [pytest.mark.rust, TAOFOLD_RS.mark]
 
@@ -149,6 +153,104 @@ def test_a_kit_run_of_python_replays_in_rust(case: Path, rust: Program, project:
     agent.but(log=log).run_sync(script["goal"], data=script["data"], run_id="r1")
     replayed = rust("runs", "replay", "r1", "--agent", str(case / "flow.yaml"), "--json")
     assert replayed.code == 0, replayed
+
+
+def test_a_run_that_ctrl_c_ends_is_cancelled_and_gone_on_with_by_python(
+    python: Program, rust: Program, script: Script, project: Path
+) -> None:
+    """Mutant: an interrupted run whose row stays as it was, held by a process that is gone."""
+    (project / "agent.yaml").write_text(AGENT.replace("[wc, -w,", "[sleep, '60', "))
+    script([COUNT, ANSWER])
+    process = subprocess.Popen(
+        [taofold_rs(), "run", "agent.yaml", "count", "--approve", "all"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until(lambda: "started" in rust("runs", "log", "last").out, process)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    [row] = python("runs", "list", "--json").json
+    assert (row["status"], row["held"]) == ("cancelled", False)
+    asked = python("runs", "resume", "last", "--json")
+    assert asked.code == 3, asked
+    assert rust("approvals", "approve", "last", "--done").code == 0
+    done = python("runs", "resume", "last", "--json")
+    assert (done.code, done.json["output"]) == (0, "3 words")
+    identical(row["id"], python, rust)
+
+
+ASKS_A_CHILD = """
+agents: {counter: agent.yaml}
+nodes: [{name: a, uses: agent.counter, with: {goal: count a.txt}}]
+result: "{{ state.a }}"
+"""
+
+
+def test_a_question_of_a_child_run_is_decided_on_through_rust_and_python_finishes_the_parent(
+    python: Program, rust: Program, script: Script, project: Path
+) -> None:
+    """Rust has no child runs: it shows them and decides, and refuses to go on with a parent."""
+    (project / "flow.yaml").write_text(ASKS_A_CHILD)
+    script([COUNT, ANSWER])
+    run = begun(python, "count", "flow.yaml")
+    [asked] = rust("approvals", "list", "--json").json
+    child = asked["run"]
+    assert (asked["tool"], child != run) == ("word_count", True)
+    rows = {row["id"]: row for row in rust("runs", "list", "--json").json}
+    assert (rows[run]["status"], rows[child]["parent"]) == ("waiting", run)
+    assert rust("approvals", "approve", asked["id"]).code == 0
+    for verb in ("resume", "replay"):
+        refused = rust("runs", verb, run)
+        assert refused.code == 2
+        assert "unknown field `agents`" in refused.err
+    assert (done := python("runs", "resume", run, "--json")).code == 0, done
+    assert rust("runs", "show", run, "--json").json["output"] == "3 words"
+    assert rust("runs", "show", child, "--json").json["tool_calls"] == 1
+    identical(run, python)
+
+
+def has_people(case: Path) -> bool:
+    return "people" in json.loads((case / "case.json").read_text())
+
+
+def agreed(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without what a provider adds to a reply."""
+    return {name: each for name, each in event.items() if name not in ("finish", "issuer")}
+
+
+@pytest.mark.parametrize("case", [*filter(has_people, kit.cases())], ids=lambda case: case.name)
+def test_a_kit_run_that_waits_is_gone_on_with_by_the_other(
+    case: Path, both: tuple[Program, Program], rust: Program, script: Script, project: Path
+) -> None:
+    """Each time the run waits, the other runtime takes over; it comes to the events of the kit."""
+    told = json.loads((case / "case.json").read_text())
+    (project / "flow.yaml").write_text((case / "flow.yaml").read_text())
+    script(told["replies"])
+    data = f"question={told['data']['question']}"
+    run = begun(both[0], told["goal"], "flow.yaml", "--set", data)
+    for acts, by in zip(told["people"], cycle(reversed(both))):
+        asked = by("approvals", "list", run, "--json").json
+        for act in acts:
+            if "steer" in act:
+                done = by("runs", "steer", run, act["steer"])
+            elif "cancel" in act:
+                done = by("runs", "cancel", run)
+            else:
+                verb = "deny" if act["decide"] == "deny" else "approve"
+                options = ["--reason", act["reason"]] if "reason" in act else []
+                if "parameters" in act:
+                    options += ["--parameters", json.dumps(act["parameters"])]
+                done = by("approvals", verb, asked.pop(0)["id"], *options)
+            assert done.code == 0, done
+        if "cancel" not in acts[-1]:
+            resumed = by("runs", "resume", run, "--approve", "wait", "--json")
+            assert resumed.code in (0, 3), resumed
+    _, *records = rust("runs", "export", run).out.splitlines()
+    found = [kit.compared(json.loads(record)["event"]) for record in records]
+    # The other's words for the same prompt.
+    found = [event for event in found if event["e"] != "prompt_changed"]
+    expected = json.loads((case / "events.json").read_text())
+    assert [*map(agreed, found)] == [*map(agreed, expected)]
+    identical(run, *both)
 
 
 def test_a_changed_log_replays_in_neither(

@@ -211,12 +211,11 @@ impl Project {
         } else {
             for fault in &faults {
                 let text = |name: &str| fault[name].as_str().unwrap_or_default();
-                say(&format!(
-                    "{}: {}: {}",
-                    text("file"),
-                    text("path"),
-                    text("message")
-                ));
+                let path = match text("path") {
+                    "" => String::new(),
+                    path => format!("{path}: "),
+                };
+                say(&format!("{}: {path}{}", text("file"), text("message")));
             }
         }
         if faults.is_empty() {
@@ -565,7 +564,9 @@ async fn find(log: &SqliteLog, reference: &str) -> Result<String, Failure> {
     let ids = log.ids(reference, SHOWN + 1).await?;
     match ids.as_slice() {
         [one] => Ok(one.clone()),
-        [] => Err(Failure::usage(format!("there is no run {reference:?}"))),
+        [] => Err(Failure::usage(format!(
+            "there is no run {reference:?}; see `taofold-rs runs list`"
+        ))),
         several => Err(Failure::usage(format!(
             "{reference:?} is the beginning of several runs: {}",
             several.join(", ")
@@ -687,8 +688,12 @@ impl Driven<'_> {
                 }
             };
             let outcome = tokio::select! {
-                outcome = driving => outcome?,
-                () = interrupted() => return self.interrupted(),
+                outcome = driving => Some(outcome?),
+                () = interrupted() => None,
+            };
+            // The drive is dropped by now, and with it what it had begun.
+            let Some(outcome) = outcome else {
+                return self.interrupted().await;
             };
             let pending = control::pending(&self.log.read(self.run, 0).await?)?;
             let waits = outcome.state.status.name() == "waiting";
@@ -698,7 +703,12 @@ impl Driven<'_> {
         }
     }
 
-    fn interrupted(&self) -> Done {
+    async fn interrupted(&self) -> Done {
+        // What the drive left undone is taken up by a resume.
+        let ended = control::interrupt(self.log, self.run, now()).await;
+        if let Err(error) = ended {
+            say(&error.to_string());
+        }
         say(&format!(
             "interrupted; what was done is kept. Go on with: taofold-rs runs resume {}",
             self.run
@@ -742,19 +752,62 @@ impl Driven<'_> {
         if state.status.name() == "waiting" {
             for approval in pending {
                 say(&format!("waits: {}  {}", approval.id, subject(approval)));
-                say(&format!("  taofold-rs approvals approve {}", approval.id));
+                ways(approval).iter().for_each(|way| say(way));
             }
             say(&format!("then:\n  taofold-rs runs resume {}", self.run));
             return code_of(state);
         }
-        if !state.error.is_empty() {
+        if self.drive.quiet && !state.error.is_empty() {
             say(&format!("{}: {}", state.status.name(), state.error));
         }
         if !self.drive.quiet {
+            say(&summary(state));
             say(&format!("log: taofold-rs runs show {}", self.run));
         }
         code_of(state)
     }
+}
+
+/// Returns the commands that decide on a question.
+fn ways(approval: &Approval) -> Vec<String> {
+    let id = &approval.id;
+    let approve = format!("taofold-rs approvals approve {id}");
+    if approval.wants_text() {
+        return vec![format!("  {approve} --answer TEXT")];
+    }
+    if approval.question.is_empty() {
+        return vec![format!("  {approve}    (or deny)")];
+    }
+    vec![
+        format!("  it happened:   {approve} --done"),
+        format!("  run it again:  {approve}"),
+        format!("  skip it:       taofold-rs approvals deny {id}"),
+    ]
+}
+
+/// Returns how a run ended and what it took, on one line.
+fn summary(state: &RunState) -> String {
+    let count = |number: u64, name: &str| {
+        let ending = if number == 1 { "" } else { "s" };
+        format!("{number} {name}{ending}")
+    };
+    let error = match state.error.as_str() {
+        "" => String::new(),
+        error => format!(" — {error}"),
+    };
+    let usd = state
+        .usage
+        .usd
+        .map_or("$?".to_owned(), |usd| format!("${usd:.2}"));
+    format!(
+        "{}: {}{error} ({} · {} · {} · {usd} · {} ms)",
+        state.status.name(),
+        state.stop_reason,
+        count(state.steps.len() as u64, "step"),
+        count(state.tool_calls, "call"),
+        count(state.usage.tokens(), "token"),
+        state.active_ms
+    )
 }
 
 /// Returns when the person wants the program to end: Ctrl-C, or a polite request.

@@ -112,9 +112,23 @@ impl ConfigError {
                 ("", inner) => inner.to_owned(),
                 (path, inner) => format!("{path}.{inner}"),
             };
-            Self::new(path, error.into_inner().to_string())
+            Self::new(path, plain(&error.into_inner().to_string()))
         })
     }
+}
+
+/// Returns serde's words about an unknown key as ours, with the nearest known one.
+fn plain(message: &str) -> String {
+    if !message.starts_with("unknown field `") {
+        return message.to_owned();
+    }
+    // Every second piece stands between backticks.
+    let mut names = message.split('`').skip(1).step_by(2);
+    let unknown = names.next().unwrap_or_default();
+    format!(
+        "unknown key {unknown:?}; {}",
+        crate::text::near(unknown, names)
+    )
 }
 
 /// Deriving a run again gave another event than its log holds.

@@ -28,3 +28,8 @@ mod text;
 pub mod tools;
 pub mod trace;
 pub mod values;
+
+/// The example of the README is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -9,6 +9,29 @@ use std::sync::LazyLock;
 use regex::Regex;
 use unicode_normalization::char::is_combining_mark;
 
+/// How alike a word must be to one that is known to be taken for it, of 1.
+const ALIKE: f64 = 0.6;
+
+/// Returns what an unknown name was probably meant to be, else what there is, for a person.
+pub(crate) fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    // A name may be said without the group before its last point.
+    let alike = |other: &&str| {
+        let last = other.rsplit('.').next().unwrap_or_default();
+        let alike = strsim::normalized_damerau_levenshtein;
+        alike(name, other).max(alike(name, last))
+    };
+    let nearest = known.iter().copied().max_by(|one, other| {
+        let (one, other) = (alike(one), alike(other));
+        one.total_cmp(&other)
+    });
+    match nearest {
+        Some(nearest) if alike(&nearest) >= ALIKE => format!("did you mean {nearest:?}?"),
+        Some(_) => format!("known are {}", known.join(", ")),
+        None => "there is none".to_owned(),
+    }
+}
+
 /// Characters of a key line.
 const LINE: usize = 200;
 

@@ -121,7 +121,29 @@ impl Choice {
             );
             return Err(ConfigError::new("", message));
         }
+        if !self.path().exists() {
+            return Err(ConfigError::new("", self.missing()));
+        }
         read_yaml(&self.path())
+    }
+
+    /// Returns that the agent file is missing, with the nearest one beside it.
+    fn missing(&self) -> String {
+        let path = self.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let beside: Vec<String> = std::fs::read_dir(self.file_folder())
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| is_file(name))
+            .collect();
+        let near = crate::text::near(&name, beside.iter().map(String::as_str));
+        let hint = if near.starts_with("did") {
+            format!("; {near}")
+        } else {
+            String::new()
+        };
+        format!("there is no agent file {:?}{hint}", self.agent)
     }
 
     pub(super) fn limits(&self) -> Result<LimitKeys, ConfigError> {

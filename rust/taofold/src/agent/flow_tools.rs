@@ -28,6 +28,8 @@ const MOST_CHARS: u64 = 16_000;
 const LARGEST: u64 = 1 << 20;
 const MOST_FILES: usize = 20_000;
 const SNIPPET: usize = 300;
+/// The tools that a node may name without the file listing them.
+pub(super) const NAMES: [&str; 4] = ["memory.store", "memory.recall", "web.search", "web.scrape"];
 const SUFFIXES: [&str; 3] = [".md", ".txt", ".rst"];
 /// Where the run's state keeps what is stored.
 const SLOT: &str = "memory.";
@@ -74,14 +76,15 @@ pub(super) fn tools(
             return Err(ConfigError::new("settings.search", message));
         }
     };
-    let known = [
-        ("memory.store", Verb::Store, Sideeffect::Idempotent),
-        ("memory.recall", Verb::Recall, Sideeffect::Read),
-        ("web.search", Verb::Search, Sideeffect::Read),
-        ("web.scrape", Verb::Scrape, Sideeffect::Read),
+    let verbs = [
+        (Verb::Store, Sideeffect::Idempotent),
+        (Verb::Recall, Sideeffect::Read),
+        (Verb::Search, Sideeffect::Read),
+        (Verb::Scrape, Sideeffect::Read),
     ];
+    let known = NAMES.into_iter().zip(verbs);
     known
-        .into_iter()
+        .map(|(name, (verb, effect))| (name, verb, effect))
         .filter(|(name, _, _)| wanted.contains(*name))
         .map(|(name, verb, effect)| {
             Ok(Arc::new(FlowTool {

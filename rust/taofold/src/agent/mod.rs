@@ -44,6 +44,7 @@ use crate::runtime::Setup;
 use crate::strategy::{
     Cot, Decompose, Direct, Offer, Output, Plan, React, SelfCorrect, Strategy, Task,
 };
+use crate::text::near;
 use crate::tools::{Tool, Toolset};
 use crate::values::{ASK_USER, FINISH, ModelSettings, Profile, Reply, StepRole};
 
@@ -256,8 +257,8 @@ impl Agent {
             let missing = named.find(|name| setup.tools.get(name).is_none());
             // Which tools a server has shows when it is reached.
             if let Some(name) = missing.filter(|_| servers.is_empty()) {
-                let have: Vec<&str> = setup.tools.names().collect();
-                let message = format!("there is no tool {name:?}; there are {}", have.join(", "));
+                let known = setup.tools.names().chain(flow_tools::NAMES);
+                let message = format!("there is no tool {name:?}; {}", near(&name, known));
                 return Err(ConfigError::new("nodes", message));
             }
         }
@@ -553,10 +554,15 @@ fn strategy_of(name: &str) -> Result<Arc<dyn Strategy>, ConfigError> {
         "decompose" => Arc::new(Decompose::default()),
         "plan" => Arc::new(Plan::default()),
         other => {
-            let message = format!(
-                "this runtime has no strategy {other:?}; it has react, cot, direct, self_correct, \
-                 decompose and plan"
-            );
+            const KNOWN: [&str; 6] = [
+                "react",
+                "cot",
+                "direct",
+                "self_correct",
+                "decompose",
+                "plan",
+            ];
+            let message = format!("unknown strategy {other:?}; {}", near(other, KNOWN));
             return Err(ConfigError::new("strategy", message));
         }
     })

@@ -276,10 +276,10 @@ impl Kind {
     }
 
     pub(super) fn unknown(name: &str) -> String {
-        let known: Vec<&str> = Self::ALL.iter().map(|(known, _)| *known).collect();
+        let known = Self::ALL.iter().map(|(known, _)| *known);
         format!(
-            "there is no action {name:?}; there are {}",
-            known.join(", ")
+            "there is no action {name:?}; {}",
+            crate::text::near(name, known)
         )
     }
 

@@ -356,9 +356,8 @@ fn by_name(
         .map_err(|error| ConfigError::new("profiles.json", error.to_string()))?;
     let known = CHAT.iter().chain([&OPENAI, &ANTHROPIC]);
     let Some(preset) = known.into_iter().find(|known| known.name == provider) else {
-        let known = names().join(", ");
-        let message =
-            format!("unknown provider {provider:?} in {spec:?}: this runtime knows {known}");
+        let near = crate::text::near(provider, names());
+        let message = format!("unknown provider {provider:?} in {spec:?}: {near}");
         return Err(ConfigError::new("model", message));
     };
     let url = preset.address(environment)?;

@@ -358,34 +358,14 @@ pub async fn cancel(
         )));
     }
     if row.status == "waiting" {
-        let end = Record {
-            run: run.to_owned(),
-            seq: records.last().map_or(0, |record| record.seq + 1),
-            at: records.last().map_or(now, |record| now.max(record.at)),
-            // Nobody was active while it waited.
-            elapsed: Some(0),
-            event: RunFinished {
-                status: "cancelled".to_owned(),
-                stop_reason: "cancelled".to_owned(),
-                error: format!("cancelled by {}", by.id),
-                ..RunFinished::default()
-            }
-            .into(),
+        let end = RunFinished {
+            status: "cancelled".to_owned(),
+            stop_reason: "cancelled".to_owned(),
+            error: format!("cancelled by {}", by.id),
+            ..RunFinished::default()
         };
-        let epoch = log
-            .claim(run, Owner::default(), Some(row.epoch), false)
-            .await?;
-        let append = Append {
-            records: std::slice::from_ref(&end),
-            durable: true,
-            standing: Some(Standing {
-                status: "cancelled",
-                waiting_for: "",
-                wake_at: 0,
-            }),
-            ..Append::default()
-        };
-        log.append(run, epoch, append).await?;
+        // Nobody was active while it waited.
+        finish(log, run, &records, end, Some(0), now, Some(row.epoch)).await?;
         return Ok(true);
     }
     let signal = Signal {
@@ -397,4 +377,59 @@ pub async fn cancel(
     };
     log.post(run, &signal).await?;
     Ok(false)
+}
+
+/// Ends a run whose drive was dropped in this process, as by Ctrl-C. A resume carries it on.
+///
+/// # Errors
+///
+/// [`ControlError::Refused`] if it does not run.
+pub async fn interrupt(log: &dyn Log, run: &str, now: i64) -> Result<(), ControlError> {
+    let records = log.read(run, 0).await?;
+    let status = fold(&records)?.status;
+    if status.name() != "running" {
+        let status = status.name();
+        return Err(refused(format!("run {run:?} does not run: it is {status}")));
+    }
+    let end = RunFinished {
+        status: "cancelled".to_owned(),
+        stop_reason: "interrupted".to_owned(),
+        error: "interrupted".to_owned(),
+        ..RunFinished::default()
+    };
+    finish(log, run, &records, end, None, now, None).await
+}
+
+/// Appends the end of a run as its owner. A drive that is left over can append nothing from then on.
+async fn finish(
+    log: &dyn Log,
+    run: &str,
+    records: &[Record],
+    end: RunFinished,
+    elapsed: Option<u64>,
+    now: i64,
+    epoch: Option<u64>,
+) -> Result<(), ControlError> {
+    let end = Record {
+        run: run.to_owned(),
+        seq: records.last().map_or(0, |record| record.seq + 1),
+        at: records.last().map_or(now, |record| now.max(record.at)),
+        elapsed,
+        event: end.into(),
+    };
+    let epoch = log
+        .claim(run, Owner::default(), epoch, epoch.is_none())
+        .await?;
+    let append = Append {
+        records: std::slice::from_ref(&end),
+        durable: true,
+        standing: Some(Standing {
+            status: "cancelled",
+            waiting_for: "",
+            wake_at: 0,
+        }),
+        ..Append::default()
+    };
+    log.append(run, epoch, append).await?;
+    Ok(())
 }
