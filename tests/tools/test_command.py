@@ -16,8 +16,9 @@ from taofold.core.values import Tier
 from taofold.tools import Outcome, RunContext, Tool
 from taofold.tools import process as processes
 from taofold.tools.command import LEFT_RUNNING, command_tool
+from taofold.tools.container_network import Reach
 from taofold.tools.process import OutputExcerpt
-from tests.prerequisites import CONTAINMENT
+from tests.prerequisites import CONTAINMENT, UPLINK
 
 pytestmark = pytest.mark.anyio
 
@@ -282,12 +283,12 @@ async def test_an_environment_to_which_a_link_in_the_root_leads_can_be_read(
     assert "Read-only" in (await use(box, "touch .venv/planted")).value
 
 
-@contained
+@UPLINK.mark
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize(
     "place", [".venv/lib/python3.11/site-packages/a/a.py", "node_modules/a.js"]
 )
-async def test_packages_that_are_hard_links_into_a_cache_are_read_only(
+async def test_packages_are_read_only_without_network_and_where_a_cache_shares_them(
     root: Path, tmp_path: Path, place: str, shared: bool
 ) -> None:
     """Mutants: what is in the root can always be written; only its top folder is looked at."""
@@ -300,7 +301,9 @@ async def test_packages_that_are_hard_links_into_a_cache_are_read_only(
         installed.write_text(cached.read_text())
     (root / ".venv").mkdir(exist_ok=True)
     (root / ".venv" / "pyvenv.cfg").touch()
-    box = command_tool(root, contain="always")
+    box = command_tool(root, contain="always", network=Reach(world=True))
+    alone = command_tool(root, contain="always")
+    assert "Read-only" in (await use(alone, f"echo changed > {place}")).value
     outcome = await use(box, f"echo changed > {place}")
     assert cached.read_text() == "as installed\n", "every other environment would be changed"
     assert ("Read-only" in outcome.value) is shared

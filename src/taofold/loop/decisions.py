@@ -16,6 +16,7 @@ from taofold.loop.events import IterationEnded
 from taofold.loop.gates.verdict_texts import allowing
 from taofold.loop.state import LoopState
 from taofold.loop.values import ENDED, Ending
+from taofold.loop.verdict import percent
 from taofold.parsing.untrusted_text import join_names, one_line
 
 WARNINGS: Final = 1
@@ -215,11 +216,11 @@ def choose(state: LoopState) -> BestIteration | None:
     # Leaving the files as they were is better than leaving them worse.
     if not verified and start is not None and best.quality < start.verdict.quality:
         why = (
-            f"none verified; fallback: every iteration is worse ({best.quality:.0%} at best) than "
-            f"the start ({start.verdict.quality:.0%})"
+            "none verified; fallback: every iteration is worse "
+            f"({percent(best.quality)} at best) than the start ({percent(start.verdict.quality)})"
         )
         return BestIteration(START, start.snapshot, why, True)
-    summary = f"iteration {best.number} at {best.quality:.0%}"
+    summary = f"iteration {best.number} at {percent(best.quality)}"
     if verified:
         reason = f"highest quality among the verified: {summary}"
     else:

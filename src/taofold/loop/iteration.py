@@ -22,6 +22,7 @@ from taofold.core.values import FINISH, Action, Observation, Step, Value
 from taofold.loop.events import FailedAction, IterationEnded, LessonsInjected
 from taofold.loop.state import LoopState
 from taofold.loop.values import Spent
+from taofold.loop.verdict import percent
 from taofold.parsing.untrusted_text import join_names, one_line, quoted
 
 RULES: Final = (
@@ -110,7 +111,8 @@ def _told(state: LoopState, iteration: IterationEnded, diff: int) -> str:
     count = len(iteration.changed)
     changed = times(count, "file") if count else "nothing"
     head = (
-        f"Iteration {iteration.number}: {then:.0%} → {iteration.quality:.0%} of the checks pass; "
+        f"Iteration {iteration.number}: {percent(then)} → "
+        f"{percent(iteration.quality)} of the checks pass; "
         f"changed {changed}; its run ended as {iteration.status} ({iteration.stop_reason})."
     )
     if iteration.blocked:

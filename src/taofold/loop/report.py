@@ -18,7 +18,7 @@ from taofold.loop import events as loop_events
 from taofold.loop.gates.verdict_texts import limits, proof
 from taofold.loop.state import LoopState, fold
 from taofold.loop.values import OLD, Learnt, Used
-from taofold.loop.verdict import Verdict
+from taofold.loop.verdict import Verdict, percent
 from taofold.parsing.untrusted_text import join_names, one_line, readable
 from taofold.policy.redaction.views import shown_value
 
@@ -431,7 +431,7 @@ def _history(state: LoopState, records: Sequence[loop_events.LoopRecord]) -> str
         good, every = state.baseline.verdict.counts
         first = state.baseline.verdict.errors
         rows.append(
-            f"| start | {good}/{every} | {state.baseline.verdict.quality:.0%} | | | | | "
+            f"| start | {good}/{every} | {percent(state.baseline.verdict.quality)} | | | | | "
             f"{iso(ended_at(records).get(0, 0))[11:19]} | {_cell(first[0].id if first else '')} |"
         )
     for iteration in state.done:
@@ -442,7 +442,7 @@ def _history(state: LoopState, records: Sequence[loop_events.LoopRecord]) -> str
         cells = (
             str(iteration.number),
             f"{good}/{every}",
-            f"{iteration.quality:.0%}",
+            f"{percent(iteration.quality)}",
             _cell(join_names(iteration.changed, _SHOWN)),
             str(spent.steps),
             str(spent.usage.tokens),

@@ -227,3 +227,8 @@ def unexecuted(last: Verdict | None, tree: str) -> str:
     if last.tree != tree:
         return "the code changed after the last execution of the gates"
     return ""
+
+
+def percent(quality: float) -> str:
+    """A share of checks for people, rounded down: 100 % is said only where all pass."""
+    return f"{int(quality * 100 + 1e-9)}%"

@@ -164,7 +164,9 @@ def command_tool(
     ports of this machine that it may use, such as a database's. `env` adds
     variables to the few it inherits; `readable` adds directories it may read (this Python's are
     always readable). Contained, names in `protected` are read-only and `.taofold` is hidden: in
-    `root` even where absent, below it where they exist when the command starts.
+    `root` even where absent, below it where they exist when the command starts. Installed packages
+    (`.venv`, `node_modules`) are read-only without the network, and if they are hard links into a
+    package cache.
 
     Raises:
         ConfigError: `root` is no directory, `contain="always"` where nothing can contain, or a port
@@ -187,7 +189,7 @@ def command_tool(
     # A Python that encloses the work root would make all of it readable, and read-only.
     homes = tuple(home for home in python_homes() if not inside.root.is_relative_to(home))
     more += installed_outside(inside.root)
-    confined = Containment(inside.root, reach, homes + more, protected, HIDDEN)
+    confined = Containment(inside.root, reach, homes + more, protected, HIDDEN, reach.world)
     shell = Shell(inside, None if reason else confined, reach, inherited_environment(env or {}))
     return make(
         shell.run_command,

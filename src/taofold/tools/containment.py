@@ -215,6 +215,8 @@ class Containment:
     readable: tuple[Path, ...] = ()
     protected: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    installs: bool = False
+    """May it write to the packages that are installed in the root? To shared ones it never may."""
 
     def wrap(self, command: Sequence[str], folder: Path, more: Sequence[str] = ()) -> list[str]:
         """The arguments that run `command` confined, in `folder`, with `more` options."""
@@ -282,8 +284,9 @@ class Containment:
         for path in around:
             options += _visible_path(str(path))
         options += ["--bind", root, root]
-        for path in shared_packages(self.root):
-            options += _visible_path(str(path))
+        for path in packages(self.root):
+            if not self.installs or _is_shared(path):
+                options += _visible_path(str(path))
         for path in self.readable:
             # After the root: what lies inside it, such as .venv, must not become writable.
             options += [] if path in around else [*_visible_path(str(path)), *unneeded(path)]
@@ -448,30 +451,34 @@ _DEPTH: Final = 5
 """Folders below an environment in which packages lie; pnpm's lie deepest."""
 
 
-def shared_packages(root: Path) -> tuple[Path, ...]:
-    """The folders of installed packages in `root` whose files are shared with a package cache.
+def packages(root: Path) -> tuple[Path, ...]:
+    """The folders of installed packages directly in `root`: environments and `node_modules`."""
+    return tuple(
+        [
+            Path(entry.path)
+            for entry in _entries(str(root))
+            if entry.is_dir(follow_symlinks=False)
+            and (entry.name == "node_modules" or (Path(entry.path) / "pyvenv.cfg").is_file())
+        ]
+    )
+
+
+def _is_shared(folder: Path) -> bool:
+    """Are the files of installed packages shared with a package cache?
 
     uv and pnpm install by hard links: to write to such a file is to write to the cache, and so to
     every other environment that was made from it.
     """
-    folders = [
-        Path(entry.path)
-        for entry in _entries(str(root))
-        if entry.is_dir(follow_symlinks=False)
-        and (entry.name == "node_modules" or (Path(entry.path) / "pyvenv.cfg").is_file())
-    ]
-    return tuple([folder for folder in folders if _has_shared(str(folder), _changed(folder))])
-
-
-def _changed(folder: Path) -> tuple[int, ...]:
-    """When packages were last added, or removed."""
     places = [folder, *folder.glob("lib/*/site-packages")]
-    return tuple([place.stat().st_mtime_ns for place in places])
+    return _has_shared(str(folder), tuple([place.stat().st_mtime_ns for place in places]))
 
 
 @lru_cache(maxsize=64)
 def _has_shared(folder: str, changed: tuple[int, ...], depth: int = _DEPTH) -> bool:
-    """Is the first file of any folder below a hard link? All files of a package are, or none."""
+    """Is the first file of any folder below a hard link? All files of a package are, or none.
+
+    `changed`: when packages were last added or removed, so that this is found out once.
+    """
     inner: list[str] = []
     looked = False
     for entry in _entries(folder):

@@ -215,7 +215,10 @@ class LoopDisplay:
         errors = verdict.errors
         for failure in errors[:_ERRORS]:
             name = line(failure.id, 80)
-            cause = line(root_cause(failure), max(30, self.width - 14 - len(name)))
+            # A command that printed nothing of use: why its run counts for nothing is a reason.
+            told = failure.message or not verdict.reasons
+            cause = root_cause(failure) if told else verdict.reasons[0]
+            cause = line(cause, max(30, self.width - 14 - len(name)))
             self._say("         ", (name, "red"), (f"  {cause}", "dim"))
         if len(errors) > _ERRORS:
             self._say((f"         and {len(errors) - _ERRORS} more", "dim"))

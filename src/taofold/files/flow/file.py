@@ -406,7 +406,7 @@ def _unknown_tools(file: FlowFile, root: Path) -> list[Fault]:
     have = {use.name for use in uses if isinstance(use.options, InlineTool)}
     for used in files:
         have |= {*_keys(used).agents}
-    have |= {*_makers(file, root, network=False), *RESERVED}
+    have |= {*_makers(file, root, Reach()), *RESERVED}
     return sorted(
         [_unknown(*each, have) for each in _wanted(file) if each[-1] not in have],
         key=lambda fault: fault.line,

@@ -252,10 +252,14 @@ def _checked(text: str, words: list[str], root: Path, folder: str, path: str | N
     if lack:
         raise refusal(text, lack, root)
     if program == "make" and not _targets(words[1:], root / folder):
-        raise refusal(text, "the Makefile has no such target", root)
+        has = any([(root / folder / name).is_file() for name in MAKEFILES])
+        why = "the Makefile has no such target" if has else "there is no Makefile"
+        raise refusal(text, why, root)
     script = _script(words) if program == "npm" else ""
     if script and script not in npm_scripts(root / folder):
-        raise refusal(text, f"package.json has no script {script!r}", root)
+        has = (root / folder / "package.json").is_file()
+        why = f"package.json has no script {script!r}" if has else "there is no package.json"
+        raise refusal(text, why, root)
     if len(words) >= 3 and _prose(words, root / folder):
         raise refusal(text, "it reads like a sentence, not like a command", root)
 

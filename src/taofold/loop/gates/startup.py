@@ -21,6 +21,10 @@ _LACKED: Final = (
     re.compile(rf"(?m)^make(?:\[\d+\])?: {_BARE}: No such file or directory$"),
 )
 """What shells, `env` and `make` print of a program that is not there."""
+_SHIM: Final = re.compile(
+    r"(?m)^([^\n:]+): line \d+: (/[^\n:]+): (?:not found|No such file or directory)$"
+)
+"""What a shell prints where its script, such as a shim, starts a program that is not there."""
 _NOT_FOUND: Final = 127
 _SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
 
@@ -60,6 +64,13 @@ def unstarted(
     by_make = code == 2 and f"Error {_NOT_FOUND}" in printed
     if code == _NOT_FOUND or by_make:
         # The last one ended the command; others may have been tried for.
+        shim = _SHIM.search(printed)
+        if shim and shim[1] == str(program):
+            why = (
+                f"{program} cannot be started: it is a script that starts {shim[2]!r}, which a "
+                "contained gate does not see. Name the program itself by its full path"
+            )
+            return Unstarted(why, True)
         names = [match for pattern in _LACKED for match in pattern.findall(printed)]
         if names:
             why = f"there is no program {names[-1]!r} on the gates' PATH ({path})"
