@@ -32,7 +32,7 @@ from taofold.core.json_values import plain
 from taofold.core.state import RunState, fold, opening
 from taofold.core.text import iso
 from taofold.core.values import Principal
-from taofold.log.log import Log, RunRow
+from taofold.log.log import RunRow
 from taofold.policy.redaction.views import shown, shown_value
 from taofold.runtime.ratings import Rating
 from taofold.runtime.setup import Approval
@@ -48,17 +48,6 @@ def inner_session(principal: Principal, name: str) -> str:
     if not name or (principal.id == LOCAL and "/" not in name):
         return name
     return f"{principal.id}/{name}"
-
-
-async def session_in_log(log: Log, principal: Principal, name: str) -> str:
-    """The session that `principal` calls `name`, as `log` names it."""
-    if principal.id == LOCAL and "/" in name:
-        # Earlier releases wrote such a name as it is: a session of that name goes on, if it is
-        # not another principal's.
-        rows = await log.rows(session=name, limit=1)
-        if rows and rows[0].principal == LOCAL:
-            return name
-    return inner_session(principal, name)
 
 
 def run_state_json(run: str, records: Sequence[Record]) -> dict[str, Any]:

@@ -35,9 +35,8 @@ from taofold_repair.templates import TEMPLATES
 HEADING: Final = "## Search Rates"
 _ABOUT: Final = "Reference data of the search policy: kinds of edits, and how often each was right."
 _RATE: Final = re.compile(r"(?m)^([a-z][0-9a-f]{12}) (\d{1,4}\.\d{1,4})$")
-_WEIGHTS: Final = re.compile(r"(?m)^weights [01]\.\d{4} (?:[01]\.\d{4} )?([01]\.\d{4})$")
-"""How far the policy's own order and the learnt one are believed. An earlier release wrote one more
-between the two."""
+_WEIGHTS: Final = re.compile(r"(?m)^weights [01]\.\d{4} ([01]\.\d{4})$")
+"""How far the policy's own order and the learnt one are believed."""
 _TELLING: Final = 0.1
 """Rates nearer to 1 than this, as a logarithm, are not worth a line."""
 _MOST: Final = 50.0

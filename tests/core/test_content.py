@@ -162,20 +162,6 @@ def test_events_name_the_bytes_they_speak_of() -> None:
     assert e.Parked(reason="x").blobs() == ()
 
 
-def test_a_run_of_the_release_before_parts_is_read() -> None:
-    records = loads(OLD.read_text(encoding="utf-8"))
-    started, replied = records[0].event, records[1].event
-    assert isinstance(started, e.RunStarted)
-    assert isinstance(replied, e.Replied)
-    assert [message.role for message in started.history] == [
-        "user", "assistant", "tool", "assistant",
-    ]  # fmt: skip
-    assert started.history[1].calls == (ToolCall("add", '{"a": 0, "b": 0}', "h1"),)
-    assert started.history[2] == result_message("h1", "0")
-    assert (replied.text, replied.reasoning) == ("I add both.", "first I think")
-    assert [call.id for call in replied.calls] == ["c1", "c2"]
-
-
 async def old_run(upto: int) -> MemoryLog:
     log = MemoryLog()
     await log.create(RunRow(run="old", status="running"))
@@ -187,13 +173,6 @@ async def old_run(upto: int) -> MemoryLog:
 def old_agent(log: MemoryLog, *replies: Reply) -> Agent[None, str]:
     profile = Profile(window=100_000, window_known=True, native_tools=True)
     return Agent(ScriptedModel(replies, profile), tools=[add], instructions="Be exact.", log=log)
-
-
-async def test_a_run_of_the_release_before_parts_is_carried_on() -> None:
-    log = await old_run(17)
-    result = await old_agent(log, Reply("It is 10.")).resume("old")
-    assert result.output == "It is 10."
-    assert not [r for r in result.records if isinstance(r.event, e.PromptChanged | e.Cut)]
 
 
 def test_a_conversation_knows_its_size_in_bytes_as_it_grows() -> None:

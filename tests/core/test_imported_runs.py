@@ -8,7 +8,7 @@ import pytest
 
 from taofold.core import events as e
 from taofold.core.errors import LogError
-from taofold.core.imported_runs import as_import, may_be_resumed
+from taofold.core.imported_runs import as_import
 from taofold.core.state import fold
 from taofold.core.values import Action, Observation, Principal, Thought, Tier
 
@@ -121,17 +121,6 @@ def test_what_does_not_begin_with_a_start_is_no_run() -> None:
     for events in ((), (proposed("1"),), (e.Resumed(epoch=1), start())):
         with pytest.raises(ValueError, match="begins with"):
             as_import(records(*events), "x", principal=ME, at=9)
-
-
-def test_what_an_older_release_took_in_goes_on_only_if_it_claims_nothing() -> None:
-    old = e.RunStarted(goal="g", principal=ME, settings={"imported": "x.ndjson"})
-    assert may_be_resumed(records(old, proposed("1")))
-    assert may_be_resumed(records(old, *FORGED, e.Started(key="1", index=0), done("1")))
-    assert not may_be_resumed(records(old, *FORGED))
-    assert not may_be_resumed(records(old, proposed("1"), e.Started(key="1", index=0)))
-    here = e.RunStarted(goal="g", principal=ME)
-    assert may_be_resumed(records(here, *FORGED))
-    assert may_be_resumed(as_import(records(start(), *FORGED), "x", principal=ME, at=9))
 
 
 def test_nothing_stands_behind_the_end_of_a_run() -> None:

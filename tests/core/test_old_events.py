@@ -6,60 +6,14 @@ from typing import Any
 import pytest
 
 from taofold.core import events as e
-from taofold.core.content import Issuer, MediaPart, OpaquePart, TextPart, ThinkingPart, ToolCall
+from taofold.core.content import Issuer, MediaPart, OpaquePart, TextPart
 from taofold.core.errors import LimitReached, ReplayDiverged, RunError
 from taofold.core.events import decode, encode
-from taofold.core.values import Message, Observation, Thought
+from taofold.core.values import Message, Observation
 
 
 def old(**row: Any) -> Any:
     return decode(json.dumps(row), 1)
-
-
-@pytest.mark.parametrize(
-    ("fields", "content"),
-    [
-        ({"text": "hi"}, "hi"),
-        ({}, ""),
-        ({"reasoning": "hm"}, (ThinkingPart("hm"),)),
-        ({"reasoning": "hm", "text": "hi"}, (ThinkingPart("hm"), TextPart("hi"))),
-        ({"calls": [{"name": "f", "arguments": "{}"}]}, (ToolCall("f", "{}"),)),
-        (
-            {"text": "hi", "calls": [{"name": "f", "arguments": "{}", "id": "1"}]},
-            (TextPart("hi"), ToolCall("f", "{}", "1")),
-        ),
-    ],
-)
-def test_a_reply_of_the_first_version_has_its_parts(fields: dict[str, Any], content: Any) -> None:
-    assert old(e="replied", key="1", prompt="p", **fields).content == content
-
-
-def test_a_history_of_the_first_version_has_its_parts_and_a_start_without_one_has_none() -> None:
-    call = {"name": "f", "arguments": "{}", "id": "1"}
-    history = [
-        {"role": "user", "content": "do"},
-        {"role": "assistant", "content": "I do", "calls": [call]},
-        {"role": "assistant", "content": "", "calls": [call]},
-        {"role": "tool", "content": "done", "call_id": "1"},
-    ]
-    started = old(e="run_started", goal="x", history=history)
-    assert [message.calls for message in started.history] == [
-        (), (ToolCall("f", "{}", "1"),), (ToolCall("f", "{}", "1"),), ()
-    ]  # fmt: skip
-    assert [message.text for message in started.history] == ["do", "I do", "", "done"]
-    assert started.history[3].results[0].id == "1"
-    assert old(e="run_started", goal="x").history == ()
-
-
-def test_other_events_of_the_first_version_are_what_they_were() -> None:
-    thought = {"content": "t", "type": "goal"}
-    assert old(e="proposed", key="1", thought=thought, actions=[]) == e.Proposed(
-        key="1", thought=Thought("t", "goal"), actions=()
-    )
-    # A field of the name that a reply had is the event's own.
-    assert old(e="noted", key="1", kind="x", data={"text": "t"}).data == {"text": "t"}
-    noted = {"e": "parked", "reason": "x", "text": "t"}
-    assert old(**noted) == decode(json.dumps(noted))
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])

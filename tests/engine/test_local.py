@@ -11,7 +11,7 @@ import pytest
 from taofold import Agent, MemoryLog, Policy, tool
 from taofold.clocks import clock
 from taofold.core import events as e
-from taofold.core.errors import ConfigError, UnknownRun
+from taofold.core.errors import ConfigError
 from taofold.core.state import fold
 from taofold.engine import LocalEngine
 from taofold.engine import reconciler as engine_module
@@ -227,19 +227,6 @@ async def test_a_run_that_is_due_for_nothing_is_not_driven_again() -> None:
             await engine.reconcile()
     assert await world.log.read("r") == records
     assert (await world.log.row("r")).wake_at == row.wake_at
-
-
-async def test_a_run_that_never_began_is_removed() -> None:
-    world = World()
-    await world.log.create(RunRow("r", "running", "x"), owner=ELSEWHERE, lease_ms=1)
-    async with world.engine() as engine:
-        await asyncio.sleep(0.01)
-        async with asyncio.timeout(PATIENCE):
-            while await world.log.rows():
-                await engine.reconcile()
-                await asyncio.sleep(0.05)
-    with pytest.raises(UnknownRun):
-        await world.log.row("r")
 
 
 async def test_a_child_whose_caller_has_ended_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,12 +83,6 @@ def test_the_gate_bears_surprises_of_any_size() -> None:
     assert rates.plus({}, (1e6, 1e6)).belief > 0.8, "both alike: nothing but the tenth is moved"
 
 
-def test_of_three_stored_orders_the_first_and_the_last_count() -> None:
-    assert EditRates({}, (1.0, 7.0, 2.0)).belief == EditRates({}, (1.0, 2.0)).belief
-    assert after((0.0, 5.0, 0.0), (1.0, 7.0, 2.0)) == after((0.0, 0.0), (1.0, 2.0))
-    assert after((0.5, 1.0), ()) == (0.5, 1.0), "nothing was measured"
-
-
 def test_orders_are_mixed_by_their_shares_not_by_their_scores() -> None:
     first, second = blended((1.0, 3.0), (9.0, 1.0), 0.5)
     assert first == pytest.approx(0.5 * 1 / 4 + 0.5 * 9 / 12)

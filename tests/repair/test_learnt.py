@@ -40,11 +40,6 @@ def test_a_section_of_release_0_1_has_no_weights_and_is_believed_in_full() -> No
     assert learnt_in(old) == LearntOrder({"s" + "a" * 12: 2.3333}, 1.0)
 
 
-def test_a_section_that_weighed_three_orders_is_believed_as_its_last() -> None:
-    old = f"{HEADING}\nReference data.\nweights 0.5000 0.3000 0.2000\ns{'a' * 12} 2.3333"
-    assert learnt_in(old) == LearntOrder({"s" + "a" * 12: 2.3333}, 0.2)
-
-
 def test_no_order_is_believed_more_than_wholly() -> None:
     hostile = f"{HEADING}\nweights 0.0000 1.9999\ns{'a' * 12} 2.3333"
     assert learnt_in(hostile).belief == 1.0

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from taofold import Agent, Decision, Limits, MemoryLog, tool
 from taofold.core import events as e
@@ -18,7 +17,7 @@ from taofold.runtime.control import cancel, decide, steer
 from taofold.runtime.ownership import LEASE_MS
 from taofold.testing.replay import assert_replays
 
-from .kit import Memo, act, events, finish, planted
+from .kit import Memo, act, events, finish
 
 pytestmark = pytest.mark.anyio
 PAID: list[Any] = []
@@ -147,24 +146,6 @@ async def test_a_limit_in_a_strategy_that_knows_none_ends_the_run_as_limited(
     assert result.stop_reason == reason
     assert "raise limits." in result.error
     await assert_replays(one, result)
-
-
-async def test_a_run_that_an_older_release_took_in_with_open_calls_is_not_carried_on() -> None:
-    log = MemoryLog()
-    one = agent(act("pay", amount=1), finish(), log=log)
-    result = await one.run("x", run_id="r")
-    await decide(log, result.pending[0].id, Decision("approve"))
-    records = await log.read("r")
-    first = records[0]
-    assert isinstance(first.event, e.RunStarted)
-    claimed = replace(first, event=replace(first.event, settings={"imported": "file"}))
-    left = await planted([claimed, *records[1:]], MemoryLog())
-    before = await left.row("r")
-    with pytest.raises(Refused, match="imported by an older release"):
-        await agent(finish(), log=left).resume("r")
-    after = await left.row("r")
-    assert (after.status, after.waiting_for) == ("waiting", before.waiting_for)
-    assert len(await left.read("r")) == len(records)
 
 
 async def test_what_another_process_drives_is_left_to_it_unless_it_is_taken_over() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from taofold import Agent, Decision, MemoryLog, Outcome, tool
 from taofold.core import events as e
-from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
+from taofold.core.errors import Conflict, LogError, Refused
 from taofold.core.values import Principal
 from taofold.log.log import AT_ONCE, LONGEST_LEASE_MS, Log, RunRow
 from taofold.log.sqlite.log import SqliteLog
@@ -380,19 +380,6 @@ async def unbegun(log: Log) -> None:
     await log.create(RunRow("r", "running", "x", session="s"))
 
 
-async def test_a_run_that_never_began_is_said_to_be_gone_and_is_removed() -> None:
-    for verb in ("resume", "advance", "cancel"):
-        log = MemoryLog()
-        await unbegun(log)
-        if verb == "cancel":
-            await people.cancel(log, "r")
-        else:
-            with pytest.raises(UnknownRun, match="never began"):
-                await getattr(simple(log), verb)("r")
-        with pytest.raises(UnknownRun):
-            await log.row("r")
-
-
 async def test_a_run_has_its_lease_from_its_first_record() -> None:
     clock = Clock()
     log = MemoryLog(now=clock)
@@ -450,16 +437,6 @@ def test_only_a_worker_that_was_spawned_says_so(
         assert ownership.me().split("|")[3] == ("spawned" if spawned else "own")
     finally:
         ownership._process.cache_clear()
-
-
-@pytest.mark.parametrize("run", ["r", "another"])
-async def test_a_run_that_never_began_is_in_nobodys_way(run: str) -> None:
-    """Neither its id nor its session is taken."""
-    log = MemoryLog()
-    await unbegun(log)
-    result = await simple(log).run("x", run_id=run, session="s")
-    assert result.status == "finished"
-    assert [row.run for row in await log.rows()] == [run]
 
 
 async def test_a_run_that_somebody_is_beginning_is_not_removed() -> None:

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taofold import MemoryLog
-from taofold.log.log import RunRow
-from taofold.runtime import control, ownership
+from taofold.runtime import ownership
 
 pytestmark = pytest.mark.anyio
 
@@ -148,34 +146,3 @@ def test_a_kill_that_is_not_done_in_time_is_not_said_to_be_done(
     monkeypatch.setattr(os, "kill", lambda *call: killed.append(call))
     assert not ownership.kill(named(sleeper.pid, kind="spawned"), patience=0.02)
     assert killed == [(sleeper.pid, signal.SIGKILL)]
-
-
-@pytest.mark.parametrize(
-    ("status", "held", "name", "removed"),
-    [
-        ("running", True, named(NEVER, "1"), True),
-        ("running", True, "", True),
-        ("running", False, named(os.getpid()), True),
-        ("running", True, named(os.getpid()), False),
-        ("running", True, named(NEVER, "1", here="another-boot/pid:[1]"), False),
-        ("finished", False, "", False),
-    ],
-    # Not made of the values: they hold process ids, and the workers of pytest-xdist want one list.
-    ids=["dead", "nobody", "not-held", "alive", "elsewhere", "finished"],
-)
-async def test_a_run_that_never_began_is_removed_unless_somebody_may_begin_it(
-    status: str, held: bool, name: str, removed: bool
-) -> None:
-    log = MemoryLog()
-    await log.create(RunRow("r", "running", "go"))
-    row = RunRow("r", status, "go", owner=name, held=held)
-    assert await control.remove_unbegun(log, row) is removed
-    assert bool(await log.rows()) is not removed
-    assert await control.remove_unbegun(log, row) is removed, "twice is as good as once"
-
-
-async def test_a_run_with_a_record_is_not_removed() -> None:
-    log = MemoryLog()
-    await log.create(RunRow("r", "running", "go"))
-    assert not await control.remove_unbegun(log, RunRow("r", "running", "go", events=1))
-    assert [row.run for row in await log.rows()] == ["r"]

@@ -12,7 +12,6 @@ from taofold.core import events as e
 from taofold.core.errors import ConfigError, Conflict, LogError, Refused
 from taofold.core.state import fold
 from taofold.core.values import Principal
-from taofold.log.log import RunRow
 from taofold.runtime.control import cancel, decide, pending, steer
 from taofold.runtime.model import Request
 from taofold.testing import FunctionModel
@@ -339,12 +338,6 @@ async def test_one_process_drives_a_run_once() -> None:
         await one.run("goal", run_id="r")
     release.set()
     assert (await task).success
-
-
-async def test_a_run_that_was_registered_and_never_written_can_be_started() -> None:
-    one = agent(finish())
-    await one.log.create(RunRow("r", "running", "goal"))
-    assert (await one.run("goal", run_id="r")).success
 
 
 async def test_a_finished_run_cannot_be_resumed() -> None:

@@ -369,29 +369,6 @@ async def test_no_name_of_this_machines_user_is_anothers_session(tmp_path: Path)
         assert [one["goal"] for one in items] == ["third", "second"]
 
 
-async def test_a_stored_session_with_a_slash_goes_on_and_is_nobody_elses(tmp_path: Path) -> None:
-    tokens = TokenStore(tmp_path / "tokens.json")
-    alice = tokens.add("alice", ["USER"])
-    told: list[str] = []
-
-    def reply(request: Any) -> str:
-        told.append("\n".join(message.content for message in request.conversation))
-        return finish()
-
-    agent = Bench().agent(reply)
-    async with serving(agent, tmp_path / "r.db", tokens=tokens) as client:
-        client.http.headers["Authorization"] = f"Bearer {client.server.local.value()}"
-        # As the command line names it, and as earlier releases did.
-        await agent.but(log=client.server.log).run("my own words", session="alice/x")
-        headers = {"Authorization": f"Bearer {alice}"}
-        taken = await client.post("/runs", {"goal": "go", "session": "x"}, headers=headers)
-        assert (taken.status_code, taken.json()["code"]) == (409, "session")
-        await client.until(await client.start("further", session="alice/x"))
-        assert "my own words" in told[-1]
-        items = (await client.get("/runs", params={"session": "alice/x"})).json()["items"]
-        assert len(items) == 2
-
-
 def test_two_sessions_have_one_name_only_if_they_are_one() -> None:
     people = ["local", "alice", "bob", "x"]
     # One to three parts: every name that could be another's with its principal before it.

@@ -7,12 +7,11 @@ import pytest
 
 from taofold import Agent, Policy, Tier, tool
 from taofold.cli.render.runs import state_json
-from taofold.cli.runs.drive import as_json, pending_json
+from taofold.cli.runs.drive import as_json
 from taofold.core.events import Record
-from taofold.runtime.control import pending_in
 from taofold.server.api import responses
 from taofold.testing.models import ScriptedModel
-from taofold.views import approval_json, run_json, run_state_json
+from taofold.views import run_json, run_state_json
 
 pytestmark = pytest.mark.anyio
 
@@ -64,11 +63,3 @@ async def test_a_run_in_a_list_is_shown_the_same() -> None:
     both = {name for name in printed if name in detail} - {"pending", "steps"}
     assert {"status", "output", "tokens", "usd", "seconds", "model_calls"} <= both
     assert {name: printed[name] for name in both} == {name: detail[name] for name in both}
-
-
-async def test_a_question_has_the_same_digest_and_reason_wherever_it_is_shown() -> None:
-    _, records = await waiting()
-    (question,) = pending_in(records)
-    shared = approval_json(question)
-    assert shared["digest"]
-    assert {name: pending_json(question)[name] for name in shared} == shared

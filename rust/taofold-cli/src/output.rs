@@ -183,8 +183,6 @@ pub(crate) fn approval_json(approval: &Approval) -> Value {
         "digest": asked.digest,
         "requester": approval.requester.id,
         "batch": format!("{}#{}", approval.run, asked.key),
-        "parameters": approval.action.parameters,
-        "preview": asked.preview,
     })
 }
 

@@ -39,7 +39,7 @@ from taofold.policy import Limits
 from taofold.reasoning import Task
 from taofold.runtime import run as runs
 from taofold.runtime.approvers import approve_all, at_terminal
-from taofold.runtime.control import never_began, pending, remove_unbegun
+from taofold.runtime.control import pending
 from taofold.runtime.endings import Advanced
 from taofold.runtime.hooks import Hooks
 from taofold.runtime.model import Model
@@ -489,8 +489,6 @@ class Activation:
 
     async def _read_start(self, run: str) -> e.RunStarted:
         first = await self.log.read(run, limit=1)
-        if not first and await remove_unbegun(self.log, await self.log.row(run)):
-            raise never_began(run)
         if not first or not isinstance(first[0].event, e.RunStarted):
             raise ConfigError(f"run {run!r} has no start: its log is damaged")
         started = first[0].event
@@ -660,11 +658,11 @@ class Samples:
 
 
 async def _exists(log: Log, run: str) -> bool:
-    # A row without events never began (an older release wrote rows first): it is started anew.
     try:
-        return (await log.row(run)).events > 0
+        await log.row(run)
     except LookupError:
         return False
+    return True
 
 
 def _check_prices(models: Iterable[Model]) -> None:

@@ -45,10 +45,10 @@ def list_pending(
     """Actions and questions that wait, of all runs."""
     from taofold.cli.render.story import doubtful, question
     from taofold.cli.render.tables import approvals_table
-    from taofold.cli.runs.drive import pending_json
     from taofold.clocks import clock
     from taofold.runtime import control
     from taofold.runtime.ownership import driven
+    from taofold.views import approval_json
 
     async def work(log: "Log") -> "tuple[list[Approval], set[str], set[str]]":
         waiting = await control.pending(log, await find(log, run) if run else "")
@@ -63,7 +63,7 @@ def list_pending(
         give_json(
             [
                 {
-                    **pending_json(approval),
+                    **approval_json(approval),
                     "live": approval.id in live,
                     "decided": approval.id in decided,
                 }

@@ -226,7 +226,7 @@ async def _cases(log: "Log", references: list[str], *, rated: bool) -> str:
         for run in dict.fromkeys([*names, *(await ratings.runs() if rated else ())]):
             try:
                 records = await log.read(run)
-            except UnknownRun:  # deleted by another release, which left its ratings
+            except UnknownRun:  # deleted meanwhile
                 continue
             case = from_state(fold(records), await ratings.of(run))
             expected = {} if case.expect is UNSET else {"expect": case.expect}

@@ -18,8 +18,8 @@ def effect_id(run: str, state: RunState, key: str, index: int) -> str:
     """The id of the call at this place, as tools know it: the same for every attempt at this call.
 
     No other call has it: not one of a run of the same name in another log, nor one that stands at
-    the same place after what was there has been taken back. Runs that an older release began have
-    no word of their own: their calls are called as they were, or `verify` would not know them.
+    the same place after what was there has been taken back. Runs that the Rust runtime began have
+    no word of their own.
     """
     own = str(state.started.settings.get(IDENTITY, "")) if state.started else ""
     life = f"{run}\x1f{own}\x1f{state.rewinds}" if own else run

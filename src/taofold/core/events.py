@@ -6,7 +6,7 @@ broken rules; what strategies note. `Event` is the union of them all.
 
 `key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), the same on
 replay; `index` that of an action in its batch. Events are never changed; a `Record` is one with its
-number and time. `encode` and `decode` are their JSON, also that of older releases, which upcasters
+number and time. `encode` and `decode` are their JSON, also that of older versions, which upcasters
 bring to the present form. Where an imported run came from stands in its start (`Provenance`).
 
 A class says all there is to say of its kind: how durable it is, whether a replay derives it, how
@@ -87,7 +87,7 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
 
     @property
     def optional(self) -> bool:
-        """May it be missing in a log of an older release, where this code derives it?"""
+        """May it be missing in a log of another release, where this code derives it?"""
         return False
 
     @property
@@ -264,7 +264,7 @@ class LimitHit(Happened, frozen=True, tag="limit_hit"):
 
     `value` is 1 if nothing more is called, -1 if the coming turn is the last. `needed` is what
     the call that was not made could have taken, `allowed` the bound then; 0 if that is not the
-    reason (and in logs of older releases).
+    reason.
 
     State: `limits_hit` gets the limit (`value` 1: nothing more is called; -1: the coming turn is
     the last)
@@ -300,7 +300,7 @@ class Replied(Happened, frozen=True, tag="replied"):
 
     `prompt` is the digest of what every provider would be told, behind the name of the runtime if
     it is another one (`rust:…`); `prefix` of all that was sent: tools, schema and opaque parts
-    too ("" in logs of earlier releases). `notes` are what the
+    too ("" where the Rust runtime asked). `notes` are what the
     provider reported about the request.
 
     State: `model_calls` + 1 unless `cached`; `usage` is added to `usage` and to
@@ -520,7 +520,7 @@ class Decided(Happened, frozen=True, tag="decided"):
     request: dict[str, Any] | None = None
     attempt: int = 0
     deciders: Deciders | None = None
-    """Who may answer; None in logs of older releases, and where nobody is asked."""
+    """Who may answer; None where no person is asked."""
 
     @property
     def decider(self) -> str:
@@ -597,7 +597,7 @@ class Observed(Happened, frozen=True, tag="observed"):
     calls: tuple[Count, Count] | None = None  # model calls and tool calls of a child run
     tools: dict[str, Count] = {}
     models: dict[str, Usage] = {}
-    """`usage` by model; nothing in logs of older releases."""
+    """`usage` by model."""
     hooks: tuple[str, ...] = ()
     """Names of hooks that rejected the call, or changed its result."""
 
@@ -753,36 +753,8 @@ _DECODER: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-# Upcasters work on raw JSON, not on events: the classes of version 1 do not exist any more.
-def _parts(raw: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 kept a message's text, calls and thinking in fields of their own."""
-    if raw.get("e") == "replied":
-        thinking, text, calls = raw.pop("reasoning", ""), raw.pop("text", ""), raw.pop("calls", ())
-        parts = [{"type": "thinking", "text": thinking}] if thinking else []
-        raw["content"] = _content(parts, text, calls)
-    elif raw.get("e") == "run_started" and "history" in raw:
-        raw["history"] = [_message(message) for message in raw["history"]]
-    return raw
-
-
-def _message(raw: dict[str, Any]) -> dict[str, Any]:
-    calls, text, answered = raw.pop("calls", ()), raw.get("content", ""), raw.pop("call_id", "")
-    if answered:
-        raw["content"] = [{"type": "result", "id": answered, "content": text}]
-    elif calls:
-        raw["content"] = _content([], text, calls)
-    return raw
-
-
-def _content(parts: list[dict[str, Any]], text: str, calls: Iterable[dict[str, Any]]) -> Any:
-    parts += [{"type": "text", "text": text}] if text else []
-    parts += [{"type": "call", **call} for call in calls]
-    # A lone text is stored as a string, as `content_of` does, so that both versions fold alike.
-    return text if len(parts) == bool(text) else parts
-
-
-UPCASTERS: Final[dict[int, Upcaster]] = {1: _parts}
-"""From schema version n to n + 1: a pure function of the raw row."""
+UPCASTERS: Final[dict[int, Upcaster]] = {}
+"""From schema version n to n + 1: a pure function of the raw JSON, from the first release on."""
 
 
 def encode(event: Event) -> bytes:

@@ -4,8 +4,7 @@ A file can claim anything: that a person approved, that a call was begun and onl
 missing, that somebody with more rights asked. `as_import` refuses what cannot have happened, keeps
 what is over, marked as a file's word, for whoever imports it; of a call without an outcome it keeps
 the proposal alone. So whoever carries the run on is asked anew about everything that is not done,
-under the policy of this place. `provenance_of` tells an imported run from one of our own, and
-`may_be_resumed` keeps back those that an older release took in with calls still open.
+under the policy of this place. `provenance_of` tells an imported run from one of our own.
 """
 
 import re
@@ -21,8 +20,6 @@ from taofold.core.values import Action, Principal
 
 RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 """The id of a run as other programs read it: in paths, on command lines, on terminals."""
-SETTINGS: Final = "imported"
-"""The key under which older releases kept where a run came from, and nothing else."""
 CallKey: TypeAlias = tuple[str, int]
 
 
@@ -67,31 +64,8 @@ def as_import(
 
 
 def provenance_of(started: e.RunStarted | None) -> e.Provenance | None:
-    """Where the run came from, None if it was started here.
-
-    Of what an older release took in only that is known: then `events` is 0.
-    """
-    if started is None:
-        return None
-    source = started.settings.get(SETTINGS)
-    if started.imported is None and isinstance(source, str):
-        return e.Provenance(source, 0)
-    return started.imported
-
-
-def may_be_resumed(records: Sequence[e.Record]) -> bool:
-    """May the run be carried on? Not if an older release took it in with calls still open.
-
-    What it says of them cannot be told from what was decided here.
-    """
-    started = records[0].event if records else None
-    if not isinstance(started, e.RunStarted):
-        return True
-    origin = provenance_of(started)
-    if origin is None or origin.events:
-        return True
-    open_ = _unobserved(records)
-    return not any(_claimed(record.event, open_) for record in records)
+    """Where the run came from, None if it was started here."""
+    return started.imported if started is not None else None
 
 
 def _check_calls(records: Sequence[e.Record]) -> None:

@@ -22,7 +22,6 @@ from taofold.core.state import ENDED
 from taofold.foreign_code import contained
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.runtime import control, ownership
-from taofold.runtime.control import remove_unbegun
 from taofold.runtime.endings import UNATTENDED
 from taofold.runtime.ownership import LEASE_MS, SILENT_S
 
@@ -216,11 +215,8 @@ class Reconciler:
     async def _goes_on_for(self, row: RunRow) -> RunRow | None:
         """The run whose resumption resumes this one: itself, or what called it.
 
-        None where nothing goes on: a run that never began is forgotten, an orphan is ended.
+        None where nothing goes on: an orphan is ended.
         """
-        if await remove_unbegun(self._log, row):
-            _logger.info("run %s was registered and never began", row.run)
-            return None
         try:
             top = await control.root(self._log, row)
         except UnknownRun:

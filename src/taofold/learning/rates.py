@@ -32,7 +32,7 @@ class EditRates(Value, frozen=True):
     """What earlier searches came to.
 
     `costs` are minus the logarithm of how far the policy's own order and the learnt one are
-    believed. What an earlier release stored has one more between the two.
+    believed.
     """
 
     by_key: Mapping[str, Rate] = {}
@@ -65,7 +65,7 @@ class EditRates(Value, frozen=True):
 
 
 def _belief(costs: Sequence[float]) -> float:
-    own, learnt = costs[0], costs[-1]
+    own, learnt = costs
     # Less the smaller, so that `exp` cannot underflow for both at once.
     least = min(own, learnt)
     return exp(least - learnt) / (exp(least - own) + exp(least - learnt))
@@ -79,7 +79,7 @@ def after(costs: Sequence[float], surprises: Sequence[float]) -> tuple[float, ..
     """
     if not surprises:
         return tuple(costs)
-    learnt = _belief((costs[0] + surprises[0], costs[-1] + surprises[-1]))
+    learnt = _belief((costs[0] + surprises[0], costs[1] + surprises[1]))
     # Mostly to the policy's own order, so that rates keep their say only while they help.
     learnt = (1 - SHARE) * learnt + SHARE * SHARE
     return -log(1 - learnt), -log(learnt)

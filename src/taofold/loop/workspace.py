@@ -92,9 +92,9 @@ class _Kept(Value, frozen=True):
     """Snapshot of the whole worktree at its beginning, if the root is a part of it."""
     closed: bool = False
     """Was the worktree or the copy removed? Its snapshots can still be read."""
-    repository: tuple[str, str] | None = None
+    repository: tuple[str, str] = ("", "")
     """Git's directory and the top of its tree around the root, as found before any agent worked;
-    empty = there was none; None = kept by an older release, which looked each time."""
+    empty = there was none."""
 
     @classmethod
     def read(cls, folder: Path) -> "_Kept":
@@ -116,7 +116,7 @@ class Workspace:
     top: str = ""
     whole: str = ""
     closed: bool = False
-    repository: tuple[str, str] | None = None
+    repository: tuple[str, str] = ("", "")
 
     @classmethod
     def load(cls, project: Path | str, folder: Path | str) -> "Workspace":
@@ -156,8 +156,6 @@ class Workspace:
     @property
     def own(self) -> Git | None:
         """The project's repository around the root."""
-        if self.repository is None:
-            return repository(self.root)
         store, tree = self.repository
         return Git(Path(store), Path(tree), own=False) if store else None
 

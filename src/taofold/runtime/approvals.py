@@ -632,14 +632,7 @@ def _consequence(
         return Observation(resolved.reason or "(no answer)", extraction=resolved.reason, auto=True)
     match resolved.verdict:
         case "allow":
-            edited = resolved.action
-            if edited is None:
-                return action
-            # Only in the logs of earlier releases: such an edit is void today.
-            wrong = "" if tool is None else tool.misfit(edited.parameters)
-            if wrong:
-                return Observation(f"edited parameters: {wrong}", "failure", refused="invalid")
-            return edited
+            return action if resolved.action is None else resolved.action
         case "done":
             return Observation("a person says that it had already happened", extraction="done")
         case "expired":

@@ -11,7 +11,6 @@ on disk keeps what was written to it for a while, also when the message is long 
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace as replace_fields
 from hashlib import blake2b
 from typing import Any, Final
@@ -457,9 +456,6 @@ async def request_cancel(
     redactor = redactor or environment_redactor()
     sender = redactor.text(by.id)
     row = await log.row(run)
-    # A run that was only queued has no events yet: it is taken back, not ended.
-    if await remove_unbegun(log, row):
-        return
     records = await log.read(run)
     state = fold(records)
     if state.status in ENDED:
@@ -508,24 +504,6 @@ async def _record_refusal(
         data = {"id": action, "why": f"{text} ({_NO_MORE})" if last else text}
         if await log.post(run, Signal(f"refused:{number}", "refused", sender, at, data)):
             return
-
-
-async def remove_unbegun(log: Log, row: RunRow) -> bool:
-    """Forget the run if it never began. False if it did, or may still."""
-    # Held by a living owner: it may be about to write the first record.
-    if row.events or row.status in ENDED or driven(row):
-        return False
-    with suppress(UnknownRun):
-        await log.delete(row.run)
-    return True
-
-
-def never_began(run: str) -> UnknownRun:
-    """What to tell whoever wants such a run."""
-    return UnknownRun(
-        f"run {run!r} was registered and never began: nothing of it had happened, and it was "
-        "removed. Start it again"
-    )
 
 
 async def cancel(

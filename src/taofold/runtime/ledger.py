@@ -154,7 +154,7 @@ class Ledger:
     def annotate(self, event: e.Event) -> None:
         """Record what is only said about the effect at the event's `key`, or find it recorded.
 
-        The past is not written anew: where an older release did not say it, it stays unsaid.
+        The past is not written again: where a release did not record it, it stays unrecorded.
         """
         if self.recording.expects(event, getattr(event, "key", "")):
             self.put(event)

@@ -170,7 +170,7 @@ class ModelCall:
         """The reply that is on record, if this code would ask the same; on resume in any case."""
         ledger, key, conversation = self.ledger, self.key, self.conversation
         prompt, prefix = conversation.digest, prefix_of(conversation, self.offer)
-        # Logs of earlier releases have no prefix.
+        # The Rust runtime records no prefix.
         same = recorded.prompt == prompt and recorded.prefix in ("", prefix)
         if not same and ledger.recording.exact and not recorded.foreign:
             raise ReplayDiverged(

@@ -248,7 +248,7 @@ class Recording:
     def expects(self, note: e.Happened, key: str) -> bool:
         """Should `note` be put at `key`?
 
-        One that an earlier release did not make is left out: it would stand in the wrong place.
+        Not if the record lacks it here: another release or runtime may note less.
         """
         return not self.covers(key) or self._has(note, key)
 
@@ -317,10 +317,7 @@ class ReplayedRecording(Recording):
         return "." in key and self.tape.behind(key)
 
     def expects(self, note: e.Happened, key: str) -> bool:
-        """Every note is compared, but for one that older releases did not make.
-
-        A log without it is still the run's.
-        """
+        """Every note is compared, but for one that may be missing (`Happened.optional`)."""
         return not note.optional or not self.tape.behind(key) or self._has(note, key)
 
     def settled_call(self, key: str, index: int) -> list[e.Event]:

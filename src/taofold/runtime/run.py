@@ -25,15 +25,13 @@ from taofold.core.errors import (
     LogError,
     Refused,
     ReplayDiverged,
-    UnknownRun,
 )
-from taofold.core.imported_runs import may_be_resumed
 from taofold.core.state import ENDED, RunState, ending, fold, is_at_work, live, reduce
 from taofold.foreign_code import contained
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.log.run_store import Store
 from taofold.runtime import ownership
-from taofold.runtime.control import asking, never_began, pending_in, remove_unbegun
+from taofold.runtime.control import asking, pending_in
 from taofold.runtime.drive import Drive
 from taofold.runtime.endings import (
     MORE,
@@ -191,30 +189,12 @@ async def start(
 
 
 async def _register(log: Log, row: RunRow, record: e.Record, blobs: Mapping[str, bytes]) -> int:
-    """Create the run with its first record, driven by this process; its epoch.
-
-    A run without a first record never happened: one that an earlier release left so does not
-    stand in the way.
-    """
-
-    async def create() -> int:
-        # Row, first record and lease are one transaction: a crash leaves all of the run or none.
-        claim = await log.create(
-            row, records=[record], blobs=blobs, owner=ownership.me(), lease_ms=LEASE_MS
-        )
-        return claim.epoch
-
-    try:
-        return await create()
-    except Conflict:
-        # In the way may be the id itself, or an unended run of the same session.
-        rows = await log.rows(session=row.session, limit=20) if row.session else []
-        with suppress(UnknownRun):
-            rows.append(await log.row(row.run))
-        # A list, not a generator: every run in the way is removed, not only the first.
-        if not any([await remove_unbegun(log, other) for other in rows]):
-            raise
-    return await create()
+    """Create the run with its first record, driven by this process; its epoch."""
+    # Row, first record and lease are one transaction: a crash leaves all of the run or none.
+    claim = await log.create(
+        row, records=[record], blobs=blobs, owner=ownership.me(), lease_ms=LEASE_MS
+    )
+    return claim.epoch
 
 
 async def resume(
@@ -223,14 +203,12 @@ async def resume(
     """Carry on from wherever the log of `run` ends.
 
     Raises:
-        UnknownRun: there is no such run, or it never began.
+        UnknownRun: there is no such run.
         Refused: the run has ended in a way that cannot be resumed.
         Conflict: another process drives it, its lease is not over, and `takeover` is not set.
         ReplayDiverged: this code would do something else than what is recorded.
     """
     row = await log.row(run)
-    if await remove_unbegun(log, row):
-        raise never_began(run)
     if row.status in ENDED:
         # How it ended is in its last record: no need to read all of a long run to refuse it.
         # Reads records with a larger number than this, that is, the last one only.
@@ -279,13 +257,11 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
     ended, what waits for a person waits, and what another process drives is left to it.
 
     Raises:
-        UnknownRun: there is no such run, or it never began.
+        UnknownRun: there is no such run.
         ReplayDiverged: this code would do something else than what is recorded.
     """
     # Read-only until it is certain that something can be done: engines poll this.
     row = await log.row(run)
-    if await remove_unbegun(log, row):
-        raise never_began(run)
     if row.status in ENDED:
         return Finished(run, row.status)
     if row.held and not _free(log, row):
@@ -417,11 +393,6 @@ async def _claim_and_drive(
     state = fold(records)
     try:
         _resumable(run, state)  # its owner may have ended it between our look and our claim
-        if not may_be_resumed(records):
-            raise Refused(
-                f"run {run!r} was imported by an older release, with calls that it says were "
-                "decided or begun: import its file again, then what is not done is asked anew"
-            )
     except Refused:
         # The claim set the row to running: it is put back.
         ended = state.status in ENDED
@@ -507,9 +478,6 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
     if end is None or end.stop_reason in RESUMABLE:
         return ended
     recorded = end.timeless()
-    if derived is not None and derived.status == "limited" and not recorded.error:
-        # Older releases did not explain limits.
-        derived = msgspec.structs.replace(derived, error="")
     if derived is None or not recording.agree(recorded, derived):
         raise ReplayDiverged("end", recorded, derived)
     return ended

@@ -89,9 +89,11 @@ class ActionBatch:
                 self._bound[index] = bound
                 is_converted = bool(bound.repairs)
             else:
-                # As it was done then: older releases converted in the call itself, unrecorded.
                 past = recorded.actions[index : index + 1]
-                is_converted = any(_reading(each) != _reading(action) for each in past)
+                is_converted = any(
+                    (each.parameters, each.repairs) != (action.parameters, action.repairs)
+                    for each in past
+                )
             if is_converted:
                 fitted[index] = tool.fitted(action)
 
@@ -275,11 +277,6 @@ class ActionBatch:
         ledger, setup, thought = self.ledger, self.ledger.setup, self.effect.thought
         critical = thought.critical and thought.type == "exception"
         tool_facts = facts(tool)
-        if tool_facts.delegated:
-            recorded = ledger.recording.event(e.Decided, self.key, index)
-            # Older releases asked about the call of an agent, too: what was asked stays asked.
-            if recorded is not None and recorded.verdict == "ask":
-                tool_facts = replace(tool_facts, delegated=False)
         ruling = setup.policy.rule(action, tool_facts, setup.principal, critical=critical)
         if tool.effect == "read":
             return ruling
@@ -544,11 +541,6 @@ def _masked(action: Action) -> str:
         "Send the call without it: edit the text around it, read it from the environment, or ask "
         "a person to put it there"
     )
-
-
-def _reading(action: Action) -> tuple[object, list[str]]:
-    """Parameters and receipts, without one that older releases gave every native call."""
-    return action.parameters, [each for each in action.repairs if each != "string_encoded"]
 
 
 def _bind(tool: Tool | None, action: Action) -> Bound | Observation:

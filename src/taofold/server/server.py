@@ -41,7 +41,7 @@ from taofold.server.streams.relay import Broadcast, Relay
 from taofold.server.streams.response import Watching
 from taofold.shared_document import Shared
 from taofold.tools.attachments import Prompt
-from taofold.views import LOCAL, session_in_log
+from taofold.views import LOCAL, inner_session
 
 
 class Worker:
@@ -323,7 +323,7 @@ class Server:
 
     async def session(self, principal: Principal, name: str) -> str:
         """The session as the log names it."""
-        return await session_in_log(self.log, principal, name)
+        return inner_session(principal, name)
 
     async def session_to_continue(self, principal: Principal, name: str) -> str:
         """The session as the log names it, for another run in it.

@@ -202,10 +202,10 @@ def run(
         named = session
         if named:
             from taofold.core.values import Principal
-            from taofold.views import session_in_log
+            from taofold.views import inner_session
 
             # As a server names it: `ann/x` of this machine's user is no conversation of ann's.
-            named = await session_in_log(log, Principal(), named)
+            named = inner_session(Principal(), named)
         return (
             await approved_by(chosen_agent, approve, approver)
             .but(log=log)
@@ -333,7 +333,7 @@ def show(result: "RunResult[Any]", go_on: str, *, json: bool, summary: bool = Tr
 
 def as_json(result: "RunResult[Any]") -> dict[str, Any]:
     """The result as one JSON object. What it took is named as HTTP names it."""
-    from taofold.views import counts_json
+    from taofold.views import approval_json, counts_json
 
     usage = result.usage
     return {
@@ -350,18 +350,7 @@ def as_json(result: "RunResult[Any]") -> dict[str, Any]:
             "output_tokens": usage.output_tokens,
             "usd": usage.shown_usd,
         },
-        "pending": [pending_json(approval) for approval in result.pending],
-    }
-
-
-def pending_json(approval: "Approval") -> dict[str, Any]:
-    """What waits for a person, as HTTP shows it; also under the names of earlier releases."""
-    from taofold.views import approval_json
-
-    return {
-        **approval_json(approval),
-        "parameters": approval.action.parameters,
-        "preview": approval.preview,
+        "pending": [approval_json(approval) for approval in result.pending],
     }
 
 

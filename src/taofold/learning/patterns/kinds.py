@@ -83,7 +83,7 @@ class Fix(Value, frozen=True):
     patterns of release 0.1), and lines around them behind a space. `files` are the files that
     it changed; `vain` are edits that the same loop had tried before, which left the error there;
     `partial`: it was made together with other changes, of which nobody knows what they were for.
-    `cause` is a sentence of files and of earlier releases.
+    `cause` is a sentence of imported files.
     """
 
     description: str = ""

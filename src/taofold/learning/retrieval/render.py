@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from taofold.core.failing_checks import Check, is_assertion, is_foreign
+from taofold.core.failing_checks import Check, is_assertion
 from taofold.core.text import times
 from taofold.learning.extraction.comments import without_comments
 from taofold.learning.extraction.diffs import MOST_SHOWN
@@ -207,9 +207,7 @@ def _rate(pattern: Pattern, counts: UseCounts, rate: float | None) -> str:
 
 def _came_up(signature: ErrorSignature) -> list[str]:
     """Where it was raised, and by which call of a test or a program."""
-    # Older releases took a frame of the interpreter for the place.
-    known = signature.seen and not is_foreign(signature.seen.partition(":")[0])
-    where = f" in {line(signature.seen, 120)}" if known else ""
+    where = f" in {line(signature.seen, 120)}" if signature.seen else ""
     causes = [
         f"   - It was raised because of {line(cause, _MESSAGE)}" for cause in signature.causes
     ]

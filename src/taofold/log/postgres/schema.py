@@ -33,7 +33,6 @@ HELD: Final = (
 )
 
 _TAGS: Final = (
-    "alter table taofold_runs add column tags bytea not null default '{}'",
     "create table taofold_tags(tag bytea not null, number bigint not null, "
     "primary key(tag, number))",
     """create or replace function taofold_tag() returns trigger language plpgsql as $$
@@ -62,7 +61,7 @@ _TABLES: Final = (
         session bytea not null, parent bytea not null, principal bytea not null,
         created_at bigint not null, updated_at bigint not null,
         epoch bigint not null, owner bytea not null, waiting_for bytea not null,
-        wake_at bigint not null) with (fillfactor = 80)""",
+        wake_at bigint not null, tags bytea not null default '{}') with (fillfactor = 80)""",
     "create index taofold_runs_session on taofold_runs(session, number) where session <> ''",
     "create index taofold_runs_parent on taofold_runs(parent, number) where parent <> ''",
     "create index taofold_runs_status on taofold_runs(status, number)",
@@ -306,8 +305,8 @@ _TRIGGERS: Final = (
     "create trigger taofold_runs_recount after update of status on taofold_runs "
     "for each row when (old.status <> new.status) execute function taofold_count()",
 )
-UPGRADES: Final[dict[int, tuple[str, ...]]] = {1: ("drop function taofold_create", *_TAGS)}
-"""Statements that turn layout n into n + 1."""
+UPGRADES: Final[dict[int, tuple[str, ...]]] = {}
+"""Statements that turn layout n into n + 1, from the first release on."""
 
 # Only in the schema that will be used: another schema may hold another log.
 _PRESENT: Final = (
@@ -330,10 +329,16 @@ async def prepare(db: psycopg.AsyncConnection[tuple[object, ...]], name: str) ->
     One transaction under a lock: of several that start at once one does it.
 
     Raises:
-        Incompatible: the database is newer than this release.
+        Incompatible: the database is newer than this release, or too old.
         LogError: the role may not use it.
     """
     layout = await _layout(db)
+    oldest = min(UPGRADES, default=VERSION)
+    if 0 < layout < oldest:
+        raise Incompatible(
+            f"the log {name!r} has layout {layout}, this release reads {oldest} to {VERSION}; "
+            "nothing was changed: it was written before release 0.1.0"
+        )
     if layout < VERSION:
         async with db.transaction():
             # Let go at the end of the transaction, also when the process dies in it.

@@ -1,4 +1,4 @@
-"""The SQL of the log: its tables, how older ones become them, its statements, and rows as values.
+"""The SQL of the log: its tables, its statements, and rows as values.
 
 It knows nothing about transactions.
 """
@@ -25,7 +25,8 @@ _END: Final = 253_402_300_800_000
 _JOURNAL: Final = (
     """create table streams(
         number integer primary key autoincrement, stream text not null unique,
-        head integer not null, created_at integer not null, updated_at integer not null)""",
+        head integer not null, created_at integer not null, updated_at integer not null,
+        owner text not null default '', lease_until integer not null default 0)""",
     "create table facts(id integer primary key, at integer not null, body text not null)",
 )
 OPEN_SESSION: Final = (
@@ -65,9 +66,6 @@ def _counting(row: str, by: int) -> str:
 _COUNTS: Final = (
     "create table counts(scope text not null, status text not null, runs integer not null, "
     "primary key(scope, status)) without rowid",
-    "insert into counts select '*', status, count(*) from runs group by status",
-    "insert into counts select '@' || principal, status, count(*) from runs where parent = '' "
-    "group by principal, status",
     f"create trigger runs_counted after insert on runs begin {_counting('new', 1)} end",
     f"create trigger runs_uncounted after delete on runs begin {_counting('old', -1)} end",
     "create trigger runs_recounted after update of status on runs "
@@ -75,7 +73,6 @@ _COUNTS: Final = (
 )
 """How many runs there are, kept by the database itself in every transaction that changes it."""
 _TAGS: Final = (
-    "alter table runs add column tags text not null default '{}'",
     # Within one tag the runs are in the order of registration, as lists have them.
     "create table tags(tag text not null, number integer not null, "
     "primary key(tag, number)) without rowid",
@@ -86,16 +83,15 @@ _TAGS: Final = (
     "and tag in (select key || '=' || value from json_each(old.tags)); end",
 )
 """The tags of runs, and the index of them, kept by the database itself."""
-_LEASE: Final = ("lease_until integer not null default 0", "wake_at integer not null default 0")
-_HELD: Final = ("owner text not null default ''", "lease_until integer not null default 0")
 TABLES: Final = (
-    f"""create table runs(
+    """create table runs(
         number integer primary key autoincrement, run text not null unique,
         status text not null, goal text not null, agent text not null,
         session text not null, parent text not null, principal text not null,
         created_at integer not null, updated_at integer not null,
         epoch integer not null, owner text not null, waiting_for text not null,
-        {", ".join(_LEASE)})""",
+        lease_until integer not null default 0, wake_at integer not null default 0,
+        tags text not null default '{}')""",
     "create index runs_session on runs(session) where session <> ''",
     "create index runs_parent on runs(parent) where parent <> ''",
     *_RUNS_BY,
@@ -112,34 +108,10 @@ TABLES: Final = (
     "create table meta(key text primary key, value text not null) without rowid",
     *_COUNTS,
     *_JOURNAL,
-    *(f"alter table streams add column {column}" for column in _HELD),
     *_TAGS,
 )
-
-_NOW_MS: Final = "cast((julianday('now') - 2440587.5) * 86400000 as integer)"
-_CUT_OFF: Final = (
-    "update runs set status = 'waiting', waiting_for = 'server_stopped' "
-    "where status = 'cancelled' and parent = '' and exists (select 1 from events where id = "
-    "(select max(id) from events where id between number << 32 and (number << 32) + 4294967295) "
-    "and json_extract(body, '$.error') = 'cancelled by interrupted') and json_extract("
-    "(select body from events where id = number << 32), '$.settings.server') is not null"
-)
-"""Version 2 said in an error's text that a server had cut a run off when it stopped."""
-_LEASES: Final = (
-    *(f"alter table runs add column {column}" for column in _LEASE),
-    *(f"alter table streams add column {column}" for column in _HELD),
-    *_RUNS_BY,
-    *_RUNS_DUE,
-    _CUT_OFF,
-    # Whoever drives a run now gives no signs of life: it has a minute. So has a run that was
-    # registered and never begun. One that waits is looked at once: when it is due was not kept.
-    f"update runs set lease_until = {_NOW_MS} + 60000 where status = 'running' and (owner <> '' "  # noqa: S608 - constants
-    "or not exists (select 1 from events where id = number << 32))",
-    "update runs set wake_at = 1 where status = 'waiting'",
-    *_COUNTS,
-)
-UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {1: _JOURNAL, 2: _LEASES, 3: _TAGS}
-"""Statements that turn layout n into n + 1."""
+UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {}
+"""Statements that turn layout n into n + 1, from the first release on."""
 
 
 LAST: Final = 0xFFFFFFFF

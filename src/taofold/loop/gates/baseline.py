@@ -60,8 +60,6 @@ class Baseline(Value, frozen=True):
     path: str = ""
     """`PATH` at the loop's start, without what an agent could write to."""
     expected: tuple[Expected, ...] = ()
-    whole: bool = False
-    """False = kept by an older release, which kept only files that decide."""
     wanted: tuple[str, ...] = ()
     """Files that a gate's command names and only reads."""
     outside: tuple[str, ...] = ()

@@ -142,7 +142,6 @@ def capture(
         environments=tuple(walk.environments),
         linked={path: str(target) for path, target in links.items() if target is not None},
         path=search_path(root),
-        whole=True,
         wanted=wanted_files(gates),
         targets=targets(gates, root),
         repositories=tuple(walk.repositories),

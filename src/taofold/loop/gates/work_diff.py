@@ -184,8 +184,6 @@ def _sorted(
 def _why_left_out(path: str, now: KeptFile | None, baseline: Baseline, rules: ScopeRules) -> str:
     was = baseline.files.get(path)
     why = exclusion(path, new=was is None, rules=rules)
-    if not baseline.whole and was is None and role(path, rules.named) not in DECIDES:
-        why = ""  # an older release kept nothing else: it cannot be told from what was there
     if why or is_allowed(path, rules.allow_edit):
         return why
     return LINK if any([file is not None and file.link for file in (now, was)]) else ""

@@ -64,12 +64,8 @@ async def create(call: ApiCall) -> Response:
     body: NewRun = call.body
     server = call.server
     name, agent = offered_agent(server, body.agent)
-    # Without what came later a request has the digest that earlier releases gave it.
-    unset = {name for name in ("attachments", "model", "limits", "tags") if not getattr(body, name)}
-    unset |= {"if_waiting"} if body.if_waiting == "answer" else set()
-    fields = body.model_dump(exclude=unset)
-    digest = blake2b(msgspec.json.encode(fields), digest_size=8).hexdigest()
-    changes = body.model_dump(include={"model", "limits"} - unset, exclude_none=True)
+    digest = blake2b(msgspec.json.encode(body.model_dump()), digest_size=8).hexdigest()
+    changes = body.model_dump(include={"model", "limits"}, exclude_defaults=True)
     try:
         agent = server.catalog.changed(agent, changes)
     except ConfigError as error:

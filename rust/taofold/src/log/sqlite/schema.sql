@@ -6,7 +6,8 @@ create table runs(
         session text not null, parent text not null, principal text not null,
         created_at integer not null, updated_at integer not null,
         epoch integer not null, owner text not null, waiting_for text not null,
-        lease_until integer not null default 0, wake_at integer not null default 0);
+        lease_until integer not null default 0, wake_at integer not null default 0,
+        tags text not null default '{}');
 -- ;
 create index runs_session on runs(session) where session <> '';
 -- ;
@@ -46,10 +47,6 @@ create table meta(key text primary key, value text not null) without rowid;
 -- ;
 create table counts(scope text not null, status text not null, runs integer not null, primary key(scope, status)) without rowid;
 -- ;
-insert into counts select '*', status, count(*) from runs group by status;
--- ;
-insert into counts select '@' || principal, status, count(*) from runs where parent = '' group by principal, status;
--- ;
 create trigger runs_counted after insert on runs begin insert into counts select '*', new.status, 1 where true on conflict(scope, status) do update set runs = runs + excluded.runs; insert into counts select '@' || new.principal, new.status, 1 where new.parent = '' on conflict(scope, status) do update set runs = runs + excluded.runs; end;
 -- ;
 create trigger runs_uncounted after delete on runs begin insert into counts select '*', old.status, -1 where true on conflict(scope, status) do update set runs = runs + excluded.runs; insert into counts select '@' || old.principal, old.status, -1 where old.parent = '' on conflict(scope, status) do update set runs = runs + excluded.runs; end;
@@ -58,15 +55,10 @@ create trigger runs_recounted after update of status on runs when old.status <> 
 -- ;
 create table streams(
         number integer primary key autoincrement, stream text not null unique,
-        head integer not null, created_at integer not null, updated_at integer not null);
+        head integer not null, created_at integer not null, updated_at integer not null,
+        owner text not null default '', lease_until integer not null default 0);
 -- ;
 create table facts(id integer primary key, at integer not null, body text not null);
--- ;
-alter table streams add column owner text not null default '';
--- ;
-alter table streams add column lease_until integer not null default 0;
--- ;
-alter table runs add column tags text not null default '{}';
 -- ;
 create table tags(tag text not null, number integer not null, primary key(tag, number)) without rowid;
 -- ;

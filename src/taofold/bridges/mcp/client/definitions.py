@@ -246,7 +246,7 @@ class PinFile(NamedTuple):
     name: str
     """Of the file, without its ending."""
     server: str
-    """Where the server is, in words; "" in a file of an earlier release or that cannot be read."""
+    """Where the server is, in words; "" in a file that cannot be read."""
     tools: tuple[str, ...]
     path: Path
 

@@ -305,10 +305,7 @@ _RELEVANT: Final = (
 def question_key(params: Any) -> str:
     """The same for the same question of the older era, when the call is made again."""
     fields = plain(params)
-    # A question that was stored by an earlier release must be known again: no new empty fields.
-    relevant = {
-        name: fields.get(name) for name in _RELEVANT if name in _RELEVANT[:4] or name in fields
-    }
+    relevant = {name: fields[name] for name in _RELEVANT if name in fields}
     return blake2b(msgspec.json.encode(relevant, order="sorted"), digest_size=8).hexdigest()
 
 
