@@ -76,7 +76,7 @@ def performed(case: Path) -> dict[str, Any]:
         assert file is not None, faults
         agent = with_model(build(file, Config(), folder), ScriptedModel(script["replies"]))
         log = MemoryLog()
-        agent = agent.but(strict=script.get("strict", False), log=log)
+        agent = agent.replace(strict=script.get("strict", False), log=log)
         agent.run_sync(script["goal"], data=script["data"], run_id="r1")
         for acts in script.get("people", ()):
             asyncio.run(_go_on(agent, log, acts))

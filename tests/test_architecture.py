@@ -125,7 +125,6 @@ def test_an_agent_runs_without_loading_a_provider_or_the_command_line() -> None:
 
 OPENS_FILES = {
     "reserved_places.py": "opens files in places of authority for all others",
-    "bridges/coding_agents/agent.py": "the first line of the program that a person names",
     "bridges/mcp/client/secret_requests.py": "a list of words of this package",
     "bridges/mcp/client/session.py": "pipes of a server's process",
     "cli/app.py": "/proc",

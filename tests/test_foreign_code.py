@@ -177,7 +177,7 @@ async def test_an_approver_that_raises_leaves_the_run_waiting(
     assert (result.status, result.stop_reason) == ("waiting", "awaiting_approval")
     refused = [r.event for r in result.records if isinstance(r.event, e.DecisionRefused)]
     assert "the approve function failed" in refused[0].why
-    ended = await one.but(approve="all").resume("r")
+    ended = await one.replace(approve="all").resume("r")
     assert ended.status == "finished"
 
 

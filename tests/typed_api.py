@@ -5,7 +5,7 @@ from typing import Any, assert_type
 
 from pydantic import BaseModel
 
-from taofold import Agent, Limits, Principal, RunContext, RunResult, Store, Tool, tool
+from taofold import Agent, Decision, Limits, Principal, RunContext, RunResult, Store, Tool, tool
 from taofold.core.content import Conversation
 from taofold.core.effects import Strategy, act, ask, begin
 from taofold.core.values import Action, Observation, Reply, Thought
@@ -35,17 +35,29 @@ def rooted(ctx: RunContext[Config], name: str) -> str:
 def users() -> None:
     assert_type(word_count("x"), int)
     plain = Agent("openai:gpt-5", tools=[word_count], limits=Limits(steps=3))
-    assert_type(plain.run_sync("how many?").output, str | None)
+    assert_type(plain.run_sync("how many?").output, str)
+    assert_type(plain.run_sync("how many?").output_or_none, str | None)
     typed = Agent("openai:gpt-5", output=City, deps_type=Config, tools=[rooted])
     result = typed.run_sync("where?", deps=Config("."))
     assert_type(result, RunResult[City])
-    assert_type(result.output, City | None)
+    assert_type(result.output, City)
     assert_type(result.messages("anthropic"), list[dict[str, Any]])
     assert_type(Agent.from_file("agent.yaml"), Agent[Any, Any])
     assert_type(typed.as_tool().name, str)
     assert_type(Store({"a": 1}).head, int)
     checked: Tool[[str], int] = word_count
     del checked
+
+
+def wrong(typed: Agent[Config, City]) -> None:
+    """Each line is an error for both type checkers: an ignore that is not needed is one, too."""
+    typed.run_sync("where?", deps=3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    typed.run_sync("?", dep=Config("."))  # type: ignore[call-arg] # pyright: ignore[reportCallIssue]
+    typed.stream("where?", session=3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    Decision("aprove")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    Agent("x", strategy="reackt")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    Agent("x", on_denial="stopp")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    Agent("x", approve="al")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
 def lines(ctx: RunContext[Config]) -> str:

@@ -186,7 +186,7 @@ builder = Agent[Any, Any](FunctionModel(building), tools=[write], name="builder"
 async def drive(log_path: Path, wanted: Path) -> None:
     """A program of somebody's: it begins the runs that are wanted, and an engine drives them."""
     log = SqliteLog(log_path)
-    mine = agent.but(log=log)
+    mine = agent.replace(log=log)
 
     async def ours(run: str) -> bool:
         return run.startswith("api-")

@@ -55,7 +55,7 @@ def _model(mode, base_url, gate):
 
 class Contestant:
     def __init__(self, agent, variant):
-        self.agent, self.talker = agent, agent.but(tools=())
+        self.agent, self.talker = agent, agent.replace(tools=())
         self.variant = variant
 
 

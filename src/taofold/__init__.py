@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from taofold import reason as reason
     from taofold.agent import Agent, Delta, RunResult, Stream
     from taofold.compat.tagent import run_agent
-    from taofold.core.errors import ConfigError, LimitReached, Refused, ReplayDiverged
+    from taofold.core.errors import ConfigError, LimitReached, Refused, ReplayDiverged, RunFailed
     from taofold.core.values import (
         Action,
         Message,
@@ -74,6 +74,7 @@ _HOME = {
     "ReplayDiverged": "core.errors",
     "run_agent": "compat.tagent",
     "RunContext": "tools",
+    "RunFailed": "core.errors",
     "RunResult": "agent",
     "steer": "runtime.control",
     "Store": "log.run_store",
@@ -116,6 +117,7 @@ __all__ = [
     "Replace",
     "ReplayDiverged",
     "RunContext",
+    "RunFailed",
     "RunResult",
     "Store",
     "Stream",

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, TypedDict, cast
 from typing_extensions import TypeVar, Unpack
 
 from taofold.agent import Agent, RunResult
+from taofold.agent.activation import StrategyName
 from taofold.agent.result import Happening
 from taofold.core.effects import Strategy
 from taofold.core.values import Principal
@@ -68,7 +69,7 @@ class Reasoned(Generic[Out]):
     @property
     def answer(self) -> Out | None:
         """The answer, or the best there is if a limit came first, or None."""
-        return self.run.output
+        return self.run.output_or_none
 
     @property
     def success(self) -> bool:
@@ -202,7 +203,7 @@ _AT_RUN: Final = ("deps", "principal", "run_id", "listener")
 
 async def _run(
     name: str,
-    strategy: str | Technique,
+    strategy: StrategyName | Technique,
     goal: str,
     model: ModelSpec,
     output: type[Out],

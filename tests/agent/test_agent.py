@@ -19,7 +19,7 @@ from taofold import (
     tool,
 )
 from taofold.core import events as e
-from taofold.core.errors import ConfigError
+from taofold.core.errors import ConfigError, RunFailed
 from taofold.core.values import Message, Profile, Reply, Usage
 from taofold.runtime.providers import register_provider
 from taofold.runtime.trace_context import TRACEPARENT
@@ -75,7 +75,7 @@ async def test_the_output_is_of_its_type_or_the_run_says_why_not() -> None:
     assert result.output == Found(name="a", count=3)
     bad = await Agent(Memo([finish({"name": "a"})] * 3), output=Found).run("g")
     assert bad.status == "failed"
-    assert bad.output is None
+    assert bad.output_or_none is None
     assert "count" in bad.error
     assert '"name": "a"' in events(bad, e.Replied)[-1].text
 
@@ -244,8 +244,8 @@ def test_tools_of_a_generator_are_not_used_up_by_a_look() -> None:
 
 def test_another_model_is_looked_for_at_the_same_address_if_it_is_named() -> None:
     agent = Agent("vllm:a", base_url="http://127.0.0.1:9/v1")
-    assert agent.but(model="vllm:b").base_url == agent.base_url
-    assert agent.but(model=ScriptedModel(["x"])).run_sync("hello").output == "x"
+    assert agent.replace(model="vllm:b").base_url == agent.base_url
+    assert agent.replace(model=ScriptedModel(["x"])).run_sync("hello").output == "x"
 
 
 async def test_every_fault_is_found_before_the_first_call() -> None:
@@ -360,7 +360,7 @@ async def test_a_cached_reply_is_for_the_same_tools() -> None:
 async def test_models_by_role_are_resolved() -> None:
     agent = Agent(Memo([finish()]), models={"critic": Memo([], usd=None, name="dear:one")})
     with pytest.raises(ConfigError, match="dear:one"):
-        await agent.but(limits=Limits(usd=1)).run("g")
+        await agent.replace(limits=Limits(usd=1)).run("g")
 
 
 async def test_leaving_a_stream_early_cancels_the_run() -> None:
@@ -373,3 +373,12 @@ async def test_leaving_a_stream_early_cancels_the_run() -> None:
     assert (await log.row("r")).status in ("cancelled", "limited", "finished")
     with pytest.raises(RuntimeError, match="not ended"):
         _ = stream.result
+
+
+async def test_the_output_of_a_run_that_has_none_is_an_error_that_says_why() -> None:
+    """Mutants: it is None; the message does not say how the run ended."""
+    failed = await Agent(ScriptedModel(["?", "?", "?", "?"]), output=int).run("g")
+    assert failed.output_or_none is None
+    with pytest.raises(RunFailed, match=rf"{failed.run_id} has no output: failed") as caught:
+        failed.output  # noqa: B018 - asked for
+    assert caught.value.result is failed

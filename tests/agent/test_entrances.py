@@ -57,7 +57,7 @@ async def test_half_a_surrogate_in_a_decision_is_escaped(in_process: bool, tmp_p
     model = ScriptedModel([PAY, "denied"])
     agent = Agent(model, tools=[pay], log=str(tmp_path / "runs.db"))
     if in_process:
-        result = await agent.but(approve=lambda _: decision).run("go")
+        result = await agent.replace(approve=lambda _: decision).run("go")
     else:
         waiting = await agent.run("go")
         assert agent.opened_log is not None
@@ -74,7 +74,7 @@ def test_an_agent_is_made_of_its_file(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "note.txt").write_text("hello", encoding="utf-8")
     agent = Agent.from_file(path, root=tmp_path)
     assert (agent.name, agent.instructions) == ("clerk", "Be brief.")
-    asks = agent.but(model=TestModel(call=["list_files"]))
+    asks = agent.replace(model=TestModel(call=["list_files"]))
     assert "note.txt" in str(asks.run_sync("What is there?").steps[0].observations[0].result)
 
 
@@ -112,9 +112,9 @@ def test_a_run_without_the_deps_that_its_agent_needs_does_not_start() -> None:
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("model", r"run\(\) has no option 'model': write agent.but\(model=…\).run\(…\)"),
-        ("limits", "agent.but"),
-        ("output", "agent.but"),
+        ("model", r"run\(\) has no option 'model': write agent.replace\(model=…\).run\(…\)"),
+        ("limits", "agent.replace"),
+        ("output", "agent.replace"),
         ("sesion", "did you mean 'session'"),
     ],
 )

@@ -320,7 +320,7 @@ async def test_a_session_remembers_with_every_log(kind: str, tmp_path: Path) -> 
     agent = Agent(model, log=log)
     await agent.run("I am Ada.", session="s")
     await agent.run("Who am I?", session="s")
-    await agent.but(instructions="Be short.").run("And now?", session="s")
+    await agent.replace(instructions="Be short.").run("And now?", session="s")
     assert ["I am Ada." in asked.text for asked in model.requests] == [True, True, True]
     assert "You are Ada." in model.requests[2].text
 

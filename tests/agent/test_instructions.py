@@ -61,7 +61,7 @@ async def test_replay_resume_and_fork_see_the_text_that_was_recorded() -> None:
     agent = Agent(model, instructions=write, tools=[pay], log="memory")
     waiting = await agent.run("pay", deps="Ada")
     assert waiting.status == "waiting"
-    result = await agent.but(approve="all").resume(waiting)
+    result = await agent.replace(approve="all").resume(waiting)
     assert result.output == "ok"
     assert not [r for r in result.records if type(r.event).__name__ == "PromptChanged"]
     await agent.replay(result)
@@ -85,7 +85,7 @@ async def test_a_secret_in_the_text_reaches_neither_the_log_nor_the_model() -> N
         return f"Use {SECRET}."
 
     agent = Agent(ScriptedModel([DONE]), instructions=write, tools=[pay], secrets=[SECRET])
-    result = await agent.but(log="memory").run("pay")
+    result = await agent.replace(log="memory").run("pay")
     assert result.state.started is not None
     assert result.state.started.settings["instructions"] == "Use [redacted]."
 

@@ -77,9 +77,9 @@ async def test_answers_of_another_agent_are_not_taken_for_this_ones() -> None:
     first = Agent(echo([]), strategy="direct", log=log)
     await first.map(["a"], name="s")
     others = {
-        "the model 'scripted": first.but(model=ScriptedModel(["x"])),
-        "the agent 'agent', not 'b'": first.but(name="b"),
-        "other instructions": first.but(instructions="Be brief."),
+        "the model 'scripted": first.replace(model=ScriptedModel(["x"])),
+        "the agent 'agent', not 'b'": first.replace(name="b"),
+        "other instructions": first.replace(instructions="Be brief."),
     }
     for complaint, other in others.items():
         with pytest.raises(ConfigError, match=r"'s' has runs of .*: take another name") as error:
@@ -238,7 +238,7 @@ async def test_what_a_child_that_is_not_over_has_cost_counts_in_the_next_call() 
         return str(at)
 
     inner = Agent(FunctionModel(look_again, usd=(0.0, 10_000.0)), name="inner", max_tokens=102)
-    inner = inner.but(tools=[look])
+    inner = inner.replace(tools=[look])
     call = '{"thought": "t", "actions": [{"tool": "inner", "parameters": {"goal": "x"}}]}'
     agent = Agent(ScriptedModel([call]), tools=[inner], log="memory")
     first = await agent.map(["a"], name="s", usd=1.5)

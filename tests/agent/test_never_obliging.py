@@ -77,7 +77,7 @@ async def test_no_model_is_asked_more_often_than_steps_and_once_to_wrap_up(
     )
     assert stubborn.asked <= (steps + 1 if steps else 0)
     assert not result.success
-    assert result.output is None
+    assert result.output_or_none is None
     if steps <= 1 or reply is forever:
         assert result.stop_reason == "max_steps"
 

@@ -43,7 +43,7 @@ def test_the_effects_of_tools_that_do_not_only_read_are_kept_in_every_run():
 def test_a_changed_agent_keeps_what_it_is_now():
     one = agent(instructions="first")
     assert started(one)["instructions"] == "first"
-    assert started(one.but(instructions="second", research=True, strict=True)) == {
+    assert started(one.replace(instructions="second", research=True, strict=True)) == {
         "strict": True,
         "effects": {"put": "idempotent"},
         "research": True,

@@ -65,7 +65,7 @@ async def test_a_prompt_of_a_changed_agent_is_missing_and_not_another_one(tmp_pa
     model = ScriptedModel([act("look", at="left"), finish("done")])
     agent = Agent(model, tools=[look], log=str(tmp_path / "runs.db"))
     result = await agent.run("go")
-    prompts = await agent.but(instructions="Be rude.").prompts(result)
+    prompts = await agent.replace(instructions="Be rude.").prompts(result)
     assert len(prompts) == 2
     for prompt in prompts:
         assert prompt.missing.startswith("the agent has changed since")

@@ -92,6 +92,6 @@ async def test_random_weights_without_a_schema_end_in_a_typed_error_not_an_excep
             url, "random", Profile(window=4096, window_known=True), output=int, max_tokens=60
         )
         result = await one.run("How many?")
-    assert (result.success, result.stop_reason, result.output) == (False, "error", None)
+    assert (result.success, result.stop_reason, result.output_or_none) == (False, "error", None)
     assert "3 attempts" in result.error
     assert CALLS == []

@@ -97,7 +97,7 @@ class Road:
         assert self.result.success, self.result.error
         shown = [request.messages[-1].content for request in self.model.requests]
         await self.log.close()
-        self.agent = self.agent.but(log=open_log(self.path))
+        self.agent = self.agent.replace(log=open_log(self.path))
         replayed = await self.agent.replay("r")
         assert replayed.steps == self.result.steps
         assert len(shown) == len(self.model.requests), "a replay asks no model"

@@ -83,7 +83,7 @@ agent = Agent(
     approve="all",
 )
 from taofold import Limits
-result = agent.but(limits=Limits(steps=20, tool_calls=20)).run_sync("work")
+result = agent.replace(limits=Limits(steps=20, tool_calls=20)).run_sync("work")
 seen = [[o.status, o.refused, o.result] for step in result.steps for o in step.observations]
 schema = tool_of(Add()).schema
 print(json.dumps({

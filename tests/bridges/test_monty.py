@@ -237,7 +237,7 @@ async def test_another_process_carries_code_on_with_the_answers_it_had(name, tmp
     first = coder(code, log=LOGS[name](tmp_path))
     waiting = await first.run("go")
     fresh = coder(code, log=first.log)
-    fresh = fresh.but(model=Memo([finish()]))
+    fresh = fresh.replace(model=Memo([finish()]))
     ended = await settled(fresh, waiting)
     assert events(ended, e.Observed)[0].observation.result == 13
     assert REMOVED == ["/x"]
@@ -259,7 +259,7 @@ async def test_a_crash_anywhere_in_the_code_repeats_no_call_that_writes(cut):
     before = sum(type(one.event).__name__ == "StartedOnce" for one in child)
     kept = await planted([*parent, *child], MemoryLog())
     REMOVED.clear()
-    agent = coder(code, log=kept, approve="all").but(model=Memo([finish()]))
+    agent = coder(code, log=kept, approve="all").replace(model=Memo([finish()]))
     ended = await agent.resume("r", takeover=True)
     ended = await settled(agent, ended)
     assert ended.success, ended
@@ -301,7 +301,7 @@ async def test_the_limits_of_the_run_hold_inside_code():
 async def test_guessed_code_does_not_run_when_its_functions_write():
     """D7: a repaired text could remove another file than the model meant."""
     said = '{"thought": "t", "action": {"tool": "python", "parameters": {"code": "remove("/x")"}}}'
-    agent = coder("1").but(model=Memo([said, finish()]), approve="all")
+    agent = coder("1").replace(model=Memo([said, finish()]), approve="all")
     REMOVED.clear()
     result = await agent.run("go")
     assert REMOVED == []
@@ -314,7 +314,7 @@ async def test_code_of_a_native_call_runs_too():
     from taofold.core.values import Profile
 
     model = Memo([reply, finish()], profile=Profile(100_000, True, native_tools=True))
-    result = await coder("1").but(model=model).run("go")
+    result = await coder("1").replace(model=model).run("go")
     assert events(result, e.Observed)[0].observation.result == 42
 
 

@@ -110,7 +110,7 @@ careless = Agent(scripted(unthinking, unthinking,
                           act("it is 42", "finish", "synthesis", answer="42")), tools=[add])
 boss = Agent(scripted(act("let him add", "adder", "goal", goal="17 + 25"),
                       act("he says 42", "finish", "synthesis", answer="42")),
-             tools=[adder.but(name="adder", description="Adds.")])
+             tools=[adder.replace(name="adder", description="Adds.")])
 nothing = 3
 '''
 

@@ -85,7 +85,8 @@ def test_the_dial_of_a_command_is_tightened_by_the_agents_own_policy(
 
 def test_the_dial_holds_for_agents_that_are_tools(project: Path) -> None:
     (project / "pair.py").write_text(
-        f"{CODE}\nboss = Agent(model, tools=[silent.but(name='helper', description='Helps.')])\n"
+        f"{CODE}\n"
+        "boss = Agent(model, tools=[silent.replace(name='helper', description='Helps.')])\n"
     )
     boss = make(chosen("pair.py:boss", autonomy="autonomous"))
     helpers = [tool for tool in boss.tools if isinstance(tool, Agent)]

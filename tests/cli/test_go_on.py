@@ -108,7 +108,7 @@ def test_a_childs_question_is_gone_on_with_at_the_run_that_called_it(
         "from agents import *\n"
         'lead = Agent(scripted(act("let him", "writer", "goal", goal="write"),'
         ' act("done", "finish", "synthesis", answer="all done")),'
-        ' tools=[writer.but(name="writer", description="Writes.")])\n'
+        ' tools=[writer.replace(name="writer", description="Writes.")])\n'
     )
     assert taofold("run", "more.py:lead", "go", "-q", "--approve", "wait").code == 3
     (asked,) = re.findall(r"^(\S+:\d+) ", taofold("approvals", "list").out, re.MULTILINE)
@@ -133,7 +133,7 @@ def test_an_interrupted_run_that_was_resumed_names_its_agent_again(
 ) -> None:
     (project / "local.py").write_text(
         "from agents import waiter\n"
-        'def made(): return waiter.but(log=".taofold/runs.db")\n'
+        'def made(): return waiter.replace(log=".taofold/runs.db")\n'
         "import asyncio\n"
         'print(asyncio.run(made().begin("go", run_id="r")))\n'
     )

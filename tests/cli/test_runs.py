@@ -129,7 +129,7 @@ def test_a_run_from_python_that_broke_a_rule_is_derived_as_it_was(
     """A run keeps the strictness it began with, whatever the command says."""
     place = {"__file__": str(project / "agents.py")}
     exec((project / "agents.py").read_text(), place)
-    agent = place["careless"].but(log=str(project / ".taofold/runs.db"), strict=strict)
+    agent = place["careless"].replace(log=str(project / ".taofold/runs.db"), strict=strict)
     result = agent.run_sync("add", run_id="lenient")
     assert result.success
     broken = [r.event for r in result.records if isinstance(r.event, Violated)]
@@ -143,7 +143,7 @@ def test_a_run_from_python_that_broke_a_rule_is_derived_as_it_was(
     kept = json.loads(taofold("runs", "log", new, "--json").out.splitlines()[0])
     assert kept["event"]["settings"]["strict"] is strict
     # The same from Python: what the agent that carries on would choose does not matter.
-    other = agent.but(strict=not strict)
+    other = agent.replace(strict=not strict)
     assert run_now(other.replay("lenient")).success
 
 

@@ -53,7 +53,7 @@ agent, demanding = agent_of(False), agent_of(True)
 PYTHON: Final = """
 import sys
 from agents import agent
-agent.but(log=".taofold/runs.db", strict="--strict" in sys.argv).run_sync("count")
+agent.replace(log=".taofold/runs.db", strict="--strict" in sys.argv).run_sync("count")
 """
 CASES: Final = "cases:\n  - goal: count\n    expect: there are 42\n"
 

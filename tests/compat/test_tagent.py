@@ -385,7 +385,7 @@ def test_evaluate_is_carried_out_in_the_last_iteration(
     model = Memo([act("hello", name="x"), act("evaluate"), verdict, "all done"])
     result = run_agent("g", model, [hello], max_iterations=2)
     assert result.state.data["achieved"] is achieved
-    assert (result.stop_reason, result.success, result.output) == ending
+    assert (result.stop_reason, result.success, result.output_or_none) == ending
     assert achieved or "all 2 steps were used: raise limits.steps" in result.error
 
 

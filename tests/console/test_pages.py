@@ -91,7 +91,7 @@ async def console(folder: Path, *, csp: bool = True, **view: Any) -> AsyncIterat
     cases = [Case("six times seven", expect="42"), Case("a colour", expect="blue")]
     model = ScriptedModel([finish("42"), finish("red")])
     bench = Bench()
-    report = await evaluate(bench.agent(finish("42"), name="helper").but(model=model), cases)
+    report = await evaluate(bench.agent(finish("42"), name="helper").replace(model=model), cases)
     store_report(home, "sums", [report])
     long = "word" * 60
     agent = bench.agent(

@@ -244,7 +244,7 @@ async def test_the_rehearsal_plays_to_its_end_and_says_that_it_is_a_script() -> 
 
     agent = rehearsal(0.0)
     assert str(agent.model.name).startswith("script:")  # type: ignore[union-attr]
-    result = await agent.but(log=MemoryLog(), approve="all").run("Why is checkout red?")
+    result = await agent.replace(log=MemoryLog(), approve="all").run("Why is checkout red?")
     assert result.success, result.error
     assert "half to even" in str(result.output)
     assert result.metrics.observation_success_rate == 100.0

@@ -363,7 +363,7 @@ def test_the_review_joins_branches_and_asks_another_agent(folder: Path) -> None:
     # The other agent has the model of its own file, which names none.
     writer = agent.toolset["writer"]
     tools = [one for one in agent.toolset.values() if one is not writer]
-    agent = agent.but(tools=(*tools, writer.agent.but(model=model).as_tool("writer")))
+    agent = agent.replace(tools=(*tools, writer.agent.replace(model=model).as_tool("writer")))
     result = agent.run_sync("  a change  ")
     assert result.success, result.error
     assert result.output == "ship it"

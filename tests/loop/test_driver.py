@@ -373,7 +373,7 @@ async def test_a_waiting_run_pauses_the_loop_and_resume_goes_on_with_it(tmp_path
 
     model = ScriptedModel(rounds("good"))
     given = means(tmp_path, model, contains("good"))
-    made = given.agent(tmp_path, LoopState()).but(approve=None, tools=[file_tools(tmp_path)])
+    made = given.agent(tmp_path, LoopState()).replace(approve=None, tools=[file_tools(tmp_path)])
     given = but(given, agent=lambda folder, state: made)
     state = await start(given, wish(tmp_path), loop="x")
     assert (state.status, state.pause) == (
@@ -718,7 +718,7 @@ async def test_aborting_with_revert_puts_the_files_back(tmp_path: Path) -> None:
     given = means(
         tmp_path, [*rounds("one"), act("may I?", "ask_user", question="?")], contains("x")
     )
-    made = given.agent(tmp_path, LoopState()).but(ask_user=True)
+    made = given.agent(tmp_path, LoopState()).replace(ask_user=True)
     given = but(given, agent=lambda folder, state: made)
     state = await start(given, wish(tmp_path), loop="x")
     assert state.status == "paused"

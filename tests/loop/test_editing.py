@@ -37,7 +37,7 @@ def questioner(root: Path, *before: str) -> LoopDependencies:
     (root / "test_a.py").write_text("as it was")
     (root / "test_b.py").write_text("as it was")
     ground_of(given).protected = ("test_a.py", "test_b.py")
-    made = given.agent(root, LoopState()).but(ask_user=True)
+    made = given.agent(root, LoopState()).replace(ask_user=True)
     return but(given, agent=lambda folder, state: made)
 
 

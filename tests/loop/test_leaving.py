@@ -279,7 +279,7 @@ async def test_a_revert_that_was_refused_can_be_tried_again(tmp_path: Path) -> N
     from taofold.loop.lifecycle import abort, start
 
     given = means(tmp_path, [*rounds_and_a_question()], contains("x"))
-    made = given.agent(tmp_path, LoopState()).but(ask_user=True)
+    made = given.agent(tmp_path, LoopState()).replace(ask_user=True)
     given = but(given, agent=lambda folder, state: made)
     await start(given, wish(tmp_path), loop="x")
     ground, refuse = ground_of(given), [True]

@@ -177,7 +177,7 @@ async def test_a_picture_that_one_model_cannot_see_is_kept_for_one_that_can(log:
     assert state.started is not None
     assert [part.name for part in state.started.parts if isinstance(part, MediaPart)] == ["a.png"]
     second = Cassette(seeing.recorded(streamed=False)[1:])
-    other = agent.but(model=seeing.connect(second))
+    other = agent.replace(model=seeing.connect(second))
     result = await other.resume("r")
     assert (result.success, result.output) == (True, "It is 10."), result.error
     assert "iVBOR" in str(second.requests[0]), "the picture itself was sent"
@@ -194,7 +194,7 @@ async def test_bytes_that_are_gone_from_the_log_are_named_and_the_rest_is_kept(l
         await agent.run(form.goal, run_id="r")
     with sqlite3.connect(log) as db:
         db.execute("delete from blobs where body = ?", (PICTURE,))
-    result = await agent.but(model=form.connect(Cassette(exchanges[1:]))).resume("r")
+    result = await agent.replace(model=form.connect(Cassette(exchanges[1:]))).resume("r")
     assert not result.success
     assert "the bytes of [image image/png 1 kB a.png" in result.error
     assert "are not in the log" in result.error
@@ -205,7 +205,7 @@ async def test_bytes_that_are_gone_from_the_log_are_named_and_the_rest_is_kept(l
     with sqlite3.connect(log) as db:
         digest = blob_digest(PICTURE)
         db.execute("insert into blobs(digest, body) values(?, ?)", (digest, PICTURE))
-    result = await agent.but(model=form.connect(Cassette(exchanges[1:]))).resume("r")
+    result = await agent.replace(model=form.connect(Cassette(exchanges[1:]))).resume("r")
     assert (result.success, result.output) == (True, "It is 10."), result.error
 
 
@@ -274,7 +274,7 @@ async def test_garbage_is_asked_for_again_and_then_fails_without_loss(
     observed = [event.observation.result for event in events if isinstance(event, e.Observed)]
     assert sorted(observed) == [3, 7], "two calls at once, in whatever order they end"
     well = Cassette(exchanges[1:])
-    result = await agent.but(model=form.connect(well)).resume("r", listener=listens(streamed))
+    result = await agent.replace(model=form.connect(well)).resume("r", listener=listens(streamed))
     assert (result.success, result.output) == (True, "It is 10."), result.error
     assert (await agent.replay("r")).success
 

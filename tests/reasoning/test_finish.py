@@ -138,7 +138,7 @@ def test_arguments_of_finish_that_may_mean_two_things_are_refused(
 ) -> None:
     result = finished(type_, parameters, native=native)
     assert not result.success
-    assert result.output is None
+    assert result.output_or_none is None
     assert words in result.error
 
 
@@ -147,14 +147,14 @@ def test_arguments_of_finish_that_may_mean_two_things_are_refused(
 def test_an_honest_failure_is_no_answer(type_: Any, native: bool) -> None:
     parameters = {"answer": "The page is gone.", "success": False}
     result = finished(type_, parameters, native=native)
-    assert (result.success, result.output) == (False, None)
+    assert (result.success, result.output_or_none) == (False, None)
     assert result.error == "The page is gone."
 
 
 def test_a_final_answer_keeps_the_failure_beside_it() -> None:
     reply = json.dumps({"thought": "t", "final_answer": "gone", "success": False})
     result = Agent(ScriptedModel([reply], TEXT), tools=[word_count]).run_sync("Answer.")
-    assert (result.success, result.output) == (False, "gone")
+    assert (result.success, result.output_or_none) == (False, "gone")
 
 
 def test_torn_arguments_of_finish_are_no_answer() -> None:

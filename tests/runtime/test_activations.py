@@ -142,7 +142,7 @@ async def test_a_limit_in_a_strategy_that_knows_none_ends_the_run_as_limited(
 ) -> None:
     one = agent(finish(), strategy=twice, limits=limits)
     result = await one.run("x")
-    assert (result.status, result.success, result.output) == ("limited", False, None)
+    assert (result.status, result.success, result.output_or_none) == ("limited", False, None)
     assert result.stop_reason == reason
     assert "raise limits." in result.error
     await assert_replays(one, result)

@@ -115,7 +115,7 @@ async def test_a_batch_waits_in_the_middle_and_every_call_is_answered(
     assert PAID == ["a"]
     assert len(result.pending) == 1
     await decide(result.log, result.pending[0].id, Decision("approve"))
-    other = agent.but(log=LOGS[log](tmp_path)) if log == "sqlite" else agent
+    other = agent.replace(log=LOGS[log](tmp_path)) if log == "sqlite" else agent
     done = await other.resume(result.run_id)
     assert PAID[0] == "a"
     assert sorted(map(str, PAID[1:])) == ["(1, 'bob')", "b"]
@@ -240,7 +240,7 @@ async def test_an_approval_of_a_batch_is_void_after_a_change_and_asked_again() -
         PAID.append((amount, to))
         return "paid"
 
-    other = agent.but(tools=[pay_more, look])
+    other = agent.replace(tools=[pay_more, look])
     await decide(result.log, result.pending[0].id, Decision("approve"))
     result = await other.resume(result)
     assert PAID == ["a"]
@@ -427,7 +427,7 @@ async def test_an_approval_is_void_after_a_change_and_asked_again(change: str) -
         changes["policy"] = Policy(deny=frozenset({"other"}))
     if change in ("tool", "both"):
         changes["tools"] = [pay_anew, tag, secret, look]
-    changed = agent.but(**changes)
+    changed = agent.replace(**changes)
     again = await changed.resume(result)
     assert again.status == "waiting"
     assert PAID == []
@@ -445,7 +445,7 @@ async def test_an_approval_is_void_whatever_the_policy_became(denied: str) -> No
     agent = payer()
     result = await agent.run("pay")
     await decide(result.log, result.pending[0].id, Decision("approve"))
-    again = await agent.but(policy=Policy(deny=frozenset({denied}))).resume(result)
+    again = await agent.replace(policy=Policy(deny=frozenset({denied}))).resume(result)
     assert again.status == "waiting"
     assert PAID == []
 
@@ -455,7 +455,7 @@ async def test_an_edit_that_became_void_is_taken_back() -> None:
     result = await agent.run("pay")
     edit = Decision("edit", parameters={"amount": 1, "to": "eve"})
     await decide(result.log, result.pending[0].id, edit)
-    changed = agent.but(policy=Policy(deny=frozenset({"other"})))
+    changed = agent.replace(policy=Policy(deny=frozenset({"other"})))
     again = await changed.resume(result)
     assert again.pending[0].action.parameters == {"amount": 5}, "as it was proposed"
     await decide(result.log, again.pending[0].id, Decision("approve"))
@@ -468,7 +468,7 @@ async def test_a_policy_that_forbids_meanwhile_wins_over_the_approval() -> None:
     agent = payer()
     result = await agent.run("pay")
     await decide(result.log, result.pending[0].id, Decision("approve"))
-    done = await agent.but(policy=Policy(deny=frozenset({"pay"}))).resume(result)
+    done = await agent.replace(policy=Policy(deny=frozenset({"pay"}))).resume(result)
     assert PAID == []
     assert done.steps[0].observations[0].refused == "denied"
 
@@ -542,7 +542,7 @@ async def test_a_callback_that_edits_wrongly_leaves_the_question_open() -> None:
     assert (result.status, PAID, len(asked)) == ("waiting", [], 1)
     assert "edited parameters" in events(result, e.DecisionRefused)[0].why
     await decide(result.log, result.pending[0].id, Decision("approve"))
-    await agent.but(approve=None).resume(result)
+    await agent.replace(approve=None).resume(result)
     assert PAID == [(5, "bob")]
 
 
@@ -554,8 +554,10 @@ async def test_an_edit_is_checked_against_the_tool_of_the_child_that_asks() -> N
         """Pay otherwise."""
         return currency
 
-    child = payer(log=None).but(name="cashier")
-    boss = payer(act("cashier", goal="pay"), finish(), log=MemoryLog()).but(tools=[child, pay_in])
+    child = payer(log=None).replace(name="cashier")
+    boss = payer(act("cashier", goal="pay"), finish(), log=MemoryLog()).replace(
+        tools=[child, pay_in]
+    )
     result = await boss.run("pay")
     (one,) = await pending(result.log, result.run_id)
     edit = Decision("edit", parameters={"amount": 1})
@@ -789,7 +791,7 @@ async def test_what_an_earlier_life_started_is_not_answered_by_a_new_policy() ->
     whole = await agent.run("goal", run_id="r")
     at = next(r.seq for r in whole.records if isinstance(r.event, e.Started))
     log = await planted(whole.records[: at + 1], MemoryLog())
-    strict = agent.but(log=log, policy=Policy(deny=frozenset({"fire"})))
+    strict = agent.replace(log=log, policy=Policy(deny=frozenset({"fire"})))
     waiting = await strict.resume("r")
     assert waiting.status == "waiting"
     assert "may already have happened" in waiting.pending[0].reason

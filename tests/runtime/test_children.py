@@ -296,7 +296,7 @@ async def test_agents_call_agents_only_so_deep(depth: int) -> None:
     agent = child(act("look"), finish("bottom"), tools=[look])
     for _ in range(4):
         agent = child(act("helper", goal="down"), finish("up"), tools=[agent])
-    agent = agent.but(log=MemoryLog(), limits=Limits(depth=depth))
+    agent = agent.replace(log=MemoryLog(), limits=Limits(depth=depth))
     result = await agent.run("goal")
     assert result.status == "finished"
     assert DONE == []

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 async def told(story: Story, log: Log) -> tuple[World, list[e.Record], RunResult[Any], Any]:
     """The uncut run: its world, all records of it and its children in order, its result."""
     world, heard = World(), list[Any]()
-    agent = story.make(world).but(log=log)
+    agent = story.make(world).replace(log=log)
     options = {"listener": heard.append}
     result = await agent.run("the goal", run_id="r", **options)
     result = await settled(agent, result, story.answer, **options)
@@ -91,7 +91,7 @@ async def test_a_run_cut_at_every_event_and_resumed_ends_in_the_same_state(
 async def resumed_alike(
     story: Story, told_by: Any, cut: Log, past: World, wanted: dict[str, Any], where: str
 ) -> None:
-    agent = story.make(past).but(log=cut)
+    agent = story.make(past).replace(log=cut)
     remember(agent, told_by)
     state = fold(await cut.read("r"))
     if state.status in ENDED and state.stop_reason not in ("cancelled", "error"):
@@ -157,7 +157,7 @@ async def second_life(
 ) -> list[e.Record]:
     """All records, in order, of a run that was cut and resumed."""
     cut = await planted(part, MemoryLog())
-    agent = story.make(past).but(log=cut)
+    agent = story.make(past).replace(log=cut)
     remember(agent, told_by)
     state = fold(await cut.read("r"))
     heard: list[Any] = []

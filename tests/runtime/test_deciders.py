@@ -117,7 +117,7 @@ async def test_a_callback_cannot_allow_for_a_requester_who_may_not(answer: Any) 
     (refused,) = events(result, e.DecisionRefused)
     assert refused.why == "the requester may not approve his own actions here"
     await decide(result.log, result.pending[0].id, Decision("approve"), by=ROOT, policy=FOUR_EYES)
-    done = await agent.but(approve=None).resume(result)
+    done = await agent.replace(approve=None).resume(result)
     assert SENT == ["X"]
     await assert_replays(agent, done)
 

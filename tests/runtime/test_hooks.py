@@ -127,13 +127,13 @@ async def test_what_a_hook_says_is_replayed_without_calling_it(point: str, said:
     result = await one.run("goal")
     calls, ran = len(watcher.calls), list(RAN)
     again = await one.replay(result)
-    assert (again.status, again.output, again.error) == (
+    assert (again.status, again.output_or_none, again.error) == (
         result.status,
-        result.output,
+        result.output_or_none,
         result.error,
     )
-    without = await one.but(hooks=()).replay(result)
-    assert without.output == result.output
+    without = await one.replace(hooks=()).replay(result)
+    assert without.output_or_none == result.output_or_none
     assert (len(watcher.calls), RAN) == (calls, ran)
     await assert_replays(one, result)
 
@@ -156,7 +156,7 @@ async def test_a_rejected_model_call_is_not_made_and_ends_the_run() -> None:
     one = agent(*SCRIPT, hooks=[Watcher(before_model=Reject("not today"))])
     result = await one.run("goal")
     assert (result.status, result.stop_reason, result.error) == ("failed", "denied", "not today")
-    assert result.output is None
+    assert result.output_or_none is None
     assert one.model.asked == []  # type: ignore[union-attr]
     assert [event.hook for event in hooked(result)] == ["Watcher"]
 
@@ -171,7 +171,7 @@ async def test_a_rejected_reply_reaches_nobody() -> None:
         finish("the secret plan"), hooks=[OutputGuard(lambda text: "no plans" * ("plan" in text))]
     )
     result = await one.run("goal", listener=heard.append)
-    assert (result.status, result.error, result.output) == ("failed", "no plans", None)
+    assert (result.status, result.error, result.output_or_none) == ("failed", "no plans", None)
     assert not [delta for delta in heard if isinstance(delta, Delta)]
 
 
@@ -281,7 +281,7 @@ async def test_a_broken_guard_lets_nothing_through(point: str, fault: str) -> No
 
     result = await agent(*SCRIPT, hooks=[Watcher(**{point: broken})]).run("goal")
     if point.endswith("model"):
-        assert (result.status, result.output) == ("failed", None)
+        assert (result.status, result.output_or_none) == ("failed", None)
         assert "Watcher" in result.error
     else:
         assert "Watcher" in str(result.steps[0].observations[0].result)
@@ -323,7 +323,7 @@ async def test_an_input_guard_reads_the_goal_and_what_people_say_later() -> None
         finish(),
         hooks=[InputGuard(check)],
         approve=disturb,
-    ).but(log=log)
+    ).replace(log=log)
     result = await one.run("goal")
     assert seen == ["goal", "a bomb"]
     assert (result.status, result.error) == ("failed", "not that")
@@ -355,7 +355,7 @@ async def test_after_a_death_a_reply_that_was_not_looked_at_is_looked_at() -> No
     mortal = MortalLog(MemoryLog())
     one = agent(*SCRIPT, hooks=[Slow()], log=mortal.log)
     with pytest.raises(Died):
-        await one.but(log=mortal).run("goal", run_id="r1")
+        await one.replace(log=mortal).run("goal", run_id="r1")
     result = await one.resume("r1", takeover=True)
     assert (result.status, result.error, RAN) == ("failed", "not this", [])
     assert len(one.model.asked) == 1  # type: ignore[union-attr]
@@ -372,7 +372,7 @@ async def test_after_a_death_in_a_call_only_those_are_asked_who_said_nothing() -
     first, second = Watcher(before_model=AddMessage("Be kind.")), Watcher()
     one = agent(*SCRIPT, hooks=[first, second], log=mortal.log)
     with pytest.raises(Died):
-        await one.but(model=Dies(SCRIPT), log=mortal).run("goal", run_id="r1")
+        await one.replace(model=Dies(SCRIPT), log=mortal).run("goal", run_id="r1")
     second.said["before_model"] = Reject("stop")
     result = await one.resume("r1", takeover=True)
     assert [point for point, _ in first.calls] == ["before_model"]
@@ -393,7 +393,7 @@ async def test_a_hook_that_never_answers_ends_with_the_run_s_seconds(point: str)
     one = agent(act("pay", amount=1), finish("done"), hooks=[silent], limits=Limits(seconds=0.2))
     result = await one.run("goal")
     assert (result.status, result.stop_reason) == ("limited", "max_seconds")
-    assert result.output is None
+    assert result.output_or_none is None
     assert (["pay 1"] if point == "after_tool" else []) == RAN
     if point.endswith("tool"):
         (seen,) = result.steps[0].observations

@@ -127,7 +127,7 @@ async def test_a_run_that_is_cut_off_while_it_asks_waits_for_the_answer(nested: 
     (request,) = await pending(log, "r")
     await decide(log, request.id, Decision("approve"))
     async with asyncio.timeout(60):
-        again = await first.but(approve=None).resume("r")
+        again = await first.replace(approve=None).resume("r")
     assert again.status == "finished"
     assert PAID == [1]
 

@@ -231,10 +231,10 @@ async def test_steps_that_are_used_up_hide_no_other_limit(limits: Limits) -> Non
 
     agent = Agent(FunctionModel(model), tools=[slow], strategy=strategy)
     # A critic may be asked after the last step, as long as nothing else forbids it.
-    assert (await agent.but(limits=Limits(steps=1)).run("x")).output == "done"
+    assert (await agent.replace(limits=Limits(steps=1)).run("x")).output == "done"
     assert len(asked) == 2
     asked.clear()
-    assert (await agent.but(limits=limits).run("x")).status == "limited"
+    assert (await agent.replace(limits=limits).run("x")).status == "limited"
     assert len(asked) == 1
 
 

@@ -86,7 +86,7 @@ async def test_a_question_waits_and_any_process_continues_with_the_answer(
     result = await first.run("goal", run_id="r")
     assert result.stop_reason == "awaiting_input"
     assert result.pending[0].question == "Which colour?"
-    other = first if log == "memory" else first.but(log=LOGS[log](tmp_path))
+    other = first if log == "memory" else first.replace(log=LOGS[log](tmp_path))
     one = (await pending(other.log))[0]
     await decide(other.log, one.id, Decision("answer", answer="blue"))
     done = await other.resume("r")
@@ -189,7 +189,9 @@ async def test_a_cancelled_run_can_be_resumed_and_is_not_cancelled_again() -> No
         await cancel(log, "r")
         return act("look", what="a")
 
-    first = await one.but(model=FunctionModel(cancelling, name="memo:model")).run("g", run_id="r")
+    first = await one.replace(model=FunctionModel(cancelling, name="memo:model")).run(
+        "g", run_id="r"
+    )
     assert first.status == "cancelled"
     done = await one.resume("r")
     assert done.success
@@ -235,7 +237,7 @@ async def test_a_session_carries_the_conversation_over(log: str, tmp_path: Path)
     await one.run("What did you say?", session="s")
     said = [m.content for m in one.model.asked[1]]
     assert said[1:] == ["Who are you?", "My name is Ann.", "What did you say?"]
-    await one.but(model=Memo([finish()])).run("alone", session="other")
+    await one.replace(model=Memo([finish()])).run("alone", session="other")
     assert len(one.model.asked) == 2
 
 

@@ -25,7 +25,7 @@ async def test_a_story_asks_and_records_the_same_to_the_letter(story: Story) -> 
     records: list[Any] = []
     token = LISTENER.set(lambda request: requests.append(request_json(request)))
     try:
-        agent = story.make(World()).but(log=MemoryLog())
+        agent = story.make(World()).replace(log=MemoryLog())
         options = {"listener": records.append}
         result = await agent.run("the goal", run_id="r", **options)
         await settled(agent, result, story.answer, **options)

@@ -58,7 +58,7 @@ async def test_a_verdict_that_the_policy_no_longer_gives_is_replaced_on_record()
     result = await one.run("goal", run_id="r")
     RAN.clear()
     log = await cut_after(list(result.records), e.Decided)
-    resumed = await one.but(log=log, policy=Policy(deny=frozenset({"pay"}))).resume("r")
+    resumed = await one.replace(log=log, policy=Policy(deny=frozenset({"pay"}))).resume("r")
     assert RAN == []
     assert [event.verdict for event in events(resumed, e.Decided)] == ["allow", "deny"]
     assert events(resumed, e.Observed)[0].observation.refused == "denied"
@@ -71,7 +71,7 @@ async def test_a_call_that_was_denied_stays_so_though_the_policy_would_allow_it_
     result = await one.run("goal", run_id="r")
     RAN.clear()
     log = await cut_after(list(result.records), e.Observed)
-    resumed = await one.but(log=log, policy=Policy()).resume("r")
+    resumed = await one.replace(log=log, policy=Policy()).resume("r")
     assert RAN == ["seen b"]
     decided = [(event.index, event.verdict) for event in events(resumed, e.Decided)]
     assert decided == [(0, "deny"), (1, "allow")]
@@ -135,4 +135,4 @@ async def test_of_two_questions_of_a_batch_an_older_log_may_hold_the_first_alone
     asked = [record for record in result.records if isinstance(record.event, e.Decided)]
     older = [record for record in result.records if record != asked[1]]
     renumbered = [e.Record(r.run, seq, r.at, r.event) for seq, r in enumerate(older)]
-    await one.but(log=await planted(renumbered, MemoryLog())).replay("r")
+    await one.replace(log=await planted(renumbered, MemoryLog())).replay("r")

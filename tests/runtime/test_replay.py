@@ -47,7 +47,7 @@ async def test_a_changed_prompt_shows_the_first_difference() -> None:
     one = agent(*SCRIPT)
     result = await one.run("goal")
     with pytest.raises(ReplayDiverged) as caught:
-        await one.but(instructions="Be brief.").replay(result)
+        await one.replace(instructions="Be brief.").replay(result)
     assert caught.value.key == "1"
     assert "prompt" in str(caught.value)
 
@@ -71,7 +71,7 @@ async def test_a_run_that_ends_otherwise_than_its_log_says_diverges_at_its_end(
     result = await one.run("goal")
     last = result.records[-1]
     told = [*result.records[:-1], replace_struct(last, event=replace_struct(last.event, **end))]
-    other = one.but(log=await planted(told, MemoryLog()))
+    other = one.replace(log=await planted(told, MemoryLog()))
     if not diverges:
         await other.replay(result.run_id)
         return
@@ -97,15 +97,15 @@ async def test_replay_catches_a_mutant_of_the_policy() -> None:
     await decide(one.log, result.pending[0].id, Decision("approve"))
     done = await one.resume(result)
     await assert_replays(one, done)
-    await mutant(one.but(policy=Lax()), done)
-    await mutant(one.but(policy=Policy(deny=frozenset({"look", "pay"}))), done)
+    await mutant(one.replace(policy=Lax()), done)
+    await mutant(one.replace(policy=Policy(deny=frozenset({"look", "pay"}))), done)
 
 
 async def test_replay_catches_a_mutant_of_a_limit() -> None:
     one = agent(*[act("look", what=str(n)) for n in range(6)], finish(), limits=Limits(steps=4))
     result = await one.run("goal")
     await assert_replays(one, result)
-    await mutant(one.but(limits=Limits(steps=6)), result)
+    await mutant(one.replace(limits=Limits(steps=6)), result)
 
 
 @pytest.mark.parametrize("mutation", ["swallows", "adds", "stops", "renames"])
@@ -138,7 +138,7 @@ async def test_replay_catches_a_mutant_of_the_strategy(mutation: str) -> None:
     one = agent(*SCRIPT)
     result = await one.run("goal")
     mutated.__name__ = "react"
-    await mutant(one.but(strategy=mutated), result)
+    await mutant(one.replace(strategy=mutated), result)
 
 
 async def test_replay_catches_a_mutant_of_the_parser_through_its_record() -> None:
@@ -154,14 +154,14 @@ async def test_replay_catches_a_mutant_of_the_parser_through_its_record() -> Non
             records[place] = e.Record(record.run, record.seq, record.at, changed)
     await planted(records, log)
     with pytest.raises(ReplayDiverged):
-        await one.but(log=log).replay("r")
+        await one.replace(log=log).replay("r")
 
 
 async def test_resume_only_records_a_changed_prompt() -> None:
     one = agent(act("look"), act("pay", amount=1), finish())
     result = await one.run("goal")
     await decide(one.log, result.pending[0].id, Decision("approve"))
-    reworded = one.but(instructions="Be brief.", model=Memo([finish("new words")]))
+    reworded = one.replace(instructions="Be brief.", model=Memo([finish("new words")]))
     done = await reworded.resume(result)
     assert done.output == "new words"
     assert len(events(done, e.PromptChanged)) == 1
@@ -183,7 +183,7 @@ async def test_an_upgrade_that_notes_more_strands_no_waiting_run() -> None:
     one = agent(act("look"), '{ "thought": ', act("pay", amount=1), finish())
     result = await one.run("goal")
     await decide(one.log, result.pending[0].id, Decision("approve"))
-    done = await one.but(strategy=noting).resume(result)
+    done = await one.replace(strategy=noting).resume(result)
     assert done.success
     assert RAN == ["x", 1]
     assert len([n for n in events(done, e.Noted) if n.kind == "new_in_this_release"]) == 1
@@ -203,7 +203,7 @@ async def test_resume_refuses_code_that_would_do_something_else() -> None:
     records[place] = e.Record("r", place, records[place].at, other)
     log = await planted(records, MemoryLog())
     with pytest.raises(ReplayDiverged):
-        await one.but(log=log).resume("r")
+        await one.replace(log=log).resume("r")
 
 
 @pytest.mark.scenario("TAG-19", "TAG-20")
@@ -249,7 +249,7 @@ async def test_a_fork_goes_on_from_a_complete_step_and_repeats_nothing() -> None
     whole = await one.run("goal", run_id="r")
     assert RAN == ["a", "b", "c"]
     second = [r.seq for r in whole.records if isinstance(r.event, e.Observed)][1]
-    other = one.but(model=Memo([act("look", what="z"), finish("another way")]))
+    other = one.replace(model=Memo([act("look", what="z"), finish("another way")]))
     forked = await other.fork(whole, at=second + 1, run_id="f")
     assert RAN == ["a", "b", "c", "z"]
     assert forked.output == "another way"
@@ -282,7 +282,7 @@ async def test_a_rewound_run_goes_on_from_there_and_its_money_stays_spent() -> N
     first = next(r.seq for r in result.records if isinstance(r.event, e.Observed))
     upto = await rewind(one.log, "r", to=first, now=result.records[-1].at)
     assert upto == first
-    other = one.but(model=Memo([act("look", what="z"), finish("again")]))
+    other = one.replace(model=Memo([act("look", what="z"), finish("again")]))
     done = await other.resume("r")
     assert RAN == ["a", "b", "z"]
     assert done.output == "again"
@@ -350,7 +350,7 @@ async def test_a_resumed_run_says_so_and_the_time_it_was_dead_does_not_count() -
     at = next(r.seq for r in whole.records if isinstance(r.event, e.Observed))
     past = [e.Record(r.run, r.seq, r.at - 3_600_000, r.event) for r in whole.records[: at + 1]]
     log = await planted(past, MemoryLog())
-    done = await one.but(log=log).resume("r")
+    done = await one.replace(log=log).resume("r")
     assert done.success
     assert [type(r.event).__name__ for r in done.records][at + 1] == "Resumed"
     assert done.state.wakes == 1
@@ -377,7 +377,7 @@ async def test_a_run_replays_though_the_machines_clock_was_set_while_it_ran() ->
     result = await one.run("goal")
     timed = [replace_struct(r, event=replace_struct(r.event, elapsed=7)) for r in result.records]
     log = await planted(timed, MemoryLog())
-    again = await one.but(log=log).replay(result.run_id)
+    again = await one.replace(log=log).replay(result.run_id)
     assert again.output == result.output
 
 
@@ -398,13 +398,13 @@ async def test_an_answer_without_its_question_diverges() -> None:
     changed = [replace_struct(record, seq=seq) for seq, record in enumerate(kept)]
     log = await planted(changed, MemoryLog())
     with pytest.raises(ReplayDiverged):
-        await one.but(log=log).replay(result.run_id)
+        await one.replace(log=log).replay(result.run_id)
 
 
 async def test_a_divergence_shows_where_the_instructions_part() -> None:
     one = Agent(Memo([finish()]), log=MemoryLog(), instructions="Be kind. " * 90 + "Be terse.")
     result = await one.run("goal")
-    other = one.but(instructions="Be kind. " * 90 + "Be verbose.")
+    other = one.replace(instructions="Be kind. " * 90 + "Be verbose.")
     with pytest.raises(ReplayDiverged) as caught:
         await other.replay(result)
     told = str(caught.value)

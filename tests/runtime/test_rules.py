@@ -380,7 +380,7 @@ async def test_max_steps_bounds_the_model_calls(steps: int, calls: int) -> None:
     assert len(asked) == calls
     assert result.stop_reason == "max_steps"
     assert not result.success
-    assert result.output is None
+    assert result.output_or_none is None
     assert len(result.steps) == max(0, steps - 1)
     hits = events(result, e.LimitHit)
     assert [hit.limit for hit in hits] == ["steps"]
@@ -549,7 +549,7 @@ async def test_whichever_limit_ends_a_run_its_work_its_messages_and_a_best_answe
     if stop in ("max_steps", "max_model_calls", "max_tool_calls"):  # a call was left for it
         assert result.output == "as far as I came"
     else:
-        assert result.output is None
+        assert result.output_or_none is None
         assert f"item_{len(worked)}" in result.partial
 
 

@@ -207,4 +207,4 @@ async def test_a_strict_run_replays_as_it_was_whatever_its_agent_is_now() -> Non
     agent = Agent(ScriptedModel([FIRST, lacking, reply(), END]), tools=[look], strict=True, log=log)
     result = await agent.run("the goal")
     assert broken(result) == [("R4", True)]
-    assert (await agent.but(strict=False).replay(result.run_id)).output == "done"
+    assert (await agent.replace(strict=False).replay(result.run_id)).output == "done"

@@ -31,6 +31,6 @@ def test_a_sum_with_an_unknown_part_is_unknown() -> None:
 
 
 def test_a_run_with_an_unknown_price_reloads_from_its_log(tmp_path: Path) -> None:
-    agent = answering(None).but(log=tmp_path / "runs.db")
+    agent = answering(None).replace(log=tmp_path / "runs.db")
     run = agent.run_sync("go").run_id
     assert asyncio.run(agent.replay(run)).usage.usd is None

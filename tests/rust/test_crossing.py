@@ -150,7 +150,7 @@ def test_a_kit_run_of_python_replays_in_rust(case: Path, rust: Program, project:
     assert file is not None, faults
     agent = with_model(build(file, Config(), project), ScriptedModel(script["replies"]))
     log = SqliteLog(project / ".taofold" / "runs.db")
-    agent.but(log=log).run_sync(script["goal"], data=script["data"], run_id="r1")
+    agent.replace(log=log).run_sync(script["goal"], data=script["data"], run_id="r1")
     replayed = rust("runs", "replay", "r1", "--agent", str(case / "flow.yaml"), "--json")
     assert replayed.code == 0, replayed
 

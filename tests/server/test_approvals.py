@@ -445,7 +445,7 @@ async def test_a_run_that_is_not_offered_here_is_decided_on_and_left_to_whoever_
 
     bench = Bench()
     log = SqliteLog(tmp_path / "runs.db")
-    alone = bench.agent(PUBLISH, finish()).but(log=log, name="alone")
+    alone = bench.agent(PUBLISH, finish()).replace(log=log, name="alone")
     result = await alone.run("goal")
     async with serving(bench.agent(finish()), tmp_path / "runs.db") as client:
         one = await client.pending(result.run_id)

@@ -37,7 +37,7 @@ async def test_an_agent_is_shown_with_what_its_policy_says_of_its_tools_aliases(
     agent = Agent(ScriptedModel([]), tools=(named,), policy=policy)
     (shown,) = responses.agent("postman", agent).tools
     assert (shown.tier, shown.role) == (3, "ADMIN")
-    lower = agent.but(policy=Policy(required={"send": "VIEWER"}))
+    lower = agent.replace(policy=Policy(required={"send": "VIEWER"}))
     assert responses.agent("postman", lower).tools[0].role == "EDITOR"
 
 

@@ -123,7 +123,7 @@ async def test_a_fork_has_a_link_to_where_it_came_from_and_so_has_its_fork(heade
     result = await agent.run("add")
     TRACEPARENT.reset(token)
     place = next(r.seq for r in result.records if type(r.event).__name__ == "Observed")
-    again = agent.but(model=Memo([finish("again")] * 3, name="openai:gpt-test"))
+    again = agent.replace(model=Memo([finish("again")] * 3, name="openai:gpt-test"))
     first = await again.fork(result, at=place)
     second = await again.fork(first, at=place)
     known = {result.run_id: spans_of(result.records)[-1]}

@@ -152,7 +152,7 @@ async def test_a_run_that_another_process_carries_on_keeps_its_trace(name, tmp_p
         before = len(server.spans())
         second = otel.traced(inner, endpoint=server.url)
         agent = calculator("the script is over", log=second)
-        agent = agent.but(model=type(agent.model)(_left(), name="openai:gpt-test"))
+        agent = agent.replace(model=type(agent.model)(_left(), name="openai:gpt-test"))
         await settled(agent, type(waiting)(**{**vars(waiting), "log": second}))
         second.exporter.close()
         spans = server.spans()

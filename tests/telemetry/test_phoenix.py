@@ -162,7 +162,7 @@ def _another(phoenix: str, translate: otel.OtelTranslation) -> dict[str, Any]:
 
     async def run() -> Any:
         model = Memo([act("add", a=1, b=1), finish("2")], name="openai:gpt-test")
-        return await calculator().but(model=model, tools=[add]).run("later")
+        return await calculator().replace(model=model, tools=[add]).run("later")
 
     spans = spans_of(asyncio.run(run()).records)
     otel.post(spans, translate, endpoint=phoenix)

@@ -143,7 +143,7 @@ async def test_a_fork_has_a_trace_of_its_own_without_what_was_copied():
     log = MemoryLog()
     agent = calculator(log=log, approve="all")
     result = await agent.run("add")
-    forked = await agent.but(model=Memo([finish("again")], name="openai:gpt-test")).fork(
+    forked = await agent.replace(model=Memo([finish("again")], name="openai:gpt-test")).fork(
         result, at=next(r.seq for r in result.records if type(r.event).__name__ == "Observed")
     )
     spans = spans_of(await log.read(forked.run_id))

@@ -72,7 +72,7 @@ async def test_a_stored_run_has_the_same_prompts_if_its_agent_still_makes_them()
         chats = [told(one) for one in server.spans() if one.name == "chat gpt-test"]
     assert [heard(one) for one in exact] == [heard(one) for one in chats]
     # Another prompt has another digest: it is not taken for the one that was sent.
-    other = agent.but(instructions="Calculate twice.")
+    other = agent.replace(instructions="Calculate twice.")
     assert await prompts_of(other, log, result.run_id) != {}
     spans = spans_of(result.records, prompts=await prompts_of(other, log, result.run_id))
     shown = [attributes(one, content) for one in spans if isinstance(one, ModelSpan)]

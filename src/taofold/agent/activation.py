@@ -9,13 +9,14 @@ replayed; `settle_log` says in which log it lies.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from typing_extensions import Unpack
 
 from taofold import reasoning
 from taofold.agent.history import Earlier, History
 from taofold.agent.instructions import instructions_text
+from taofold.agent.options import StartOptions
 from taofold.agent.origin import ORIGIN, origin_of
 from taofold.agent.result import Delta, Happening, Progress, RunResult, result_of
 from taofold.agent.sessions import IfWaiting, settle, turns, waiting_run
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from taofold.agent.agent import Agent
 
 
+StrategyName: TypeAlias = Literal["react", "cot", "self_correct", "decompose", "plan", "direct"]
 STRATEGIES: Final[dict[str, str]] = {
     "react": "react",
     "cot": "Cot",
@@ -143,17 +145,6 @@ def _reference(started: e.RunStarted) -> str:
 def _redacted_goal(walk: RedactionPass, given: Showing) -> tuple[Part, ...]:
     """The goal as it is recorded, if it holds more than text: without secrets."""
     return parts_of(redact_visible(walk, given.parts)) if given.media else ()
-
-
-class RunOptions(TypedDict, total=False):
-    """What is said of a new run besides its goal: see `Agent.run`."""
-
-    session: str
-    tags: Mapping[str, str] | None
-    data: Mapping[str, JSON] | None
-    ui_context: str
-    history: Sequence[Earlier]
-    settings: Mapping[str, Any] | None
 
 
 class Activation:
@@ -280,7 +271,7 @@ class Activation:
         *,
         run_id: str = "",
         if_waiting: IfWaiting = "answer",
-        **options: Unpack[RunOptions],
+        **options: Unpack[StartOptions],
     ) -> RunResult[Any]:
         """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
         self._check_deps()
@@ -307,7 +298,7 @@ class Activation:
             raise ConfigError(f"the agent has deps_type={name}: pass deps=…", path="deps")
 
     async def _settle_session(
-        self, goal: Prompt, run_id: str, if_waiting: IfWaiting, options: RunOptions
+        self, goal: Prompt, run_id: str, if_waiting: IfWaiting, options: StartOptions
     ) -> str:
         """Makes way for a new message in its session. Returns the run that it answers, or ""."""
         if if_waiting not in get_args(IfWaiting):
@@ -335,7 +326,9 @@ class Activation:
         )
         return row.run if answers else ""
 
-    async def begin(self, goal: Prompt, *, run_id: str = "", **options: Unpack[RunOptions]) -> str:
+    async def begin(
+        self, goal: Prompt, *, run_id: str = "", **options: Unpack[StartOptions]
+    ) -> str:
         """Put a run into the log without driving it. Returns its id."""
         if callable(self.agent.instructions):
             self._check_deps()
@@ -609,7 +602,7 @@ class Samples:
         # A bound of the agent's own holds as well: whoever asks may only want less.
         bounds = [bound for bound in (question.max_tokens, settings.max_tokens) if bound]
         chosen = question.temperature
-        sampler = agent.but(
+        sampler = agent.replace(
             tools=(),
             discover=(),
             models={},

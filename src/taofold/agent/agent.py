@@ -1,6 +1,6 @@
 """`Agent`: a cheap, immutable description of an agent, and the verbs to run it.
 
-`but` gives a copy with other fields, `as_tool` makes it a tool of another agent. State lives in
+`replace` gives a copy with other fields, `as_tool` makes it a tool of another agent. State lives in
 runs, never here. Mistakes in the description are found before the first model call, all at once. A
 new option is a field here, its kind in `_KINDS`, its key in `files/agent.py`, and the place where
 it takes effect (`docs/changing.md`).
@@ -14,14 +14,15 @@ from functools import cached_property
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, Final, Generic, Never, cast
+from typing import Any, Final, Generic, Literal, Never, Unpack, cast
 
 from pydantic import PydanticUserError
 
-from taofold.agent.activation import STRICT, Activation, find_strategy, settle_log
+from taofold.agent.activation import STRICT, Activation, StrategyName, find_strategy, settle_log
 from taofold.agent.batch import Batch, BatchState, Interrupted, run_batch
 from taofold.agent.history import Earlier
 from taofold.agent.instructions import Instructions
+from taofold.agent.options import RunOptions
 from taofold.agent.prompts import SentPrompt, sent_prompts
 from taofold.agent.result import ANSWERING, AnswerText, Happening, Out, RunResult, Stream
 from taofold.agent.sessions import IfWaiting
@@ -198,12 +199,12 @@ class Agent(Generic[Deps, Out]):
 
     What such a file lacks is a `DiscoveryWarning`; no tool found is below tier 2.
     """
-    strategy: str | Callable[[Task], Strategy[Any]] = "react"
+    strategy: StrategyName | Callable[[Task], Strategy[Any]] = "react"
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)
     models: Mapping[str, ModelSpec] = field(default_factory=dict[str, ModelSpec])
     """Other models by role: planner, executor, evaluator, finalizer, critic."""
-    approve: Approver | str | None = None
+    approve: Approver | Literal["terminal", "all"] | None = None
     """A callback, "terminal" or "all"; None parks the run until somebody decides."""
     ask_user: bool = False
     """Offer the reserved action `ask_user`."""
@@ -215,7 +216,7 @@ class Agent(Generic[Deps, Out]):
     """
     research: bool = False
     """Allow the seventh thought type."""
-    on_denial: str = "continue"
+    on_denial: Literal["continue", "stop"] = "continue"
     """"stop" ends the run when an action is denied."""
     hooks: Sequence[Hook] = ()
     """Code around its model and tool calls, and those of the agents it asks."""
@@ -394,7 +395,7 @@ class Agent(Generic[Deps, Out]):
         agent: Agent[Any, Any] = files.load_agent(Path(path), Path(root))
         return agent
 
-    def but(self, **changes: Any) -> "Agent[Deps, Out]":
+    def replace(self, **changes: Any) -> "Agent[Deps, Out]":
         """The same agent with some of its fields changed. It remembers what this one does.
 
         Another `model` is looked for at the same `base_url` if it is named, else where it is.
@@ -437,7 +438,7 @@ class Agent(Generic[Deps, Out]):
         Raises:
             ConfigError: the agent cannot run as described (or an ExceptionGroup of them).
             Conflict: the id is taken, or the session has a run that goes on.
-            TypeError: there is no such option; a field of the agent is changed by `but`.
+            TypeError: there is no such option; a field of the agent is changed by `replace`.
             LimitReached: only with `raise_on_limit`.
         """
         if fields:
@@ -457,15 +458,22 @@ class Agent(Generic[Deps, Out]):
             if_waiting=if_waiting,
         )
 
-    def run_sync(self, goal: Prompt, **options: Any) -> RunResult[Out]:
+    def run_sync(
+        self,
+        goal: Prompt,
+        *,
+        listener: Callable[[Happening], None] | None = None,
+        **options: Unpack[RunOptions[Deps]],
+    ) -> RunResult[Out]:
         """`run` for code that is not async; works inside a running loop too (notebooks)."""
-        return run_now(self.run(goal, **options))
+        given: Any = options
+        return run_now(self.run(goal, listener=listener, **given))
 
-    def stream(self, goal: Prompt, **options: Any) -> Stream[Out]:
+    def stream(self, goal: Prompt, **options: Unpack[RunOptions[Deps]]) -> Stream[Out]:
         """`run`, as it happens: `async for text in agent.stream(goal).text()`."""
-        live = self.strategy in ANSWERING
+        live, given = self.strategy in ANSWERING, cast("Any", options)
         return Stream(
-            lambda listener: self.run(goal, listener=listener, **options),
+            lambda listener: self.run(goal, listener=listener, **given),
             lambda: AnswerText(list(self.toolset), live=live),
             self.output,
         )
@@ -578,9 +586,20 @@ class Agent(Generic[Deps, Out]):
         await self._load_toolset()
         return await Activation(self, deps, principal, listener, log, pause=pause).advance(run_id)
 
-    def resume_sync(self, run: "str | RunResult[Any]", **options: Any) -> RunResult[Out]:
+    def resume_sync(
+        self,
+        run: "str | RunResult[Any]",
+        *,
+        deps: Deps | None = None,
+        principal: Principal | None = None,
+        listener: Callable[[Happening], None] | None = None,
+        takeover: bool = False,
+    ) -> RunResult[Out]:
         """`resume` for code that is not async."""
-        return run_now(self.resume(run, **options))
+        work = self.resume(
+            run, deps=deps, principal=principal, listener=listener, takeover=takeover
+        )
+        return run_now(work)
 
     async def result(self, run: str) -> RunResult[Out]:
         """How a run ended, or how far it has come; read from the log, nothing is driven.
@@ -611,7 +630,7 @@ class Agent(Generic[Deps, Out]):
             UnknownRun: There is no such run.
         """
         log, run_id = settle_log(self, run)
-        return await sent_prompts(log, run_id, lambda heard: self.but(log=heard).replay(run_id))
+        return await sent_prompts(log, run_id, lambda heard: self.replace(log=heard).replay(run_id))
 
     async def map(
         self,
@@ -620,8 +639,8 @@ class Agent(Generic[Deps, Out]):
         name: str = "",
         concurrency: int = 4,
         usd: float | None = None,
-        progress: Callable[[BatchState], None] | str | None = None,
-        **options: Any,
+        progress: Callable[[BatchState], None] | Literal["terminal"] | None = None,
+        **options: Unpack[RunOptions[Deps]],
     ) -> Batch[Out]:
         """Work on many goals, each a run of its own.
 
@@ -647,16 +666,28 @@ class Agent(Generic[Deps, Out]):
         await self._load_toolset()
         return await run_batch(self, goals, name, concurrency, usd, progress, options)
 
-    def map_sync(self, goals: Iterable[Prompt], **options: Any) -> Batch[Out]:
+    def map_sync(
+        self,
+        goals: Iterable[Prompt],
+        *,
+        name: str = "",
+        concurrency: int = 4,
+        usd: float | None = None,
+        progress: Callable[[BatchState], None] | Literal["terminal"] | None = None,
+        **options: Unpack[RunOptions[Deps]],
+    ) -> Batch[Out]:
         """`map` for code that is not async.
 
         Ctrl-C with `progress="terminal"` says how to go on and ends a script with exit code 130.
         """
         try:
-            return run_now(self.map(goals, **options))
+            work = self.map(
+                goals, name=name, concurrency=concurrency, usd=usd, progress=progress, **options
+            )
+            return run_now(work)
         except KeyboardInterrupt:
             # At a prompt, where SystemExit would end the person's session, it stays what it is.
-            if options.get("progress") != "terminal" or hasattr(sys, "ps1"):
+            if progress != "terminal" or hasattr(sys, "ps1"):
                 raise
             raise Interrupted(130) from None
 
@@ -731,7 +762,7 @@ class Agent(Generic[Deps, Out]):
 def _no_option(name: str) -> str:
     """Why a run takes no option of this name."""
     if name in Agent.__dataclass_fields__:
-        return f"run() has no option {name!r}: write agent.but({name}=…).run(…)"
+        return f"run() has no option {name!r}: write agent.replace({name}=…).run(…)"
     options = [option for option in signature(Agent.run).parameters if option != "fields"]
     hint = near(name, options) or f"its options are {', '.join(options[2:])}"
     return f"run() has no option {name!r}; {hint}"

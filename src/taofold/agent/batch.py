@@ -86,7 +86,10 @@ class Batch(Generic[Out]):
     @property
     def outputs(self) -> list[Out | None]:
         """The outputs in the order of the goals; None where there is none."""
-        return [result.output if isinstance(result, RunResult) else None for result in self.results]
+        return [
+            result.output_or_none if isinstance(result, RunResult) else None
+            for result in self.results
+        ]
 
     @property
     def statuses(self) -> Counter[str]:

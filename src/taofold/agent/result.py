@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Generic, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
 from taofold.agent.conversation import SHAPES, Shape, conversation
 from taofold.core import events as e
-from taofold.core.errors import ConfigError
+from taofold.core.errors import ConfigError, RunFailed
 from taofold.core.events import Record
 from taofold.core.metrics import Metrics, measure
 from taofold.core.state import Chain, RunState
@@ -96,12 +96,13 @@ Out = TypeVar("Out", default=str)
 class RunResult(Generic[Out]):
     """How a run ended, or what it waits for.
 
-    `output` is of the agent's output type if `success`, else the wrap-up answer or None;
-    `pending` are the approvals and questions that a person must answer.
+    `output` is of the agent's output type if `success`; `pending` are the approvals and questions
+    that a person must answer.
     """
 
     run_id: str
-    output: Out | None
+    output_or_none: Out | None
+    """The output; None where there is none. Without `success` it is the wrap-up answer."""
     success: bool
     status: str
     stop_reason: str
@@ -112,7 +113,7 @@ class RunResult(Generic[Out]):
     log: Log | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
-        text = clip(repr(self.output), 80)
+        text = clip(repr(self.output_or_none), 80)
         why = f", error={self.error!r}" if self.error else ""
         waits = [
             clip(visible_line(request.question or request.preview), 80)
@@ -129,6 +130,26 @@ class RunResult(Generic[Out]):
             + (f", waits for a person: {'; '.join(waits)}" if waits else "")
             + ")"
         )
+
+    @property
+    def output(self) -> Out:
+        """The output: of the agent's output type if `success`, else the wrap-up answer.
+
+            city = agent.run_sync("Where is the Louvre?").output
+
+        Raises:
+            RunFailed: The run has none: it failed, was stopped, or waits for a person.
+        """
+        if self.output_or_none is None and not self.success:
+            why = self.error or self.stop_reason
+            hint = "look at `pending`" if self.pending else "look at `error` and `partial`"
+            raise RunFailed(
+                f"run {self.run_id} has no output: {self.status}"
+                + (f" ({why})" if why and why != self.status else "")
+                + f"; {hint}, or use `output_or_none`",
+                self,
+            )
+        return cast("Out", self.output_or_none)
 
     @property
     def steps(self) -> Chain:
@@ -268,8 +289,9 @@ class Stream(Generic[Out]):
                 if value is not None and value != latest:
                     latest = value
                     yield value
-        if self.result.output is not None and self.result.output != latest:
-            yield self.result.output
+        output = self.result.output_or_none
+        if output is not None and output != latest:
+            yield output
 
     @cached_property
     def _answer(self) -> AnswerText:
@@ -327,7 +349,7 @@ def result_of(
     waiting = state.status == "waiting"
     return RunResult(
         run_id=records[0].run,
-        output=output,
+        output_or_none=output,
         success=state.success,
         status=state.status,
         # What a person wants to know of a waiting run is what it waits for.

@@ -98,7 +98,7 @@ def everywhere(
         tool = cast("Tool[..., Any]", thing)
         return replace(tool, agent=inner(tool.agent)) if tool.agent is not None else tool
 
-    return agent.but(**changes(agent), tools=tuple(map(inner, agent.tools)))
+    return agent.replace(**changes(agent), tools=tuple(map(inner, agent.tools)))
 
 
 def with_model(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
@@ -123,7 +123,7 @@ def without_idle_model(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[An
 
     if agent.model or not isinstance(file, FlowFile) or any(_asks(file)):
         return agent
-    return agent.but(model=UnaskedModel())
+    return agent.replace(model=UnaskedModel())
 
 
 def _asks(file: "FlowFile") -> Iterator[bool]:
@@ -307,7 +307,7 @@ def approved_by(
     """
     if not word and agent.approve not in (None, "terminal"):
         return agent
-    return agent.but(approve=approver)
+    return agent.replace(approve=approver)
 
 
 def make(
@@ -339,11 +339,11 @@ def make(
     if choice.strict:
         changes["strict"] = True
     if stand_in is not None:
-        return with_model(agent, stand_in).but(**changes)
+        return with_model(agent, stand_in).replace(**changes)
     default, others = live(agent, choice.model, config.provider)
     if choice.model:
-        return with_model(agent, default).but(**changes)
-    return agent.but(model=default, models=others, **changes)
+        return with_model(agent, default).replace(**changes)
+    return agent.replace(model=default, models=others, **changes)
 
 
 @contextmanager
@@ -368,7 +368,7 @@ def _with_discovered(agent: "Agent[Any, Any]", choice: AgentChoice) -> "Agent[An
     absent = [str(path) for path in paths if not path.exists()]
     if absent:
         raise ConfigError(f"there is no file or directory {', '.join(absent)}", path="--tools")
-    return agent.but(tools=(*agent.tools, discover_toolset(paths, recursive=not choice.flat)))
+    return agent.replace(tools=(*agent.tools, discover_toolset(paths, recursive=not choice.flat)))
 
 
 def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Agent[Any, Any]":
@@ -420,7 +420,7 @@ def _coding(
     )
     if stand_in is not None:
         agent = with_model(agent, stand_in)
-    return agent.but(**_changes(agent, choice, own_approver=own_approver))
+    return agent.replace(**_changes(agent, choice, own_approver=own_approver))
 
 
 def _changes(
@@ -453,7 +453,7 @@ def _imported(name: str, folder: Path, operator: "Policy") -> "Agent[Any, Any]":
     imported = cast("Agent[Any, Any]", agent)
     # An agent without a policy of its own tightens nothing, as an agent file without one.
     own = imported.policy
-    return imported.but(policy=operator if own == Policy() else operator.tightened(own))
+    return imported.replace(policy=operator if own == Policy() else operator.tightened(own))
 
 
 def _default(config: "Config", operator: "Policy", root: Path, reach: "Reach") -> "Agent[Any, Any]":

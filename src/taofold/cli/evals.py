@@ -7,7 +7,7 @@ Cases, scorers, reports and their comparison are in `taofold.evals`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -93,7 +93,7 @@ def evaluate(
     from taofold.evals import compare, read_cases
     from taofold.evals.report_files import store_report
 
-    progress = None if quiet or json else "terminal"
+    progress: Literal["terminal"] | None = None if quiet or json else "terminal"
     evaluation = _Evaluation(root, judge, concurrency, usd, progress, strict=strict)
     cases = read_cases(file, evaluation.judging)
     named = agent or (str(file.parent / cases.agent) if cases.agent else "")
@@ -133,7 +133,7 @@ class _Evaluation:
     judge: str
     concurrency: int
     usd: float | None
-    progress: str | None
+    progress: Literal["terminal"] | None
     cases: "Sequence[Case]" = ()
     repeat: int = 1
     strict: bool = False
@@ -143,7 +143,7 @@ class _Evaluation:
         """The agent that judges a result: the one that gave it, perhaps with another model."""
         agent = self._agent
         assert agent is not None, "cases are judged while an agent is evaluated"
-        return agent.but(model=self.judge) if self.judge else agent
+        return agent.replace(model=self.judge) if self.judge else agent
 
     async def report(self, entry: _Evaluated, log: "Log", *, apart: bool) -> "Report":
         """Evaluate one agent; `apart`: tell it from another of its name."""
@@ -151,10 +151,10 @@ class _Evaluation:
         from taofold.evals import evaluate
 
         choice = chosen(entry.agent, self.root, model=entry.model, strict=self.strict)
-        agent = make(choice).but(approve=None, log=log)
+        agent = make(choice).replace(approve=None, log=log)
         # The reports name their agent: two of one name could not be told apart.
         label = _label(entry.agent, agent.name) if apart else agent.name
-        self._agent = agent = agent.but(name=label)
+        self._agent = agent = agent.replace(name=label)
         return await evaluate(
             agent,
             self.cases,

@@ -125,7 +125,7 @@ def _with_system_actions(agent: Agent[Any, Any]) -> Agent[Any, Any]:
     names = [name for name in OWN_ACTIONS if name not in tools]
     added = [_system(name) for name in names]
     strategy = partial(tagent, names=names)
-    return agent.but(tools=(*agent.tools, *added), limits=limits, strategy=strategy)
+    return agent.replace(tools=(*agent.tools, *added), limits=limits, strategy=strategy)
 
 
 def _system(name: str) -> Tool:

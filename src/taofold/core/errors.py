@@ -63,6 +63,14 @@ class LimitReached(RunError):
         self.result = result
 
 
+class RunFailed(RunError):
+    """A run has no output, and its output was asked for. `result` says how it ended."""
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result
+
+
 class ReplayDiverged(RunError):
     """Re-deriving the run gave another event than the log holds."""
 

@@ -12,7 +12,7 @@ from itertools import product
 from math import sqrt
 from os import urandom
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from taofold.agent import Agent, RunResult
 from taofold.agent.batch import BatchState, Failure
@@ -256,7 +256,7 @@ async def evaluate(
     concurrency: int = 4,
     name: str = "",
     usd: float | None = None,
-    progress: Callable[[BatchState], None] | str | None = None,
+    progress: Callable[[BatchState], None] | Literal["terminal"] | None = None,
 ) -> Report:
     """Run every case `repeat` times and score what came of it.
 

@@ -195,7 +195,7 @@ def judge(criterion: str, agent: "Agent[Any, Any]") -> Scorer:
         criterion: what is asked of the answer, in plain words.
         agent: whose model, limits and log are used.
     """
-    judging = agent.but(
+    judging = agent.replace(
         name="judge",
         output=JudgeVerdict,
         tools=(),

@@ -8,13 +8,13 @@ who runs it, or that only code can give, are in `NOT_IN_FILES`.
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, NewType, get_origin
+from typing import Annotated, Any, Final, NewType, cast, get_origin
 
 from pydantic import BeforeValidator, Field
 from typing_extensions import TypeAliasType
 
 from taofold.agent import Agent
-from taofold.agent.activation import STRATEGIES
+from taofold.agent.activation import STRATEGIES, StrategyName
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
@@ -339,7 +339,7 @@ def build(file: AgentFile, config: Config, root: Path, reach: Reach = Reach()) -
         output=output,
         tools=tuple(tools),
         discover=_folders(file, faults),
-        strategy=keys.strategy,
+        strategy=cast("StrategyName", keys.strategy),
         # From the far to the near: defaults, configuration, file. Only what was said counts.
         limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
         policy=file.policy,

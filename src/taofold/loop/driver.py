@@ -364,7 +364,7 @@ class Driver:
         now = self.now()
         with contained():
             worker = dependencies.agent(self.environment.root, state)
-        agent = agent_for(worker, state, now, had).but(log=dependencies.log)
+        agent = agent_for(worker, state, now, had).replace(log=dependencies.log)
         if records:
             work = agent.resume(move.run, listener=self.tell)
         else:
@@ -532,7 +532,7 @@ def agent_for(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState)
     changes: dict[str, Any] = {"seconds": seconds, "usd": usd}
     if bounds.steps is not None:
         changes["steps"] = bounds.steps
-    return agent.but(
+    return agent.replace(
         instructions=_instructions(agent, state),
         limits=replace(limits, **changes),
     )

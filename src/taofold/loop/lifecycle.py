@@ -522,7 +522,7 @@ def _check_agent(dependencies: LoopDependencies, state: LoopState) -> None:
     """Find what is wrong with the agent before anything is started."""
     worker = dependencies.agent(Path(state.wish.root), state)
     from_now = replace(state, active_at=dependencies.now())
-    agent = agent_for(worker, from_now, dependencies.now(), RunState()).but(log=None)
+    agent = agent_for(worker, from_now, dependencies.now(), RunState()).replace(log=None)
     Activation(agent, None, None, None, MemoryLog())
 
 

@@ -28,12 +28,12 @@ from taofold.policy.policy import refusal
 from taofold.policy.redaction import Redactor
 from taofold.runtime.ledger import Ledger, Park, call_place
 from taofold.runtime.redaction import is_masked, mask_places, redact_json
-from taofold.runtime.setup import Approval, Decision, cut_preview
+from taofold.runtime.setup import Approval, Decision, DecisionWord, cut_preview
 from taofold.tools import Tool
 from taofold.tools.arguments import quote
 from taofold.tools.result import jsonable
 
-VERDICTS: Final[dict[str, Verdict]] = {
+VERDICTS: Final[dict[DecisionWord, Verdict]] = {
     "allow": "allow",
     "approve": "allow",
     "edit": "allow",

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from taofold.clocks import clock
 from taofold.core.values import (
@@ -129,6 +129,10 @@ class Approval:
         return "awaiting_input" if self.wants_text else "awaiting_approval"
 
 
+DecisionWord: TypeAlias = Literal["allow", "approve", "edit", "answer", "deny", "done"]
+"""What a person may decide. "approve" means "allow"; "edit" has `parameters`, "answer" `answer`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A person's word: approve, deny, or approve with edited parameters.
@@ -138,7 +142,7 @@ class Decision:
     server records the principal that it established instead.
     """
 
-    verdict: str
+    verdict: DecisionWord
     by: str = "local"
     reason: str = ""
     parameters: dict[str, Any] | None = None

@@ -109,7 +109,7 @@ class Catalog:
 
     def with_tools(self, agent: AnyAgent, definitions: Sequence[Mapping[str, Any]]) -> AnyAgent:
         """The agent with the tools of a client, as they are kept with its run."""
-        return agent.but(tools=[*agent.tools, *tools_of(definitions)])
+        return agent.replace(tools=[*agent.tools, *tools_of(definitions)])
 
     def changed(self, agent: AnyAgent, settings: Mapping[str, Any]) -> AnyAgent:
         """The agent with the model and within the limits that one run was started with.
@@ -133,7 +133,7 @@ class Catalog:
                 names = ", ".join(models)
                 raise ConfigError(f"no model {settings['model']!r} is offered; there are {names}")
             changes["model"] = models[settings["model"]].model
-        return agent.but(**changes) if changes else agent
+        return agent.replace(**changes) if changes else agent
 
     def forget(self, run: str) -> None:
         """The run has ended: what was made for it is not needed any more."""
@@ -144,7 +144,7 @@ class Catalog:
         if self._seconds and not policy.approve_seconds:
             # Only where the agent's own policy says nothing.
             policy = replace(policy, approve_seconds=self._seconds)
-        prepared = agent.but(
+        prepared = agent.replace(
             model=resolve(agent.model),
             models={role: resolve(model) for role, model in agent.models.items()},
             policy=policy,

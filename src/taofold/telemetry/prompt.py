@@ -287,5 +287,5 @@ async def prompts_of(agent: Agent[Any, Any], log: Log, run: str) -> dict[str, Pr
     listening = _Listening(log)
     # Where the replay diverges, the prompts until then are exact; later ones are rebuilt.
     with contextlib.suppress(TaofoldError):
-        await agent.but(log=listening).replay(run)
+        await agent.replace(log=listening).replay(run)
     return listening.prompts

@@ -23,7 +23,7 @@ async def assert_replays(agent: Agent[Any, Any], run: "str | RunResult[Any]") ->
     # fault, even if every event came out the same.
     before = await log.read(run_id)
     try:
-        await _mute(agent).but(log=log).replay(run_id)
+        await _mute(agent).replace(log=log).replay(run_id)
     except ReplayDiverged as difference:
         raise AssertionError(str(difference)) from difference
     after = await log.read(run_id)
@@ -34,7 +34,7 @@ def _mute(agent: Agent[Any, Any]) -> Agent[Any, Any]:
     """The same agent with models that refuse and tools that must not be called."""
     model = resolve(agent.model)
     tools = Toolset([replace(tool, function=_refuse) for tool in agent.toolset.values()])
-    return agent.but(
+    return agent.replace(
         model=ReplayModel(model.name, model.profile),
         models={role: ReplayModel(resolve(spec).name) for role, spec in agent.models.items()},
         tools=[tools],

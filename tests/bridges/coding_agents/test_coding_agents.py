@@ -56,7 +56,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def allowed(name: str, root: Path, **more: Any) -> Agent[None, str]:
-    return coding_agent(name, root, **more).but(approve="all")
+    return coding_agent(name, root, **more).replace(approve="all")
 
 
 def observed(result: Any) -> dict[str, Any]:
@@ -108,7 +108,7 @@ async def test_a_program_that_nothing_contains_waits_for_a_person(
     """Mutant: it is tier 2 without a container, too."""
     monkeypatch.setattr(agent, "why_not", lambda: "no bubblewrap")
     one = coding_agent("claude", root)
-    result = await one.but(log=MemoryLog(), policy=one.policy.tightened(one.policy)).run("x")
+    result = await one.replace(log=MemoryLog(), policy=one.policy.tightened(one.policy)).run("x")
     assert (result.status, (root / "seen.json").exists()) == ("waiting", False)
     (request,) = result.pending
     assert request.tier == 3
@@ -495,7 +495,7 @@ async def test_a_run_of_a_coding_agent_replays_without_the_program(
     root: Path, programs: Path
 ) -> None:
     log = MemoryLog()
-    one = allowed("claude", root).but(log=log)
+    one = allowed("claude", root).replace(log=log)
     result = await one.run("x")
     (root / "seen.json").unlink()
     await one.replay(result.run_id)

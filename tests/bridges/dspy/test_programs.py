@@ -263,7 +263,7 @@ async def test_without_dspy_cot_and_react_run_natively_and_say_so(tmp_path):
     script = iter([said(reasoning="I add", answer=5), *map(json.dumps, acted)])
     document = FALLBACK.replace("nodes:", "tools: []\nnodes:")
     agent = flow(document.replace(", tools: [look]", ""), tmp_path, lambda _: next(script))
-    result = await agent.but(tools=[*agent.tools, look]).run("2 + 3")
+    result = await agent.replace(tools=[*agent.tools, look]).run("2 + 3")
     assert result.success, result.error
     think, act = result.output
     assert (think["answer"], think["thinking"]) == (5, "I add")
@@ -422,7 +422,7 @@ def test_every_action_has_both_names():
 async def test_a_limit_stops_a_compiled_program(tmp_path):
     agent = Agent(ScriptedModel([]), strategy=dspy.Compiled(program=made()), output=Any)
     for name in ("model_calls", "steps"):
-        result = await agent.but(limits=Limits(**{name: 0})).run("2 + 3")
+        result = await agent.replace(limits=Limits(**{name: 0})).run("2 + 3")
         assert result.stop_reason == f"max_{name}"
         assert not result.success
 

@@ -59,7 +59,7 @@ def made(path: Path, text: str) -> Agent[Any, Any]:
     path.write_text(text)
     file, faults = read_agent(path)
     assert file is not None, faults
-    return build(file, Config(), path.parent).but(model=Memo([]))
+    return build(file, Config(), path.parent).replace(model=Memo([]))
 
 
 async def test_a_node_waits_for_approval_and_answer_and_replays_without_the_server(
@@ -69,20 +69,20 @@ async def test_a_node_waits_for_approval_and_answer_and_replays_without_the_serv
     (tmp_path / "inner.yaml").write_text(servers(script) + NODES)
     path, log = tmp_path / "main.yaml", SqliteLog(tmp_path / "runs.db")
     agent = await asyncio.to_thread(made, path, MAIN)
-    result = await agent.but(log=log).run("go")
+    result = await agent.replace(log=log).run("go")
     questions = list[str]()
     while result.status == "waiting":
         [asked] = result.pending
         questions.append(asked.question)
         answer = Decision("answer", answer="yes") if asked.question else Decision("approve")
         await decide(log, asked.id, answer)
-        result = await agent.but(log=log).resume(result)
+        result = await agent.replace(log=log).resume(result)
     assert result.output == "wiped wiped /old: True: True"
     assert [bool(one) for one in questions] == [False, True, False, True]
     await mcp_connection.on_loop(mcp_connection.close_all())
     script.unlink()
     again = await asyncio.to_thread(made, path, MAIN)
-    replayed = await again.but(log=log).replay(result.run_id)
+    replayed = await again.replace(log=log).replay(result.run_id)
     assert replayed.output == result.output
     await log.close()
 

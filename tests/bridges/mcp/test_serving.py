@@ -433,6 +433,6 @@ async def test_our_bridge_understands_our_server(mode: str) -> None:
         result = await one.resume("r")
         assert "the server 'far' asks:\n│ pay" in result.pending[0].question
         await decide(log, result.pending[0].id, Decision("answer", answer='{"approve": true}'))
-        ended = await one.but(model=Memo([finish()])).resume("r")
+        ended = await one.replace(model=Memo([finish()])).resume("r")
     assert ended.steps[0].observations[0].result == "paid 3"
     assert DONE == [3]

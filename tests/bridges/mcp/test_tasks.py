@@ -111,7 +111,7 @@ async def test_after_a_crash_the_task_is_asked_for_and_the_call_is_not_made_agai
         life.kill()
         life.wait()
         assert worker.lines("ended") == []
-        agent = caller(worker, log, finish()).but(approve=None)
+        agent = caller(worker, log, finish()).replace(approve=None)
         result = await agent.resume("r")
         assert result.success, "nobody had to be asked"
         assert result.steps[0].observations[0].result == {"done": "once"}
@@ -151,15 +151,15 @@ async def test_a_task_asks_a_person_in_the_middle(worker: Worker, present: bool)
 
     agent = caller(worker, log, act("s_greet"), finish())
     if present:
-        result = await agent.but(approve=person).run("greet", run_id="r")
+        result = await agent.replace(approve=person).run("greet", run_id="r")
     else:
-        result = await agent.but(approve=None).run("greet", run_id="r")
+        result = await agent.replace(approve=None).run("greet", run_id="r")
         await decide(log, result.pending[0].id, Decision("approve"))
-        result = await caller(worker, log, finish()).but(approve=None).resume("r")
+        result = await caller(worker, log, finish()).replace(approve=None).resume("r")
         assert result.pending, [step.observations for step in result.steps]
         assert "who are you?" in result.pending[0].question
         await decide(log, result.pending[0].id, Decision("answer", answer="Ada"))
-        result = await caller(worker, log, finish()).but(approve=None).resume("r")
+        result = await caller(worker, log, finish()).replace(approve=None).resume("r")
     assert result.steps[0].observations[0].result == "hello Ada"
     assert worker.lines("calls") == ["greeted"], "asked and answered once"
 

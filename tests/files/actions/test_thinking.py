@@ -246,5 +246,5 @@ def test_a_question_to_the_person_waits_for_the_answer(tmp_path: Path) -> None:
     waiting = agent.run_sync("x")
     assert waiting.status == "waiting"
     assert waiting.pending[0].question == "Which, x?"
-    answered = agent.but(approve=lambda _: Decision("answer", answer="blue")).run_sync("x")
+    answered = agent.replace(approve=lambda _: Decision("answer", answer="blue")).run_sync("x")
     assert answered.output == "blue"

@@ -37,7 +37,7 @@ def made(text: str, folder: Path, actions: Actions | None = None) -> Agent[Any, 
 
 def with_model(agent: Agent[Any, Any], model: Any, **changes: Any) -> Agent[Any, Any]:
     """The agent with `model` in every place."""
-    return agent.but(model=model, models=dict.fromkeys(agent.models, model), **changes)
+    return agent.replace(model=model, models=dict.fromkeys(agent.models, model), **changes)
 
 
 def echo(request: Request) -> str:

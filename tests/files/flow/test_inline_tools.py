@@ -56,7 +56,7 @@ def test_an_inline_tool_is_called_checked_and_approved(tmp_path: Path) -> None:
             act("exception", "finish", answer="3"),
         ]
     )
-    result = agent.but(model=model, approve=approver).run_sync("count")
+    result = agent.replace(model=model, approve=approver).run_sync("count")
     assert "['wc', '-w', 'n.txt']" in previews[0]
     seen = [step.observations[0] for step in result.steps]
     assert "3 n.txt" in seen[0].result

@@ -71,7 +71,7 @@ async def test_a_flow_cut_at_every_event_and_resumed_ends_in_the_same_state(
     tmp_path: Path, kind: str
 ) -> None:
     log = MemoryLog()
-    flow = agent(tmp_path).but(log=log)
+    flow = agent(tmp_path).replace(log=log)
     data = {"files": ["a.txt", "b.txt", "gone.txt", "c.txt"]}
     result = await settled(flow, await flow.run("the goal", run_id="r", data=data))
     assert result.success, result.error
@@ -83,7 +83,7 @@ async def test_a_flow_cut_at_every_event_and_resumed_ends_in_the_same_state(
     for upto in range(1, len(records), 1 if kind == "memory" else 9):
         (tmp_path / str(upto)).mkdir()
         cut = await planted(records[:upto], LOGS[kind](tmp_path / str(upto)))
-        again = flow.but(log=cut)
+        again = flow.replace(log=cut)
         result = await settled(again, await again.resume("r", takeover=True))
         got = neutral(result.state, ordered=False)
         assert_alike(got, wanted, result.records, where=upto)
@@ -110,7 +110,7 @@ async def test_a_resumed_flow_asks_no_model_and_calls_no_tool_again(tmp_path: Pa
 
 async def test_a_changed_template_does_not_strand_a_waiting_flow(tmp_path: Path) -> None:
     log = MemoryLog()
-    flow = agent(tmp_path).but(log=log)
+    flow = agent(tmp_path).replace(log=log)
     waiting = await flow.run("the goal", run_id="r", data={"files": ["a.txt"]})
     changed = with_model(
         made(FLOW.replace("sum up", "please sum up"), tmp_path), FunctionModel(say), log=log

@@ -322,7 +322,7 @@ nodes:
     small = ScriptedModel(["a", "draft"], name="small")
     big = ScriptedModel([reasoned("b")], name="big")
     judge = ScriptedModel([verdict], name="judge")
-    agent = agent.but(model=small, models={"openai:big": big, "ollama:judge": judge})
+    agent = agent.replace(model=small, models={"openai:big": big, "ollama:judge": judge})
     result = agent.run_sync("x")
     assert result.success, result.error
     assert [one.request.asked().temperature for one in small.requests] == [0.3, 0.3]
@@ -570,7 +570,7 @@ result: "{{ state.said }}"
 @pytest.mark.parametrize(("text", "way"), [("four", "long"), ("x", "")])
 @pytest.mark.anyio
 async def test_the_way_that_a_flow_takes_is_on_record(tmp_path: Path, text: str, way: str) -> None:
-    agent = flow(BRANCHING, tmp_path).but(log="memory")
+    agent = flow(BRANCHING, tmp_path).replace(log="memory")
     result = await agent.run(text)
     notes = [r.event for r in result.records if isinstance(r.event, e.Noted)]
     assert [note.data for note in notes if note.kind == "branch"] == [{"node": "first", "to": way}]
@@ -588,7 +588,7 @@ async def test_a_log_of_a_release_that_did_not_record_the_way_replays_and_resume
         log = MemoryLog()
         records = [e.Record("old", seq, 1, event) for seq, event in enumerate(older[:last])]
         await log.create(RunRow("old", status="running"), records=records)
-        again = agent.but(log=log)
+        again = agent.replace(log=log)
         if last == len(older):
             assert (await again.replay("old")).output == "long"
         else:
@@ -612,4 +612,4 @@ async def test_another_way_than_the_recorded_one_is_a_divergence(tmp_path: Path)
         records=[e.Record("old", seq, 1, event) for seq, event in enumerate(forged)],
     )
     with pytest.raises(ReplayDiverged):
-        await agent.but(log=log).replay("old")
+        await agent.replace(log=log).replay("old")

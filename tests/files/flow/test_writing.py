@@ -108,7 +108,7 @@ def test_a_built_flow_is_written_as_its_file(tmp_path: Path) -> None:
 )
 def test_what_a_file_cannot_say_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        dump(Agent[Any, Any]("openai:x").but(**changes))
+        dump(Agent[Any, Any]("openai:x").replace(**changes))
 
 
 def test_the_schema_knows_every_action_and_key() -> None:

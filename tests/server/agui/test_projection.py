@@ -323,7 +323,7 @@ async def test_a_cancelled_run_says_so() -> None:
 
 async def test_tokens_are_those_of_this_activation() -> None:
     told = Told(act("publish", text="x"), finish())
-    told.agent = told.agent.but(
+    told.agent = told.agent.replace(
         model=_counting([act("publish", text="x"), finish()]),
     )
     first, second = await told.run(), await told.answer(verdict="approve")

@@ -39,7 +39,7 @@ from taofold.core.reply import Usage
 from taofold.core.values import Profile, Reply, Tier, Value
 from taofold.policy import Limits, Policy
 from taofold.reasoning.task import NATIVE
-from taofold.reserved_places import MARK, make_folder, read_file, write_file
+from taofold.reserved_places import MARK, make_folder, open_named, read_file, write_file
 from taofold.runtime.model import OnText, Request
 from taofold.tools import process
 from taofold.tools.command import LEFT_RUNNING, inherited_environment
@@ -250,9 +250,9 @@ def _interpreter(path: Path) -> Path | None:
 
 def _first_line(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_named(path) as file:
             return file.readline(_LINE)
-    except OSError:
+    except (OSError, ConfigError):
         return b""
 
 

@@ -110,7 +110,7 @@ def loop_agent(
         )
     agent = make(replace(choice, root=str(folder)), own_approver=True)
     if not made_per_folder(choice.agent) and not has_own_tools(agent):
-        agent = agent.but(tools=tools_for_work(folder, choice.reach))
+        agent = agent.replace(tools=tools_for_work(folder, choice.reach))
     return approved_by(agent, audience.approve, audience.approver)
 
 

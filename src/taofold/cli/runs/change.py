@@ -79,7 +79,7 @@ def go_on(
         name,
         lambda listener, approver: (
             approved_by(resumed, approve, approver)
-            .but(log=log)
+            .replace(log=log)
             .resume(name, listener=listener, takeover=takeover)
         ),
         approve=approve,

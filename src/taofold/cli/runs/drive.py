@@ -208,7 +208,7 @@ def run(
             named = inner_session(Principal(), named)
         return (
             await approved_by(chosen_agent, approve, approver)
-            .but(log=log)
+            .replace(log=log)
             .run(
                 [goal, *files] if files else goal,
                 run_id=name,

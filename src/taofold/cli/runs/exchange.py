@@ -103,7 +103,7 @@ def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[An
     stand_in = ReplayModel(started.model, started.profile)
     if caller is not None:
         child = called_agent(caller, started.agent)
-        return None if child is None else child.but(model=stand_in)
+        return None if child is None else child.replace(model=stand_in)
     try:
         return make(recorded_choice(started), stand_in)
     # The agent's code may be gone or changed; the trace is then made of the log alone.

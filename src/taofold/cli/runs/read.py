@@ -141,7 +141,7 @@ def _show_prompt(run: str, number: str, agent: str, *, json: bool) -> None:
 
     async def work(log: "Log") -> "list[SentPrompt]":
         name = await find(log, run)
-        return await (await stored_agent(log, name, agent)).but(log=log).prompts(name)
+        return await (await stored_agent(log, name, agent)).replace(log=log).prompts(name)
 
     sent = with_log(work)
     if not sent:
@@ -273,7 +273,7 @@ def replay(run: options.Run, agent: options.AgentName = "", json: options.Json =
         started = started_of(name, records)
         # No key and no network is needed: the model's replies come from the log.
         stand_in = ReplayModel(started.model, started.profile)
-        replayed = make(recorded_choice(started, agent), stand_in).but(log=log)
+        replayed = make(recorded_choice(started, agent), stand_in).replace(log=log)
         try:
             await replayed.replay(name)
         except ReplayDiverged as error:

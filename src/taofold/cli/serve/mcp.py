@@ -143,7 +143,7 @@ def _offers(
         served = make(choice)
         if not sign and served.name == UNNAMED and is_file(agent):
             name = Path(agent).stem
-        offered.append(served.but(name=name) if name else served)
+        offered.append(served.replace(name=name) if name else served)
         settings[offered[-1].name] = choice.settings()
     functions: list[Any] = []
     for name in tools:

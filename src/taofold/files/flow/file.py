@@ -260,7 +260,7 @@ def build(
     default = [_completed(keys, settings.model)] if settings.model else config.model
     warmth = settings.temperature if keys.temperature is None else keys.temperature
     effort = settings.effort if keys.effort is None else keys.effort
-    return agent.but(
+    return agent.replace(
         # The agent file's own key before the flow's settings, these before the configuration.
         model=named or default,
         tools=tuple(tools),

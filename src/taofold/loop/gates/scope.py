@@ -41,6 +41,14 @@ TEST_ROOTS: Final = frozenset(
 TESTS: Final = (
     *("test_*.*", "*_test.*", "*_tests.*", "*.test.*", "*.spec.*", "*_spec.rb", "*-test.*"),
     *("test.*", "tests.*", "*.snap", "*.golden", "*.approved.*"),
+    # Headers of C and C++ in which a test framework lies beside the code.
+    *[
+        f"{name}.h*"
+        for name in (
+            *("test*", "gtest", "utest", "acutest", "doctest", "catch", "catch2", "catch_*"),
+            *("minunit", "cunit", "cppunit", "unity", "unity_*", "munit", "cmocka", "greatest"),
+        )
+    ],
 )
 YARDSTICKS: Final = ("expected*", "*.expected", "*_expected.*", "*.expected.*", "golden*")
 """Names of what is compared with, unless it is a program."""

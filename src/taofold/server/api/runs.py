@@ -378,7 +378,7 @@ async def prompt_of_call(call: ApiCall) -> BaseModel:
     agent = await _stored_agent(server, row)
     if agent is None:
         raise Problem(409, "agent", "the agent of this run is not offered here")
-    sent = await agent.but(log=server.log).prompts(row.run)
+    sent = await agent.replace(log=server.log).prompts(row.run)
     number = len(sent) if query.n is None else query.n
     if not 1 <= number <= len(sent):
         raise Problem(404, "not_found", f"this run has {times(len(sent), 'model call')}")

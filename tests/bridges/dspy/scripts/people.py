@@ -118,12 +118,14 @@ async def react() -> dict[str, Any]:
         told["answers"].append(result.output)
         told["prompts"].append(list(prompts))
         kept = list(looked)
-        short = await agent.but(strategy=strategy(program=program, steps=1, **more)).run("the key")
+        short = await agent.replace(strategy=strategy(program=program, steps=1, **more)).run(
+            "the key"
+        )
         told["stopped"].append(short.stop_reason)
-        few = await agent.but(limits=Limits(steps=1)).run("the key")
+        few = await agent.replace(limits=Limits(steps=1)).run("the key")
         told["limited"].append([few.stop_reason, few.output])
         looked[:] = kept
-        guess = await agent.but(model=FunctionModel(sloppy)).run("the key")
+        guess = await agent.replace(model=FunctionModel(sloppy)).run("the key")
         told["guessed"].append(guess.steps[0].observations[0].refused)
     return {**told, "looked": looked}
 
@@ -175,9 +177,11 @@ async def own() -> dict[str, Any]:
     boss = Agent(ScriptedModel(map(json.dumps, script)), tools=[agent.as_tool("shout")],
                  approve="all")  # fmt: skip
     asked = await boss.run("shout")
-    many = await agent.but(strategy=program_strategy(Many), model=FunctionModel(slow)).run("x")
-    graded = await agent.but(strategy=program_strategy(Graded), limits=Limits(steps=None)).run("x")
-    endless = await agent.but(
+    many = await agent.replace(strategy=program_strategy(Many), model=FunctionModel(slow)).run("x")
+    graded = await agent.replace(strategy=program_strategy(Graded), limits=Limits(steps=None)).run(
+        "x"
+    )
+    endless = await agent.replace(
         strategy=program_strategy(Endless), limits=Limits(steps=None, model_calls=5)
     ).run("x")
     for thread in threading.enumerate():
@@ -204,7 +208,7 @@ async def example(folder: Path) -> dict[str, Any]:
     assert file is not None, [str(one) for one in faults]
     agent = build(file, Config(), folder)
     model = FunctionModel(route)
-    result = await agent.but(model=model, models=dict.fromkeys(agent.models, model)).run(
+    result = await agent.replace(model=model, models=dict.fromkeys(agent.models, model)).run(
         "I was charged twice for May"
     )
     return {"output": result.output, "error": result.error}

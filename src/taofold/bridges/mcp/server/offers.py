@@ -129,7 +129,7 @@ class Offers:
         """
         rules = Policy() if policy is None else policy
         offers = [
-            _agent(agent.but(log=log), (settings or {}).get(agent.name, {})) for agent in agents
+            _agent(agent.replace(log=log), (settings or {}).get(agent.name, {})) for agent in agents
         ]
         offers += [_tool(tool, log, rules) for tool in Toolset.of(*tools).values()]
         by_name: dict[str, McpOffer] = {}
@@ -233,7 +233,8 @@ def run_outcome(result: RunResult[Any]) -> Observation:
     if result.success:
         return Observation(result.output)
     why = result.error or result.stop_reason
-    partial = "" if result.output is None else f"; so far: {result.output}"
+    output = result.output_or_none
+    partial = "" if output is None else f"; so far: {output}"
     return Observation(f"{why}{partial} (run {result.run_id}, {result.status})", "failure")
 
 

@@ -21,7 +21,7 @@ from taofold.core.errors import Refused
 from taofold.core.json_values import not_finite, render
 from taofold.core.text import quoted, visible_line
 from taofold.core.values import Tier
-from taofold.runtime.setup import Approval, Decision
+from taofold.runtime.setup import Approval, Decision, DecisionWord
 
 LAST_WORDS: Final = 2.0
 """Seconds for which a result waits until its progress was told."""
@@ -139,7 +139,7 @@ def decision_of(approval: Approval, action: str, content: Mapping[str, Any]) -> 
     if approval.wants_text:
         return Decision("answer", by=by, answer=str(content.get("answer", "")))
     # Anything but a plain yes is a no.
-    verdict = "approve" if content.get("approve") is True else "deny"
+    verdict: DecisionWord = "approve" if content.get("approve") is True else "deny"
     return Decision(verdict, by=by, reason=str(content.get("reason", "")))
 
 
