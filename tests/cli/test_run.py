@@ -132,15 +132,6 @@ def test_a_session_with_the_name_of_somebody_elses_is_another_conversation(
     assert "Bob_1" in taofold(*asks).out
 
 
-def test_a_session_that_an_earlier_release_named_with_a_slash_goes_on(
-    taofold: Taofold, project: Path
-) -> None:
-    taofold("run", "agents.py:listening", "hello")
-    asyncio.run(_remembered(SqliteLog(project / ".taofold/runs.db"), "local", "team/x"))
-    done = taofold("run", "agents.py:listening", "who am I?", "--session", "team/x")
-    assert "Ada_1" in done.out
-
-
 def test_child_runs_are_told_inside_their_parents(taofold: Taofold) -> None:
     done = taofold("run", "agents.py:boss", "delegate")
     assert done.code == 0
