@@ -15,8 +15,8 @@ from typing_extensions import TypeVar, Unpack
 
 from taofold.agent import Agent, RunResult
 from taofold.agent.activation import StrategyName
-from taofold.agent.result import Happening
 from taofold.core.effects import Strategy
+from taofold.core.happenings import Happening
 from taofold.core.values import Principal
 from taofold.log.log import Log
 from taofold.policy import Limits, Policy

@@ -18,7 +18,7 @@ from taofold.agent.history import Earlier, History
 from taofold.agent.instructions import instructions_text
 from taofold.agent.options import StartOptions
 from taofold.agent.origin import ORIGIN, origin_of
-from taofold.agent.result import Delta, Happening, Progress, RunResult, result_of
+from taofold.agent.result import RunResult, result_of
 from taofold.agent.sessions import IfWaiting, settle, turns, waiting_run
 from taofold.clocks import clock
 from taofold.core import events as e
@@ -27,6 +27,7 @@ from taofold.core.content import Part, TextPart, parts_of
 from taofold.core.difference import first_difference
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError, LimitReached, Refused, ReplayDiverged
+from taofold.core.happenings import Delta, Happening, Progress
 from taofold.core.json_values import render
 from taofold.core.state import ENDED, RunState, fold, live
 from taofold.core.tags import checked_tags

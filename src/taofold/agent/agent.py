@@ -24,10 +24,11 @@ from taofold.agent.history import Earlier
 from taofold.agent.instructions import Instructions
 from taofold.agent.options import RunOptions
 from taofold.agent.prompts import SentPrompt, sent_prompts
-from taofold.agent.result import ANSWERING, AnswerText, Happening, Out, RunResult, Stream
+from taofold.agent.result import ANSWERING, AnswerText, Out, RunResult, Stream
 from taofold.agent.sessions import IfWaiting
 from taofold.core.effects import Strategy
 from taofold.core.errors import ConfigError
+from taofold.core.happenings import Happening
 from taofold.core.text import near
 from taofold.core.values import (
     Effort,

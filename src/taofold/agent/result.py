@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Generic, TypeAlias, cast
+from typing import Any, Final, Generic, cast
 
 from typing_extensions import TypeVar
 
@@ -17,11 +17,12 @@ from taofold.agent.conversation import SHAPES, Shape, conversation
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, RunFailed
 from taofold.core.events import Record
+from taofold.core.happenings import Delta, Happening, Progress
 from taofold.core.metrics import Metrics, measure
 from taofold.core.state import Chain, RunState
 from taofold.core.text import clip, times, visible_line
 from taofold.core.trace import AuditEntry, RefusedDecision, audit
-from taofold.core.values import Usage, Value
+from taofold.core.values import Usage
 from taofold.log.log import Log
 from taofold.parsing import Parsed, ReplyStream
 from taofold.runtime.setup import Approval
@@ -203,24 +204,6 @@ class RunResult(Generic[Out]):
         last = self.state.steps[-1]
         lines = [last.thought.content, *[o.extraction for o in last.observations]]
         return "\n".join(line for line in lines if line)
-
-
-class Delta(Value, frozen=True):
-    """Text of a reply as it streams in. Never logged; `run` may be a child's."""
-
-    run: str
-    text: str
-
-
-class Progress(Value, frozen=True):
-    """What a tool reports while it works. Never logged; `run` may be a child's."""
-
-    run: str
-    tool: str
-    text: str
-
-
-Happening: TypeAlias = Record | Delta | Progress
 
 
 class Stream(Generic[Out]):

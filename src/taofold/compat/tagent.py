@@ -27,11 +27,12 @@ import msgspec
 from pydantic import BaseModel, TypeAdapter
 
 from taofold.agent.agent import Agent
-from taofold.agent.result import Happening, RunResult
+from taofold.agent.result import RunResult
 from taofold.core import content
 from taofold.core import events as e
 from taofold.core.content import Conversation
 from taofold.core.errors import ConfigError, LimitReached, ModelError, RunError
+from taofold.core.happenings import Happening
 from taofold.core.json_values import is_object
 from taofold.core.rules import detect_action_loop
 from taofold.core.text import times

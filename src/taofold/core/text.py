@@ -15,7 +15,9 @@ from itertools import islice
 from typing import Any, Final
 from unicodedata import category, east_asian_width
 
-_ERROR: Final = re.compile(
+from taofold.core.late_patterns import late
+
+_ERROR: Final = late(
     r"(?i:\b(?:error|exception|traceback|failed|failure|fatal|panic|assert(?:ion)?\w*)\b|^E\s)"
     r"|\b[A-Z]\w*(?:Error|Exception)\b"
 )
@@ -92,11 +94,11 @@ _UNSEEN: Final = (
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff\ud800-\udfff"
 )
-_CONTROL: Final = re.compile(f"[{_UNSEEN}]")
+_CONTROL: Final = late(f"[{_UNSEEN}]")
 # Emoji and some scripts need a joiner between two of their characters, and a selector behind a
 # symbol. Behind another selector or joiner neither is needed, so nothing can be written with them.
 _SYMBOL: Final = "\xa9\xae\u203c-\u27ff\u2900-\u33ff\U0001f000-\U0001faff"
-_PROSE: Final = re.compile(
+_PROSE: Final = late(
     f"((?<=[^\x00-\x7f{_UNSEEN}])[\u200c\u200d](?=[^\x00-\x7f{_UNSEEN}])"
     f"|(?<=[{_SYMBOL}])(?<!\u2800)\ufe0f(?:\u200d(?=[{_SYMBOL}]))?|(?<=[0-9#*])\ufe0f(?=\u20e3))"
     f"|[{_UNSEEN}]"
@@ -133,7 +135,7 @@ def visible_line(text: str) -> str:
 _OVER: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 # Blanks beyond ASCII, what `unambiguous` marks tabs with, its own escapes, and trailing blanks. The
 # look-behind keeps the search for those linear.
-_ALIKE: Final = re.compile(
+_ALIKE: Final = late(
     rf"[{_UNSEEN}{_OVER}\xa0\u1680\u2000-\u200a\u202f\u205f\u3000⇥]|\\(?=u\{{)"
     r"|(?<![ \t])[ \t]+(?![^\n])|\t|(?P<first>(?<![^\n])[^\x00-\u02ff])"
 )

@@ -8,6 +8,8 @@ good, needs a reader: nothing here claims to know. Pure, and bounded.
 import re
 from typing import Final
 
+from taofold.core.late_patterns import late
+
 _ACTIVITY: Final = (
     "look|check|read|view|open|see|search|think|work|process|examine|inspect|analyze|analyse|review|"
     "explore|investigate|continue|proceed|run|try|start|do|use|update|edit|fetch|get|handle|call"
@@ -24,7 +26,7 @@ _THING: Final = (
     "repo|directory|folder|config|configuration|data|tool|command|it|this|that|things?|something|"
     "stuff|task|step|next|one"
 )
-_BARE: Final = re.compile(
+_BARE: Final = late(
     r"(?:(?:ok|okay|now|next|then|first|so|well|alright)\b[,:]?\s*)*"
     r"(?:(?:let me|let's|let us|i will|i'll|i am going to|i'm going to)\s+"
     rf"(?:now\s+|just\s+|first\s+)?(?:{_ACTIVITY})"
@@ -35,7 +37,7 @@ _BARE: Final = re.compile(
     rf"(?:\s+(?:{_THING}))*",
     re.IGNORECASE,
 )
-_RECEIPT: Final = re.compile(
+_RECEIPT: Final = late(
     r"(?:i\s+|we\s+)?(?:got|have|received)\s+(?:the|a|an|some)\s+"
     r"(?:results?|outputs?|responses?|answers?|data)",
     re.IGNORECASE,
@@ -56,20 +58,20 @@ def lacks_intent(text: str) -> bool:
     return len(plain) <= _LONGEST and _BARE.fullmatch(plain) is not None
 
 
-_WISH: Final = re.compile(
+_WISH: Final = late(
     r"\b(?:need|needs|needed|want|wants|wanted|going|have|has|had|try|trying|able|about|ought|like)"
     r"\s+to\b(?!\s+be\b)|\b(?:look|looking|search|searching|wait|waiting|ask|asking)\s+for\b|\bfor\s+now\b",
     re.IGNORECASE,
 )
 """Phrases with `to` and `for` that state no purpose."""
-_REASON: Final = re.compile(
+_REASON: Final = late(
     r"\b(?:because|since|therefore|thus|hence|so|as|for|if|whether|why|reason\w*|due\s+to|given"
     r"|based\s+on|otherwise|until|before|must|needs?|caus\w+|means|explains|confirms?|shows?"
     r"|showed|says|said|indicates?|suggests?|implies|to\s+(?!(?:the|an?|some|this|that|it|my|our)\b)"
     r"[a-z]\w+)\b",
     re.IGNORECASE,
 )
-_ENGLISH: Final = re.compile(
+_ENGLISH: Final = late(
     r"\b(?:the|i|an?|is|are|was|of|it|to|and|in|this|that|we|my|let|now|next)\b", re.IGNORECASE
 )
 _JUDGED: Final = 1000

@@ -21,10 +21,11 @@ from msgspec import structs
 
 from taofold.agent import Agent
 from taofold.agent.instructions import Instructions, instructions_text
-from taofold.agent.result import Happening, RunResult
+from taofold.agent.result import RunResult
 from taofold.clocks import clock, steady
 from taofold.core.errors import LogError, Refused, TaofoldError, UnknownRun
 from taofold.core.events import Record
+from taofold.core.happenings import Happening
 from taofold.core.state import ENDED, RunState, fold
 from taofold.foreign_code import contained
 from taofold.log.journal import Journal

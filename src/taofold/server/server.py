@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from taofold.agent.result import ANSWERING, Happening
+from taofold.agent.result import ANSWERING
 from taofold.clocks import clock
 from taofold.core.errors import Refused, UnknownRun
 from taofold.core.events import RunStarted
+from taofold.core.happenings import Happening
 from taofold.core.state import opening
 from taofold.core.values import Principal
 from taofold.engine import Engine, RemoteEngine, open_engine

@@ -24,7 +24,7 @@ from taofold.parsing.untrusted_text import join_names, readable
 from taofold.policy.redaction.views import shown, shown_value
 
 if TYPE_CHECKING:
-    from taofold.agent.result import Happening
+    from taofold.core.happenings import Happening
     from taofold.loop.verdict import Verdict
 
 

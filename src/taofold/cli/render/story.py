@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
-from taofold.agent.result import Delta, Happening, Progress
 from taofold.cli.output import invocation
 from taofold.core import events as e
 from taofold.core.content import media_of, parts_of, thoughts
 from taofold.core.errors import LogError
+from taofold.core.happenings import Delta, Happening, Progress
 from taofold.core.state import RunState, reduce
 from taofold.core.text import (
     BAR,

@@ -31,9 +31,9 @@ from taofold.core.json_values import decoded
 
 if TYPE_CHECKING:
     from taofold.agent import RunResult
-    from taofold.agent.result import Happening
     from taofold.cli.approval_prompt import PromptApprover
     from taofold.core.events import Record
+    from taofold.core.happenings import Happening
     from taofold.log.log import Log
     from taofold.runtime.setup import Approval, Approver, Decision
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from taofold.core.late_patterns import late
 from taofold.parsing.jsonlike.quoting import after_blank
 from taofold.parsing.jsonlike.reader import JsonReader
 from taofold.parsing.markup.families import (
@@ -46,23 +47,25 @@ _DEPTH = 8
 """How deep blocks may stand in blocks."""
 _MARKS = 10_000
 """The most marks of calls that one text may hold."""
-_BETWEEN = re.compile(r"[\s,;]*(?:```(?:json|python|py|xml)?(?=\s|$))?[\s,;]*")
-_NAMED = re.compile(
+_BETWEEN = late(r"[\s,;]*(?:```(?:json|python|py|xml)?(?=\s|$))?[\s,;]*")
+_NAMED = late(
     r"(?:(?:call)?:\s{0,4})?(?P<space>functions\.|default_api\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127}(?::[A-Za-z_][\w.-]{0,63}){0,3})(?::\d{1,4})?"
 )
-_FENCE = re.compile(r"\s*```(?:json)?\s*(?=\{)")
-_PYTHON = re.compile(
+_FENCE = late(r"\s*```(?:json)?\s*(?=\{)")
+_PYTHON = late(
     r"(?:print\(\s*)?(?:default_api\.|functions\.|tools\.)?(?P<name>[A-Za-z_][\w.-]{0,127})"
     r"(?=\(\s*(?:[A-Za-z_]\w*\s*=(?!=)|\)))"
 )
-_NAME_TAG = re.compile(
-    rf"{opening('(?:name|tool_name)')}\s*(?P<name>[A-Za-z_][\w.-]{{0,127}})\s*"
-    rf"{closing('(?:name|tool_name)')}"
+_NAME_TAG = late(
+    lambda: (
+        rf"{opening('(?:name|tool_name)')}\s*(?P<name>[A-Za-z_][\w.-]{{0,127}})\s*"
+        rf"{closing('(?:name|tool_name)')}"
+    )
 )
-_ARGUMENTS_TAG = re.compile(opening("(?:arguments|parameters|args)"))
-_ARGUMENTS_END = re.compile(closing("(?:arguments|parameters|args)"))
-_OBJECT_IN_CALL = re.compile(r"\(\s*\{")
-RECIPIENT = re.compile(r"\bto=(?:functions\.)?(?P<name>[\w.-]{1,128})")
+_ARGUMENTS_TAG = late(lambda: opening("(?:arguments|parameters|args)"))
+_ARGUMENTS_END = late(lambda: closing("(?:arguments|parameters|args)"))
+_OBJECT_IN_CALL = late(r"\(\s*\{")
+RECIPIENT = late(r"\bto=(?:functions\.)?(?P<name>[\w.-]{1,128})")
 TO_NOBODY = frozenset({"commentary", "self", "user", "all", "assistant", "developer"})
 """Recipients that are no tools."""
 
@@ -555,7 +558,7 @@ def blocks_in(text: str, offered: Collection[str]) -> Iterator[Block]:
             yield block
 
 
-_BLOCK = re.compile(rf"{CALL_OPEN.pattern}|{HEADER.pattern}")
+_BLOCK = late(lambda: rf"{CALL_OPEN.pattern}|{HEADER.pattern}")
 
 
 class MarkFinder:

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, Literal
 
+from taofold.core.late_patterns import late
+
 Role = Literal["reasoning", "call", "separator", "noise", "foreign", "head"]
 Pair = tuple[str, str]
 
@@ -214,28 +216,30 @@ def closing_of(name: str) -> re.Pattern[str]:
 _NAMED = r"(?::\w{1,24})?(?:\s?=|[\sĠ]*(?:name|tool)=)"
 """What follows the tag that names its tool: `=`, or an attribute."""
 NAME: Final = r"[^\W\d][\w.:-]{0,127}?"
-HEAD = re.compile(
+HEAD = late(
     rf"{_OPEN}(?P<tag>function|invoke|tool_call|tool|call){_NAMED}\s*[\"']?\s{{0,8}}"
     rf"(?P<name>{NAME})\s{{0,8}}[\"']?(?P<rest>\s[^<>]{{0,120}}?)?(?P<empty>(?<=[\"'\s])/)?{_END}"
 )
 """A tag that opens a call and names its tool; the blank may be lost, or be a tokenizer's. One that
 closes itself is a call without arguments."""
-LABELS = re.compile(r"(?:\s*(?:id|call_id|index|type|tool)\s?=\s?[\"']?[\w.:-]*[\"']?)*\s*")
+LABELS = late(r"(?:\s*(?:id|call_id|index|type|tool)\s?=\s?[\"']?[\w.:-]*[\"']?)*\s*")
 """What else that tag may say: nothing that changes whether, or how, the tool is called."""
-ENTRY = re.compile(
+ENTRY = late(
     rf"{_OPEN}(?P<tag>parameter|param|argument|arg)(?::\w{{1,24}})?(?:\s?=\s*|[\sĠ]*(?:name|key)=)[\"']?\s{{0,8}}"
     rf"(?P<key>[\w.:$@-]{{1,128}}?)\s{{0,8}}[\"']?(?P<rest>\s[^<>\n]{{0,120}}?)?{_END}"
 )
 """A tag that opens an argument and names it."""
-KEY = re.compile(
-    rf"{opening('arg_key')}\s*(?P<key>[^<\n]{{1,128}}?)\s*{closing('arg_key')}"
-    rf"(?:\s*{opening('arg_type')}(?P<rest>[^<\n]{{0,40}}){closing('arg_type')})?"
-    rf"(?:\s*{opening('arg_value')})?"
-    rf"|(?P<bare>[\w.-]{{1,64}})\s*{closing('arg_key')}(?:\s*{opening('arg_value')})?"
-    r"|<\|tool_arg:start\|>\s*(?P<marked>[^<\n]{1,128}?)\s*<\|tool_arg:value\|>"
+KEY = late(
+    lambda: (
+        rf"{opening('arg_key')}\s*(?P<key>[^<\n]{{1,128}}?)\s*{closing('arg_key')}"
+        rf"(?:\s*{opening('arg_type')}(?P<rest>[^<\n]{{0,40}}){closing('arg_type')})?"
+        rf"(?:\s*{opening('arg_value')})?"
+        rf"|(?P<bare>[\w.-]{{1,64}})\s*{closing('arg_key')}(?:\s*{opening('arg_value')})?"
+        r"|<\|tool_arg:start\|>\s*(?P<marked>[^<\n]{1,128}?)\s*<\|tool_arg:value\|>"
+    )
 )
 """An argument whose name has a tag of its own."""
-CHILD = re.compile(
+CHILD = late(
     rf"{_OPEN}(?P<key>(?!(?:parameter|param|argument|arg|arg_key|arg_value)\b)[A-Za-z_][\w.-]{{0,63}})(?P<rest>\s[^<>]{{0,200}}?)?{_END}"
 )
 """An argument, or a part of one, whose tag is its name."""
@@ -252,14 +256,14 @@ def tags_of(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?P<call>{_OPEN}(?:{head}{own}))")
 
 
-ATTRIBUTES = re.compile(
+ATTRIBUTES = late(
     r'"(?P<name>[A-Za-z_][\w.-]{0,127})"(?P<rest>(?:\s{1,8}[A-Za-z_]\w{0,63}="(?:[^"\\]|\\.)*+"){0,64}+)'
 )
 """A call whose arguments are attributes, behind the mark that its name follows."""
-ATTRIBUTE = re.compile(r'\s(?P<key>[A-Za-z_]\w*)="(?P<value>(?:[^"\\]|\\.)*+)"')
-EMPTY = re.compile(r"<(?P<key>[A-Za-z_][\w.-]{0,63})\s*/>")
+ATTRIBUTE = late(r'\s(?P<key>[A-Za-z_]\w*)="(?P<value>(?:[^"\\]|\\.)*+)"')
+EMPTY = late(r"<(?P<key>[A-Za-z_][\w.-]{0,63})\s*/>")
 
-_TAG = re.compile(r"<(/?)([A-Za-z]\w*)>")
+_TAG = late(r"<(/?)([A-Za-z]\w*)>")
 
 
 Bodies = Mapping[str, str]
@@ -275,7 +279,7 @@ def _spelled(mark: str) -> str:
     return re.escape(mark).replace("▁", "[▁_]")
 
 
-_ATTRIBUTED = re.compile(r"\s[^<>\n]{1,48}+(?=>)")
+_ATTRIBUTED = late(r"\s[^<>\n]{1,48}+(?=>)")
 """Attributes that a tag of reasoning may have; in one of a call they name its tool."""
 
 
@@ -383,29 +387,31 @@ _HEADER = {
     "<": rf"\|(?:start\|>{_CHANNEL}|channel\|>{_WORDS}){_MESSAGE}",
     "t": rf"o=(?<!\wto=)[\w.-]{_CHANNEL}{_MESSAGE}",
 }
-REASONING_OPEN = re.compile(_pattern(_REASONING_OPEN))
-REASONING_CLOSE = re.compile(_pattern(_REASONING_CLOSE))
-CALL_OPEN = re.compile(_pattern(_CALL_OPEN))
-CALL_CLOSE = re.compile(_pattern(_bodies(_CLOSERS)))
-HEADER = re.compile(_pattern(_HEADER))
+REASONING_OPEN = late(lambda: _pattern(_REASONING_OPEN))
+REASONING_CLOSE = late(lambda: _pattern(_REASONING_CLOSE))
+CALL_OPEN = late(lambda: _pattern(_CALL_OPEN))
+CALL_CLOSE = late(lambda: _pattern(_bodies(_CLOSERS)))
+HEADER = late(lambda: _pattern(_HEADER))
 """Harmony's head of a message: its channel and whom it is for."""
-SEPARATOR = re.compile(_pattern(_bodies(mark for family in FAMILIES for mark in family.separators)))
+SEPARATOR = late(
+    lambda: _pattern(_bodies(mark for family in FAMILIES for mark in family.separators))
+)
 _NOISE = _bodies(_SILENT)
-NOISE = re.compile(_pattern(_NOISE))
-ENDS = re.compile(_pattern(_bodies(_ENDS)))
+NOISE = late(lambda: _pattern(_NOISE))
+ENDS = late(lambda: _pattern(_bodies(_ENDS)))
 """What ends the whole reply."""
-FOREIGN = re.compile(
-    _pattern(_caseless(_bodies(mark for family in FAMILIES for mark in family.foreign)))
+FOREIGN = late(
+    lambda: _pattern(_caseless(_bodies(mark for family in FAMILIES for mark in family.foreign)))
 )
 """The marks at which a text speaks in another's place."""
 _TOKENS = {"<": r"(?=\||｜|[a-z_]+\|>)", "[": "", "◁": ""}
-NOISE_TOKEN = re.compile(
-    _pattern(
+NOISE_TOKEN = late(
+    lambda: _pattern(
         {char: f"{_TOKENS[char]}(?:{body})" for char, body in _NOISE.items() if char in _TOKENS}
     )
 )
 """The noise that is a special token: it says nothing wherever it stands; a tag, at the edges."""
-NOISE_LEAD = re.compile(rf"(?:\s*+(?:{NOISE.pattern}))*+\s*+")
+NOISE_LEAD = late(lambda: rf"(?:\s*+(?:{NOISE.pattern}))*+\s*+")
 _VALUE = {
     "{": r"""(?=\s*+(?:["'“‘„`{}\\,/\#\ufeff\u200b]|[\w$][\w$.-]{0,63}+\s*+[:：=]|<\|"\|>))""",
     "[": r"""(?=\s*+(?:["'“‘`\[{\]\d\#-]|/[/*]|(?i:true|false|null|None)))""",
@@ -426,13 +432,15 @@ FOREIGN_LABELS: Final = (
     *("observation", "tool result", "function result", "tool results", "function results"),
     *("tool_result", "function_result", "user", "human"),
 )
-FOREIGN_LINE = re.compile(
-    rf"^(?=[ \t#*_otfuh])[ \t#*_]{{0,8}}(?:{'|'.join(sorted(FOREIGN_LABELS, reverse=True))})"
-    r"[ \t*_]{0,4}[:：]",
+FOREIGN_LINE = late(
+    lambda: (
+        rf"^(?=[ \t#*_otfuh])[ \t#*_]{{0,8}}(?:{'|'.join(sorted(FOREIGN_LABELS, reverse=True))})"
+        r"[ \t*_]{0,4}[:：]"
+    ),
     re.IGNORECASE | re.MULTILINE,
 )
 """A label that speaks in another's place."""
-UNKNOWN = re.compile(
+UNKNOWN = late(
     r"<(?:\|[A-Za-z_/][\w/ ]{0,40}+\|?>|｜[^｜\n]{1,40}+｜>|[A-Za-z_]\w{0,40}+\|>"
     r"|/?(?:\w{1,12}+[:|])?"
     r"(?:(?:tool|function)_?calls?(?::[^\s<>]{1,24})?(?:\s[^<>]{0,80})?>|arg_(?:key|value)>"
@@ -441,8 +449,8 @@ UNKNOWN = re.compile(
     r"|｜DSML[｜‖|]|‖DSML[｜‖|]|\|DSML[｜‖|]|\]<\]\w{1,12}\[>\["
 )
 """What looks like a mark of some family, known or not: no answer holds it."""
-LEFTOVER = re.compile(
-    "|".join(
+LEFTOVER = late(
+    lambda: "|".join(
         [UNKNOWN.pattern, _pattern(_bodies(each for each in _CLOSERS if not UNKNOWN.match(each)))]
     )
 )
@@ -453,7 +461,7 @@ _VOCABULARY = (
     "fim|reserved|unused|special|extra|seed|longcat|im|begin|start|end|tools?|function|think|image"
     "|img|audio|video|turn|hy|ctrl|tokens"
 )
-TOKEN = re.compile(
+TOKEN = late(
     r"[<＜](?=[|｜])|\[\||\]~!?\w{1,8}[\]\[]|\[(?:unused\d+|(?:BEGIN_)?(?:IMG|AUDIO)[A-Z_]{0,10}"
     r"|PREFIX|SUFFIX|MIDDLE|CLS|SEP|PAD|UNK|MASK)\]"
     # Anywhere, if a word of such tokens is joined with another or a number ...

@@ -15,6 +15,7 @@ from html import unescape
 from typing import Any
 
 from taofold.core.json_values import decoded
+from taofold.core.late_patterns import found_by, late
 from taofold.parsing.jsonlike.quoting import after_blank
 from taofold.parsing.markup.families import (
     CALL_CLOSE,
@@ -35,28 +36,26 @@ from taofold.parsing.schema.scalars import LooseText, TaggedText
 DEPTH = 40
 ENTRIES = 5_000
 """The most arguments that the calls of one text may have, repeated ones included."""
-_CDATA = re.compile(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
-_VERBATIM = re.compile(
-    r"(?:string\s*=\s*[\"']?true|type\s*=\s*[\"']?(?:string|str\b))|^\s*string\s*$"
-)
-_ENCODED = re.compile(r"(?:string\s*=\s*[\"']?false|type\s*=\s*[\"']?\w)")
+_CDATA = late(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
+_VERBATIM = late(r"(?:string\s*=\s*[\"']?true|type\s*=\s*[\"']?(?:string|str\b))|^\s*string\s*$")
+_ENCODED = late(r"(?:string\s*=\s*[\"']?false|type\s*=\s*[\"']?\w)")
 _WORD = r"[A-Za-z_][\w:.]*(?:-\w+)*"
-_LABELLED = re.compile(
+_LABELLED = late(
     rf"(?:\s+{_WORD})?(?:\s+{_WORD}\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>=]+))*\s*/?", re.ASCII
 )
 """The attributes behind a parameter's name: perhaps its type, then words with a value."""
 _ENTRY_EDGE = edges_of("parameter|param|argument|arg", r"(?![a-z_])")
 _KEY_EDGE = edges_of("arg_key|arg_value|arg_type", "")
-_ENTRY_END = re.compile(closing("(?:parameter|param|argument|arg)"))
-_KEY_END = re.compile(rf"{closing('arg_value')}|<\|tool_arg:end\|>")
-_ANY_END = re.compile(
-    closing(r"(?:function|invoke|tool_call|tool|call|parameters?|arguments?|args)")
+_ENTRY_END = late(lambda: closing("(?:parameter|param|argument|arg)"))
+_KEY_END = late(lambda: rf"{closing('arg_value')}|<\|tool_arg:end\|>")
+_ANY_END = late(
+    lambda: closing(r"(?:function|invoke|tool_call|tool|call|parameters?|arguments?|args)")
 )
-_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
-_QUOTED = re.compile(r'\s*+"(?:[^"\\]|\\.)*+"\s*+', re.DOTALL)
+_ENTITY = late(r"&(?:lt|gt|amp|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
+_QUOTED = late(r'\s*+"(?:[^"\\]|\\.)*+"\s*+', re.DOTALL)
 """A text as JSON has it, where a text needs no quotes."""
-_INNER = re.compile(r"</?(?:parameters|arguments|args|params)>")
-NO_TAG = re.compile(r"(?!)")
+_INNER = late(r"</?(?:parameters|arguments|args|params)>")
+NO_TAG = late(r"(?!)")
 _ITEMS = frozenset({"item", "li", "entry", "element", "value"})
 
 
@@ -179,10 +178,10 @@ class TagReader:
         """Reads the value of an argument; returns where it ended, -1 if it was cut off."""
         groups = opener.groupdict()
         key = _key_of(opener)
-        follower = ENTRY if opener.re is ENTRY else KEY if opener.re is KEY else None
+        follower = ENTRY if found_by(ENTRY, opener) else KEY if found_by(KEY, opener) else None
         closer = _ENTRY_END if follower is ENTRY else _KEY_END if follower else closing_of(key)
         begin = opener.end()
-        if opener.re is not KEY and not _LABELLED.fullmatch(groups.get("rest") or ""):
+        if not found_by(KEY, opener) and not _LABELLED.fullmatch(groups.get("rest") or ""):
             # The `>` stands in an attribute, or in the value behind a tag without an end.
             out.error = f"the tag of the parameter {key!r} has no end"
         stop = self._search(closer, begin)
@@ -298,9 +297,9 @@ def _is_balanced(written: str, opener: re.Match[str]) -> bool:
     """
     if "<" not in written:
         return True
-    if opener.re is ENTRY:
+    if found_by(ENTRY, opener):
         edges = _ENTRY_EDGE
-    elif opener.re is KEY:
+    elif found_by(KEY, opener):
         edges = _KEY_EDGE
     else:
         edges = edges_of(re.escape(_key_of(opener)))
@@ -384,7 +383,7 @@ def elements_in(text: str, wants: str = "any") -> Any:
     return _members(root) if wants == "object" else _value("", root)
 
 
-_ELEMENT = re.compile(
+_ELEMENT = late(
     r"(?:\]<\]\w{1,12}\[>\[)?<(?P<close>/?)(?P<name>[A-Za-z_][\w.-]{0,63})(?:\s[^<>]{0,200}?)?(?P<empty>/?)>"
 )
 

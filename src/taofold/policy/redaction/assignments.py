@@ -14,6 +14,7 @@ from math import log2
 from typing import Final, NamedTuple
 from unicodedata import normalize
 
+from taofold.core.late_patterns import late
 from taofold.policy.redaction.tokens import Span
 
 LONGEST: Final = 128
@@ -58,7 +59,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORDS: Final = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SURE: Final = _words(
     """
     password passwords passwd passphrase passcode passwort pwd pw pass secret secrets
@@ -86,7 +87,7 @@ _SURE_TOKENS: Final = _words(
     access auth refresh bearer api bot deploy personal private oauth secret security client
     """
 )
-_SURE_TOKEN: Final = re.compile(r"(?:access|auth|api|refresh|bearer|bot)token\Z")
+_SURE_TOKEN: Final = late(r"(?:access|auth|api|refresh|bearer|bot)token\Z")
 _WEAK: Final = _words(
     """
     key keys auth authorization cookie session sid dsn otp bearer authentication
@@ -137,16 +138,14 @@ _PLAIN_TOKENS: Final = _words(
     """
 )
 # Not monkey, turkey, hotkey, donkey, jockey, hockey, whiskey, shortkey.
-_FLAT_KEY: Final = re.compile(
-    r"(?<!mon)(?<!tur)(?<!hot)(?<!don)(?<!joc)(?<!hoc)(?<!whis)(?<!short)key\Z"
-)
-_ENDINGS: Final = re.compile(
+_FLAT_KEY: Final = late(r"(?<!mon)(?<!tur)(?<!hot)(?<!don)(?<!joc)(?<!hoc)(?<!whis)(?<!short)key\Z")
+_ENDINGS: Final = late(
     r"(?:password|passwd|passphrase|secrete?|(?:api|access|secret|private|auth|storage|account|shared|master|signing|encryption|function)key|credentials?)\Z"
 )
 _TURKISH: Final = {0x130: "I", 0x131: "i"}
 """A capital i with its dot and a small one without, which NFKC leaves as they are."""
-_CONNECTION: Final = re.compile(r"(?i)conn(?:ection)?[-_. ]?str(?:ing)?s?\Z")
-_TOKEN_ENDING: Final = re.compile(r"(?<!de)(?<!to)token\Z")
+_CONNECTION: Final = late(r"(?i)conn(?:ection)?[-_. ]?str(?:ing)?s?\Z")
+_TOKEN_ENDING: Final = late(r"(?<!de)(?<!to)token\Z")
 
 
 class _Noun(NamedTuple):
@@ -180,7 +179,7 @@ _NOUNS_BY_ENDING: Final = (
     (_FLAT_KEY, _Noun(Says.PERHAPS)),
 )
 """For words that are written together and not in the list; the first that fits."""
-_DO: Final = re.compile(r"\b(?:tests|checks|gates|cases|builds|they|all|to|must|should) \Z")
+_DO: Final = late(r"\b(?:tests|checks|gates|cases|builds|they|all|to|must|should) \Z")
 """Before a `pass` that is a verb: "until all tests pass: see below" names no secret."""
 
 
@@ -241,7 +240,7 @@ class ValueForm(Enum):
     """A member of an object: never a piece of a program."""
 
 
-_REFERENCE: Final = re.compile(
+_REFERENCE: Final = late(
     r"""
       \$[{(]{1,2}\s*[A-Za-z_./<~].* | %[A-Za-z_]+% | %\(\w+\).* | %<[\w ]+>.* | %[sdrqv]
     | .{0,8}\{\{\s*[\w.$@|()'"\s:-]+\}\}.* | [\#@]\{[^{}]*\}.*              # of templates
@@ -256,11 +255,11 @@ _REFERENCE: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """What only stands for a secret, or says that there is none."""
-_VARIABLE: Final = re.compile(r"[$*&](?P<name>[A-Za-z_][\w-]*)(?:[/:.\[(>?-].*)?", re.DOTALL)
+_VARIABLE: Final = late(r"[$*&](?P<name>[A-Za-z_][\w-]*)(?:[/:.\[(>?-].*)?", re.DOTALL)
 """Of a shell, PHP, YAML, C."""
-_BRACED: Final = re.compile(r"\{(?P<name>[\w.()\[\]:!'\"-]+)(?:\}|\Z)")
-_ANGLED: Final = re.compile(r"<(?P<name>[\w \t.,:/|'-]*)>?")
-_CODE: Final = re.compile(
+_BRACED: Final = late(r"\{(?P<name>[\w.()\[\]:!'\"-]+)(?:\}|\Z)")
+_ANGLED: Final = late(r"<(?P<name>[\w \t.,:/|'-]*)>?")
+_CODE: Final = late(
     r"""
     (?:[!&*+|%$@-]|\.{1,3}|[(\[{<]+)*+                  # in front of a name
     (?:[A-Za-z_$][\w$]*+ | [0-9][\w.]*+)
@@ -272,35 +271,31 @@ _CODE: Final = re.compile(
     re.VERBOSE,
 )
 """Names and numbers with a program's signs between them: a path, a call, a type."""
-_NAME_IN_CODE: Final = re.compile(r"[\w$]+")
-_IDENTIFIER: Final = re.compile(
+_NAME_IN_CODE: Final = late(r"[\w$]+")
+_IDENTIFIER: Final = late(
     r"\$?_*(?:[a-z]+(?:_+[a-z]+)*|[A-Z]+(?:_+[A-Z]+)*)_*[0-9]{0,3}_*"
     r"|[A-Za-z]?[a-z]{2,}(?:[A-Z][a-z]{2,})+[0-9]{0,3}"
     r"|[a-z]{1,8}(?:2|8|16|32|64|85|256|512)_?[a-z]{2,}(?:_[a-z]+)*"
 )
 """`user_pass`, `USER_PASS`, `SecretStr`, `b64encode`."""
-_SHORT_NAME: Final = re.compile(r"[A-Za-z_]+[0-9]?|[0-9]+")
+_SHORT_NAME: Final = late(r"[A-Za-z_]+[0-9]?|[0-9]+")
 _LONGEST_SHORT: Final = 3
-_THOUGHT_OF: Final = re.compile(
+_THOUGHT_OF: Final = late(
     r"[A-Z][a-z]+[0-9]+[^\w(\[{]*|[a-z]+[0-9]{3,}[^\w(\[{]*|[A-Z][A-Za-z]+[!?*$%&]+|\w+[*$%&]+"
 )
 """As people think of passwords: a word, its number, a sign."""
 _CLOSING: Final = {")": "(", "]": "[", "}": "{"}
-_DRAWN: Final = re.compile(
+_DRAWN: Final = late(
     r"(?=.*[A-Za-z])(?=.{0,11}[0-9].|.{12,}[0-9])[^\s]{8,}|(?=.*[a-z][A-Z].*[a-z][A-Z])[^\s]{12,}"
 )
 """A digit, not as the last of few characters; or cases in turn."""
-_PATH: Final = re.compile(
-    r"(?:[.~]{0,2}/|[A-Za-z]:\\|https?://|file:)[^\s]*|[\w.\-]+/[\w.\-/]*\.\w{1,5}"
-)
-_CALL: Final = re.compile(r"[A-Za-z_][\w.:]{2,}[(\[].*", re.DOTALL)
-_VOWEL: Final = re.compile(r"[aeiouyAEIOUY]")
-_PIECES: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z_\-.: ]*")
-_NAMED: Final = re.compile(r"\w+(?:[\-_. :/]+\w+)+")
-_SENTENCE: Final = re.compile(
-    r"[A-Z][a-z]+(?:'[a-z]+)?[ ,.!?].*|.*[a-z][.!?:,]\s.*|.*[.!?:]", re.DOTALL
-)
+_PATH: Final = late(r"(?:[.~]{0,2}/|[A-Za-z]:\\|https?://|file:)[^\s]*|[\w.\-]+/[\w.\-/]*\.\w{1,5}")
+_CALL: Final = late(r"[A-Za-z_][\w.:]{2,}[(\[].*", re.DOTALL)
+_VOWEL: Final = late(r"[aeiouyAEIOUY]")
+_PIECES: Final = late(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_PLAIN: Final = late(r"[A-Za-z][A-Za-z_\-.: ]*")
+_NAMED: Final = late(r"\w+(?:[\-_. :/]+\w+)+")
+_SENTENCE: Final = late(r"[A-Z][a-z]+(?:'[a-z]+)?[ ,.!?].*|.*[a-z][.!?:,]\s.*|.*[.!?:]", re.DOTALL)
 
 
 def secret(value: str, name: Says, form: ValueForm) -> bool:
@@ -413,9 +408,7 @@ def random(value: str) -> bool:
     return changes >= _CHANGES and _entropy(value) >= _ENTROPY and not is_made_of_words(value)
 
 
-_CHANGE: Final = re.compile(
-    r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])|[a-z](?=[A-Z])|[A-Z](?=[A-Z][a-z])"
-)
+_CHANGE: Final = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])|[a-z](?=[A-Z])|[A-Z](?=[A-Z][a-z])")
 
 
 def is_made_of_words(value: str) -> bool:
@@ -477,9 +470,9 @@ _MOST: Final = 2048
 _NESTED: Final = 8
 """Names inside one value whose values may be so long; those of more names are `_BRIEF`."""
 _BRIEF: Final = 64
-_RIGHT: Final = re.compile(r"[\w.\-]*")
+_RIGHT: Final = late(r"[\w.\-]*")
 _OPERATOR: Final = r"(?:=>|->|={1,3}|!={1,2}|:{1,3}=|[?|+.]{1,2}=|:(?!:))"
-_SEPARATED: Final = re.compile(
+_SEPARATED: Final = late(
     rf"""
     (?P<end>\\?["'`]?(?:[\])]|\[\d{{0,4}}\])?)
     (?: :\ ?[A-Za-z_][\w.:<>\[\]|?]{{0,31}}(?:\ \|\ \w{{1,24}}){{0,2}}\ =\s  # a type between
@@ -493,19 +486,19 @@ _SEPARATED: Final = re.compile(
     """,
     re.VERBOSE,
 )
-_COLON: Final = re.compile(r"""["'`]?: ?(?=[A-Za-z_])""")
-_PAIRED: Final = re.compile(
+_COLON: Final = late(r"""["'`]?: ?(?=[A-Za-z_])""")
+_PAIRED: Final = late(
     r"""\\?["']?\s{0,8}[,;]?\s{0,24}(?:[#\w.:-]{0,16}\s)?\\?["']?(?i:[a-z_]{0,16}value|val|default|content)\\?["']?\s{0,4}(?::|=>?)\s{0,8}"""
 )
 """From a name to its value where both stand as values: `"name": "TOKEN", "value": "…"`."""
-_BARE: Final = re.compile(
+_BARE: Final = late(
     r"""(?:[^\s"'`;,&<>()\[\]{}\\|]|[;,&()\[\]{}|](?=[^\s"';,)\]}<])(?![\w.\-]{1,64}[=:]))+"""
 )
-_TO_SPACE: Final = re.compile(r"""[()\[\]{}][^\s"'`;,&<>\\]+""")
-_LISTED: Final = re.compile(r"""(?:[^\s"'`;,&<>\\]|[;,&<>](?![\w.\-]{1,64}=|\s|["']|\Z|/))+""")
-_ELEMENT: Final = re.compile(r"[^<>\s][^<>]{0,2048}(?=</)")
-_ODD: Final = re.compile(r"[^A-Za-z\s.,:;?_-]")
-_BLOCK: Final = re.compile(r"[|>][+-]?[0-9]?[ \t]*\n[ \t]+(?=\S)")
+_TO_SPACE: Final = late(r"""[()\[\]{}][^\s"'`;,&<>\\]+""")
+_LISTED: Final = late(r"""(?:[^\s"'`;,&<>\\]|[;,&<>](?![\w.\-]{1,64}=|\s|["']|\Z|/))+""")
+_ELEMENT: Final = late(r"[^<>\s][^<>]{0,2048}(?=</)")
+_ODD: Final = late(r"[^A-Za-z\s.,:;?_-]")
+_BLOCK: Final = late(r"[|>][+-]?[0-9]?[ \t]*\n[ \t]+(?=\S)")
 
 
 def assigned_secrets(text: str, lower: str) -> Iterator[Span]:

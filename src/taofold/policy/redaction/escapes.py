@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from taofold.core.late_patterns import late
+
 _HEX: Final = "[0-9a-fA-F]"
 _PAIR: Final = (f"[dD][89abAB]{_HEX}{{2}}", f"[dD][c-fC-F]{_HEX}{{2}}")
 """A character of UTF-16 that takes two escapes."""
-ESCAPE: Final = re.compile(
+ESCAPE: Final = late(
     # Each alternative begins with one sign: the search for it is as fast as that for a word.
     rf"\\x{_HEX}{{2}}(?:\\x{_HEX}{{2}})*|\\[0-3][0-7]{{2}}(?:\\[0-3][0-7]{{2}})*"
     rf"|%{_HEX}{{2}}(?:%{_HEX}{{2}})*"
@@ -26,20 +28,20 @@ ESCAPE: Final = re.compile(
 )
 """Of JSON, programs, git, LDAP; of addresses and forms; of HTML and XML."""
 _MAILED: Final = "=(?:3D|20|0[9AD]|[89A-F][0-9A-F])"
-_MAIL: Final = re.compile(rf"{_MAILED}(?:{_MAILED})*|=\r?\n")
+_MAIL: Final = late(rf"{_MAILED}(?:{_MAILED})*|=\r?\n")
 """Quoted-printable (RFC 2045, 6.7). Not beside other escapes: `password=AB…` is none."""
 _SIGNS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _BLANK: Final = r" \t\r\n\f\v+"
 _QUOTE: Final = r"\\'\"`^"
 _DRAWN: Final = r">|│#*;\-/"
 """What stands before each line of a quotation, a difference, a comment or a list."""
-_NOISE: Final = re.compile(
+_NOISE: Final = late(
     rf"(?! [^{_BLANK}{_QUOTE}])"
     rf"(?:\n[ \t]*(?:[0-9]{{1,6}}[ \t]?[:|│)\t])?[ \t\r\f\v+{_QUOTE}{_DRAWN}]*"
     rf"|[{_BLANK}{_QUOTE}])+|%{{2,}}|\${{2,}}"
 )
 """Quotes, line ends with what is drawn before the next line, and signs that are doubled."""
-_MAIL_NOISE: Final = re.compile(f"{_MAIL.pattern}|{_NOISE.pattern}")
+_MAIL_NOISE: Final = late(lambda: f"{_MAIL.pattern}|{_NOISE.pattern}")
 
 
 def _begun(sign: str) -> str:
@@ -48,17 +50,19 @@ def _begun(sign: str) -> str:
     return f"(?:{sign}[cCdD]{_HEX}|{sign}[eE]{_HEX}(?:{more})?|{sign}[fF][0-4](?:{more}){{0,2}})?"
 
 
-_HALF: Final = re.compile(
-    rf"{_begun(chr(92) * 2 + '+x')}(?:\\+(?:x{_HEX}?)?)?\Z"
-    r"|(?:\\+3(?:[0-3][0-7]|[45][0-7](?:\\+2[0-7]{2})?|6[0-4](?:\\+2[0-7]{2}){0,2}))?"
-    r"(?:\\+[0-7]{0,2})?\Z"
-    rf"|%u(?:{_PAIR[0]}(?:%(?:u{_HEX}{{0,3}})?)?|{_HEX}{{0,3}})\Z"
-    rf"|\\+(?:u(?:{_PAIR[0]}(?:\\+(?:u{_HEX}{{0,3}})?)?|{_HEX}{{0,3}})"
-    rf"|[ux]\{{{_HEX}{{0,6}}|U{_HEX}{{0,7}})\Z"
-    rf"|{_begun('%')}(?:%{_HEX}?)?\Z|{_begun('=')}(?:=(?:{_HEX}|\r)?)?\Z|&[\#0-9A-Za-z]{{0,32}}\Z"
+_HALF: Final = late(
+    lambda: (
+        rf"{_begun(chr(92) * 2 + '+x')}(?:\\+(?:x{_HEX}?)?)?\Z"
+        r"|(?:\\+3(?:[0-3][0-7]|[45][0-7](?:\\+2[0-7]{2})?|6[0-4](?:\\+2[0-7]{2}){0,2}))?"
+        r"(?:\\+[0-7]{0,2})?\Z"
+        rf"|%u(?:{_PAIR[0]}(?:%(?:u{_HEX}{{0,3}})?)?|{_HEX}{{0,3}})\Z"
+        rf"|\\+(?:u(?:{_PAIR[0]}(?:\\+(?:u{_HEX}{{0,3}})?)?|{_HEX}{{0,3}})"
+        rf"|[ux]\{{{_HEX}{{0,6}}|U{_HEX}{{0,7}})\Z"
+        rf"|{_begun('%')}(?:%{_HEX}?)?\Z|{_begun('=')}(?:=(?:{_HEX}|\r)?)?\Z|&[\#0-9A-Za-z]{{0,32}}\Z"
+    )
 )
 """An escape, or a character of several, that has not arrived in full."""
-_NUMBER: Final = re.compile(rf"\n[{_BLANK}{_QUOTE}{_DRAWN}]*([0-9]{{1,6}}[ \t]?)\Z")
+_NUMBER: Final = late(rf"\n[{_BLANK}{_QUOTE}{_DRAWN}]*([0-9]{{1,6}}[ \t]?)\Z")
 _WINDOW: Final = 160
 """Characters in which an escape ends that has begun."""
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
+from taofold.core.late_patterns import late
+
 Span: TypeAlias = tuple[int, int]
 
 _WORD: Final = r"[0-9A-Za-z]"
@@ -133,7 +135,7 @@ _CERTAIN_OPENINGS: Final = """
 """
 CERTAIN: Final = frozenset(_CERTAIN_OPENINGS.split())
 """Of the openings in `ISSUED` those that no other text has in front of so many characters."""
-_CERTAIN: Final = re.compile(
+_CERTAIN: Final = late(
     r"""
       (?:AKIA|ASIA|ABIA)(?![0-9A-Z]{9}EXAMPLE)[0-9A-Z]{16}(?![0-9A-Za-z])
     | sk-(?:ant|proj|svcacct|admin|or|lf)-[0-9A-Za-z_\-]{20,4096}
@@ -144,9 +146,9 @@ _CERTAIN: Final = re.compile(
     re.VERBOSE,
 )
 """The same for shapes that are narrower than in `ISSUED`."""
-_PLACEHOLDER: Final = re.compile(r"[xX0.*_\-]*\Z")
+_PLACEHOLDER: Final = late(r"[xX0.*_\-]*\Z")
 
-_SPECIAL: Final = re.compile(
+_SPECIAL: Final = late(
     r"""
       (?:A3T[0-9A-Z]|A[A-Z]{3}(?<=AKIA|ASIA|ABIA|ACCA))[0-9A-Z]{16}(?![0-9A-Za-z])
     | ey[A-Za-z0-9_\-]{10,4096}\.(?:ey[A-Za-z0-9_\-/]{10,8192}(?:\.[A-Za-z0-9_\-/]{5,1024}={0,2})?
@@ -183,21 +185,21 @@ def _tree(words: list[str]) -> str:
 
 _RESTS: Final = {
     # Bounded repetition: an endless run of letters is read once, not once per opening.
-    opening: re.compile(f"{rest}{{{least},{512 if opening in _COMMON else 4096}}}")
+    opening: late(f"{rest}{{{least},{512 if opening in _COMMON else 4096}}}")
     for openings, rest, least in ISSUED
     for opening in openings.split()
 }
-_OPENINGS: Final = re.compile(_tree(sorted(_RESTS)))
-LONG: Final = re.compile(r"[0-9A-Za-z_\-]{15,}")
+_OPENINGS: Final = late(lambda: _tree(sorted(_RESTS)))
+LONG: Final = late(r"[0-9A-Za-z_\-]{15,}")
 """Part of every token: a text without such a run has none."""
-LONG_AHEAD: Final = re.compile(r"(?:[0-9A-Za-z_\-]{0,14}+[^0-9A-Za-z_\-]++)*+[0-9A-Za-z_\-]{15}")
+LONG_AHEAD: Final = late(r"(?:[0-9A-Za-z_\-]{0,14}+[^0-9A-Za-z_\-]++)*+[0-9A-Za-z_\-]{15}")
 """Matches a text that holds such a run, in a third of the time of a search: each character is
 looked at once."""
 _BEFORE: Final = 24
 """Characters before a long run in which its token may open: `xoxe.`, `dp.pt.`, `123456789:`."""
-_WORDS: Final = re.compile(r"(?<![0-9A-Za-z])[0-9A-Za-z_]")
-_RUN: Final = re.compile(r"[0-9A-Za-z]{20}")
-_VARIED: Final = re.compile(r"(?=.*[a-z])(?=.*[0-9A-Z])|(?=.*[0-9])(?=.*[A-Z])", re.DOTALL)
+_WORDS: Final = late(r"(?<![0-9A-Za-z])[0-9A-Za-z_]")
+_RUN: Final = late(r"[0-9A-Za-z]{20}")
+_VARIED: Final = late(r"(?=.*[a-z])(?=.*[0-9A-Z])|(?=.*[0-9])(?=.*[A-Z])", re.DOTALL)
 _HEAD: Final = 64
 """Characters of a token that are looked at to tell whether it is made of words."""
 _DISTINCT: Final = 5

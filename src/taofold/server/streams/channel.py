@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from taofold.agent.result import Progress
 from taofold.core import events as e
 from taofold.core.call_ids import child_id
+from taofold.core.happenings import Progress
 from taofold.core.state import ENDED
 from taofold.core.text import iso
 from taofold.core.values import FINISH

@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeAlias
 
-from taofold.agent.result import Delta, Happening, Progress
 from taofold.core import events as e
 from taofold.core.errors import LogError
+from taofold.core.happenings import Delta, Happening, Progress
 from taofold.log.log import Log
 from taofold.server.streams.channel import RunChannel
 from taofold.server.streams.partial_answer import PartialAnswer

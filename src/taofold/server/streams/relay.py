@@ -21,8 +21,8 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from taofold.agent.result import Progress
 from taofold.core.errors import LogError
+from taofold.core.happenings import Progress
 
 WATCH_S: Final = 5.0
 """Seconds between two times that a server says what it watches."""

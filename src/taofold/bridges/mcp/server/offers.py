@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from taofold.agent import Agent, RunResult
-from taofold.agent.result import Happening, Progress
 from taofold.core import events as e
 from taofold.core.effects import Act, Answer, Strategy
 from taofold.core.errors import ConfigError, Conflict, Refused, UnknownRun
+from taofold.core.happenings import Happening, Progress
 from taofold.core.json_values import is_object
 from taofold.core.state import ENDED
 from taofold.core.values import Action, Observation, Principal, Thought, Tier

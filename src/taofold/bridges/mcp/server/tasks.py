@@ -13,7 +13,6 @@ from typing import Any, Final
 from mcp.types import ElicitRequest, ElicitRequestFormParams, EmptyResult, RequestParams
 from pydantic import Field
 
-from taofold.agent.result import Happening, Progress
 from taofold.bridges.mcp.sdk import EXTENSION, TASK
 from taofold.bridges.mcp.server.offers import Offers
 from taofold.bridges.mcp.server.translation import (
@@ -23,6 +22,7 @@ from taofold.bridges.mcp.server.translation import (
     question_text,
 )
 from taofold.core.errors import Conflict, Refused
+from taofold.core.happenings import Happening, Progress
 from taofold.core.state import ENDED
 from taofold.core.text import iso
 from taofold.log.log import RunRow

@@ -14,10 +14,10 @@ import mcp.types as types
 import msgspec
 
 from taofold.agent import RunResult
-from taofold.agent.result import Happening, Progress
 from taofold.bridges.mcp.server.offers import RESUME, McpOffer, run_outcome
 from taofold.core import events as e
 from taofold.core.errors import Refused
+from taofold.core.happenings import Happening, Progress
 from taofold.core.json_values import not_finite, render
 from taofold.core.text import quoted, visible_line
 from taofold.core.values import Tier
