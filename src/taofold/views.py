@@ -12,11 +12,10 @@ What the log holds is shown with guessed secrets masked, but for the answer (`ou
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 import msgspec
 
-from taofold.agent.prompts import SentPrompt
 from taofold.core.content import (
     MediaPart,
     Message,
@@ -34,8 +33,12 @@ from taofold.core.text import iso
 from taofold.core.values import Principal
 from taofold.log.log import RunRow
 from taofold.policy.redaction.views import shown, shown_value
-from taofold.runtime.ratings import Rating
-from taofold.runtime.setup import Approval
+
+if TYPE_CHECKING:
+    # Their modules load the whole runtime, which a list of runs does not need.
+    from taofold.agent.prompts import SentPrompt
+    from taofold.runtime.ratings import Rating
+    from taofold.runtime.setup import Approval
 
 LOCAL: Final = Principal().id
 """The principal of this machine: its sessions are the same in a terminal and at a server."""
@@ -104,7 +107,7 @@ def run_json(row: RunRow) -> dict[str, Any]:
     }
 
 
-def prompt_json(prompt: SentPrompt, before: SentPrompt | None) -> dict[str, Any]:
+def prompt_json(prompt: "SentPrompt", before: "SentPrompt | None") -> dict[str, Any]:
     """One prompt of a run, compared with the one `before` it.
 
     `same` counts the leading messages that both have, `dropped` the messages of the one before that
@@ -161,12 +164,12 @@ def _part_json(part: Part) -> dict[str, Any] | None:
             assert_never(part)
 
 
-def rating_json(rating: Rating) -> dict[str, Any]:
+def rating_json(rating: "Rating") -> dict[str, Any]:
     """What somebody thinks of a run."""
     return {"by": rating.by, "value": rating.value, "note": rating.note, "at": iso(rating.at)}
 
 
-def approval_json(approval: Approval) -> dict[str, Any]:
+def approval_json(approval: "Approval") -> dict[str, Any]:
     """What waits for a person. `digest` is of the action: it says what exactly was decided on.
 
     `batch` is the same for all that one step of a run asks at once.

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final
 from unicodedata import category, east_asian_width
 
-from taofold.core.late_patterns import late
+from taofold.core.late_patterns import found_by, late
 
 _ERROR: Final = late(
     r"(?i:\b(?:error|exception|traceback|failed|failure|fatal|panic|assert(?:ion)?\w*)\b|^E\s)"
@@ -116,7 +116,7 @@ def visible(text: str, *, prose: bool = False) -> str:
 
 
 def _shown(match: re.Match[str]) -> str:
-    if match.re is _PROSE and match[1]:
+    if found_by(_PROSE, match) and match[1]:
         return match[1]
     code = ord(match.group())
     if code < 0x20:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec.structs import replace as cut
 
 from taofold.core.json_values import decoded, is_object
+from taofold.core.late_patterns import late
 from taofold.parsing.arguments import offered_name, parameter_names
 from taofold.parsing.decision import call_of_request, calls_in, turn_of
 from taofold.parsing.jsonlike.quoting import unescaped
@@ -39,25 +40,25 @@ from taofold.parsing.schema.scalars import LooseText
 
 DECIDING_LABELS: Final = ("thought", "action", "final answer", "final_answer")
 _LEAD = r"[ \t#*_]{0,8}(?:(?:-|\d{1,2}[.)])[ \t]{1,3}[*_]{0,2})?"
-_LABEL = re.compile(
+_LABEL = late(
     _LEAD + r"(thought|action[ _]input|action|observation|final[ _]answer|rationale|justification)"
     r"(?:[ \t]\d{1,2})?[ \t]{0,3}(?:[\[(]([^\])\n]{0,40})[\])])?[ \t*_]{0,4}"
     r"([:：]|$|(?<=\])(?=[ \t]))[ \t*_]{0,4}",
     re.IGNORECASE,
 )
-_ACTION = re.compile(
+_ACTION = late(
     rf"^(?=[ \t#*_\dtaf-]){_LEAD}(?:thought:[ \t]*)?(?:action|final[ _]answer)"
     r"(?:[ \t]\d{1,2})?[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
-MARKED = re.compile(
+MARKED = late(
     rf"^(?=[ \t#*_\dtaf-]){_LEAD}(?:thought|action|final[ _]answer)(?:[ \t]\d{{1,2}})?[ \t]{{0,3}}"
     r"(?:[\[(][^\])\n]{0,40}[\])])?[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
-_OPENED = re.compile(r"[:：=][ \t]*(`{3,})\w*[ \t]*$")
-_FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
-_LINE = re.compile(r"(?:[-*][ \t]+)?([A-Za-z_][\w.-]{0,63})[ \t]*[:：=][ \t]*(.*)")
+_OPENED = late(r"[:：=][ \t]*(`{3,})\w*[ \t]*$")
+_FENCE = late(r"[ \t]{0,3}(`{3,}|~{3,})")
+_LINE = late(r"(?:[-*][ \t]+)?([A-Za-z_][\w.-]{0,63})[ \t]*[:：=][ \t]*(.*)")
 _COLONS = frozenset(":：=")
 _END = "OBSERVATION"
 _BEGINNING = 3
@@ -304,13 +305,11 @@ _LABELS = Repair("labels", "none")
 _NO_COMMA = Repair("missing_comma", "none", content=True)
 NO_TOOL: Final = "The action names no tool."
 _HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
-_PHRASE = re.compile(r"\[([^\[\]]+)\]")
+_PHRASE = late(r"\[([^\[\]]+)\]")
 """The argument in `search[a phrase]`, as the paper on ReAct has it."""
-_OBJECTS = re.compile(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
-_TOOL = re.compile(
-    r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({\[:|,;-])"
-)
-_HEADING = re.compile(r"\s*([A-Za-z_ ]{1,20})[ \t]*[:：]\s*(?=\{|```(?:json)?\s*\{)")
+_OBJECTS = late(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
+_TOOL = late(r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({\[:|,;-])")
+_HEADING = late(r"\s*([A-Za-z_ ]{1,20})[ \t]*[:：]\s*(?=\{|```(?:json)?\s*\{)")
 """What some models put over parameters that are an object."""
 _REASONS = ("rationale", "justification")
 

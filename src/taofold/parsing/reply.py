@@ -20,6 +20,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from taofold.core.json_values import DECODER, flaw_of, is_array, is_object
+from taofold.core.late_patterns import late
 from taofold.core.reply import is_cut
 from taofold.core.values import FINISH
 from taofold.parsing.arguments import arguments_of, as_declared, parameter_names
@@ -138,16 +139,16 @@ _KEYS = (
 )
 _PROTOCOL = tuple(_KEYS.split())
 _PLAN = ReadingPlan(ANY, frozenset(map(fold, _PROTOCOL)), open=True, lenient=False)
-_FORMED = re.compile(r"[{<(\[:：|｜‖◁]|assistantfinal|>>>", re.IGNORECASE)
+_FORMED = late(r"[{<(\[:：|｜‖◁]|assistantfinal|>>>", re.IGNORECASE)
 """No form of a decision, of reasoning or of another's words does without one of these."""
-_BEGUN = re.compile(
+_BEGUN = late(
     r"[{,]\s{0,8}[\"'“]?(?:tool|action|actions|tool_name|tool_calls|action_input|thought)[\"'”]?\s{0,4}:"
 )
 """What begins like a decision in JSON."""
-_FENCED = re.compile(r"```[\w-]*[ \t]*\n?|```")
-_OWN_LINE = re.compile(r"(?:^|\n)[ \t]*(?:```[\w-]*[ \t]*\n?[ \t]*)?\Z")
-_LEAD_END = re.compile(r"(?:[.!?:…。！？：)\]\"'”*`]|\n)[ \t]*\Z")
-_VOICE = re.compile(
+_FENCED = late(r"```[\w-]*[ \t]*\n?|```")
+_OWN_LINE = late(r"(?:^|\n)[ \t]*(?:```[\w-]*[ \t]*\n?[ \t]*)?\Z")
+_LEAD_END = late(r"(?:[.!?:…。！？：)\]\"'”*`]|\n)[ \t]*\Z")
+_VOICE = late(
     r"^[ \t#*_>\[(-]{0,8}(?!thought|note)[^\W\d_][\w .'-]{0,24}[ \t*_\])]{0,4}"
     r"[:：](?!//)[ \t*_]*[^\s*_]"
     r"|^[ \t#*_>-]{0,8}\[[^\[\]\n]{1,40}\][ \t*_]{0,4}(?:[:：]|$)",
@@ -155,20 +156,18 @@ _VOICE = re.compile(
 )
 """A line that begins with a name, a colon and words, `Benutzer: …`, `用户：…`, or a label in
 brackets: `[SYSTEM]`, `[^1]: …`."""
-_HEADED = re.compile(r"(?:\[\s*)?([A-Za-z_][\w.-]{0,127})(?:[ \t]*\n\s*\{|\(\s*\{)")
+_HEADED = late(r"(?:\[\s*)?([A-Za-z_][\w.-]{0,127})(?:[ \t]*\n\s*\{|\(\s*\{)")
 """The name of a tool over its object, or before it as in a call: `f({"a": 1})`."""
-_LISTED = re.compile(
-    r"(?:^|(?P<before>[^\n]))(?P<list>\[\s{0,8}(?P<name>[\w.]{1,128})\()", re.MULTILINE
-)
+_LISTED = late(r"(?:^|(?P<before>[^\n]))(?P<list>\[\s{0,8}(?P<name>[\w.]{1,128})\()", re.MULTILINE)
 _MOST_LISTS: Final = 1_000
-_OWN_TAG = re.compile(
+_OWN_TAG = late(
     r"^[ \t]{0,8}<(?P<name>[A-Za-z_][\w.-]{0,127})(?:\s[^<>\n]{0,200}?)?(?P<empty>/)?>",
     re.MULTILINE,
 )
-_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63}) ?= ?(?=\w)")
-_WORD = re.compile(r"\w")
-_SPEAKER = re.compile(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
-_SPILLED = re.compile(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
+_ASSIGNED = late(r"([A-Za-z_]\w{0,63}) ?= ?(?=\w)")
+_WORD = late(r"\w")
+_SPEAKER = late(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
+_SPILLED = late(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
 """A member that follows the object which it belongs to."""
 _INVALID = "The action could not be read. Send one valid JSON object and nothing else."
 _SEVERAL = "The reply holds several different decisions. Send exactly one."

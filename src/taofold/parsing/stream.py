@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final
 
+from taofold.core.late_patterns import late
 from taofold.parsing.decision import is_decision
 from taofold.parsing.labels import DECIDING_LABELS, MARKED
 from taofold.parsing.markup.calls import RECIPIENT, TO_NOBODY
@@ -66,15 +67,15 @@ _STRING: Final = r'(?:[^"\\]++|\\.)*+'
 _FLAT: Final = rf'{_BETWEEN}++|"{_STRING}"'
 _NESTED: Final = rf"{_FLAT}|[{{\[](?:{_FLAT})*+[}}\]]"
 _TWICE_NESTED: Final = rf"{_FLAT}|[{{\[](?:{_NESTED})*+[}}\]]"
-_DATA: Final = re.compile(rf"(?:{_TWICE_NESTED})*+", re.DOTALL)
+_DATA: Final = late(rf"(?:{_TWICE_NESTED})*+", re.DOTALL)
 """Data up to a bracket that does not soon close, or to the end of the text."""
-_BEGUN_DATA: Final = re.compile(rf"\{{{_DATA.pattern}", re.DOTALL)
-_REST: Final = re.compile(_STRING, re.DOTALL)
-_KEY: Final = re.compile(rf'"({_STRING})"', re.DOTALL)
-_SEPARATOR: Final = re.compile(r"[\s,:]++")
-_LITERAL: Final = re.compile(r"[-+.\w]++")
+_BEGUN_DATA: Final = late(lambda: rf"\{{{_DATA.pattern}", re.DOTALL)
+_REST: Final = late(_STRING, re.DOTALL)
+_KEY: Final = late(rf'"({_STRING})"', re.DOTALL)
+_SEPARATOR: Final = late(r"[\s,:]++")
+_LITERAL: Final = late(r"[-+.\w]++")
 _LITERAL_LONGEST: Final = 400
-_TEXT: Final = re.compile(
+_TEXT: Final = late(
     r'(?:[^"\\]++|\\(?:["\\/bfnrt]|u(?![dD][89abAB])[0-9a-fA-F]{4}'
     r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))++"
 )
@@ -315,11 +316,11 @@ def _begun(literal: str, rest: str = "") -> str:
 
 
 _FENCE = r"```\w*+[ \t]*+"
-_WRAP: Final = re.compile(rf"(?:\[\s*+|{_FENCE}\n\s*+){{1,4}}\Z")
+_WRAP: Final = late(rf"(?:\[\s*+|{_FENCE}\n\s*+){{1,4}}\Z")
 """Fences and lists: what may stand around a decision, and is shown only with what follows."""
 _WRAP_LONGEST: Final = 32
 _OPEN = r"\{\s{0,32}+(?:\{\s{0,32}+)?+"
-_OBJECT: Final = re.compile(rf'{_OPEN}"(?P<key>(?:[^"\\]|\\.){{0,120}}+)"\s{{0,8}}+:', re.DOTALL)
+_OBJECT: Final = late(rf'{_OPEN}"(?P<key>(?:[^"\\]|\\.){{0,120}}+)"\s{{0,8}}+:', re.DOTALL)
 """An object up to its first key."""
 _WORDS = "|".join(sorted(_PROTOCOL))
 _LOOSE = rf"{_OPEN}(?:['“‘`]?+(?:{_WORDS})['”’`]?+\s{{0,8}}+[:：=]|/[/*]|\"(?:{_WORDS})\"(?!\s*+:))"
@@ -364,15 +365,15 @@ def _begun_sign() -> re.Pattern[str]:
     return re.compile(rf"{mark}|{line}|\[{inside}|{fence}", re.DOTALL)
 
 
-_TAG: Final = re.compile(r"<[^<>\n]*+(?:>|\n(?:\s{0,8}+>)?+)?+")
+_TAG: Final = late(r"<[^<>\n]*+(?:>|\n(?:\s{0,8}+>)?+)?+")
 """As much of a text as decides about a tag."""
 _FINAL_LABEL = r"[ \t#*_]{0,8}+final[ _]answer[ \t*_]{0,4}+[:：]"
-_FINAL: Final = re.compile(_FINAL_LABEL, re.IGNORECASE)
-_NEXT_FINAL: Final = re.compile(rf"\n{_FINAL_LABEL}", re.IGNORECASE)
-_MARGIN: Final = re.compile(r"[ \t*_]{0,4}+")
+_FINAL: Final = late(_FINAL_LABEL, re.IGNORECASE)
+_NEXT_FINAL: Final = late(rf"\n{_FINAL_LABEL}", re.IGNORECASE)
+_MARGIN: Final = late(r"[ \t*_]{0,4}+")
 _MARGIN_LONGEST: Final = 4
-_BLANK: Final = re.compile(r"\s++")
-_OWN: Final = re.compile(
+_BLANK: Final = late(r"\s++")
+_OWN: Final = late(
     r"(?:\w{1,64}+ ?= ?(?![\s=]))?+(?:print\()?+(?:default_api\.|functions\.|tools\.)?"
     r"([\w.-]*+)\s*+[^\s=]"
 )

@@ -8,10 +8,10 @@ was quoted once more. Knows nothing about values.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Set
 from typing import Any, Literal
 
+from taofold.core.late_patterns import late
 from taofold.parsing.schema.reading_plan import fold
 
 Role = Literal["key", "member", "item"]
@@ -27,18 +27,18 @@ CLOSING = {
 }
 """Which characters may close a string that the key opened."""
 TRIPLE = ('"""', "'''", "```")
-BLANK = re.compile(r"[\s\ufeff\u200b\u2060]*+")
-KEY = re.compile(
+BLANK = late(r"[\s\ufeff\u200b\u2060]*+")
+KEY = late(
     r"""[\s\ufeff\u200b]*+(?:"((?:[^"\\\n]|\\.){0,400}+)"|'((?:[^'\\\n]|\\.){0,400}+)'"""
     r"|[“‘`]([^“”‘’`\n]{0,400}+)[”’`]|([\w$][\w$.-]{0,63}+))"
     r"[\s\u200b]*+(?:[:：]|=>?(?!=))"
 )
-MARK = re.compile(r"```|~~~|</|<\||<｜|\[/|<tool_call\|>|\]<\]|<end_of_turn>")
-_CLOSERS = re.compile(r"[\s}\])]*+")
+MARK = late(r"```|~~~|</|<\||<｜|\[/|<tool_call\|>|\]<\]|<end_of_turn>")
+_CLOSERS = late(r"[\s}\])]*+")
 _EVIDENCE = frozenset("\"'“}]),，;:：=+/#`~<[{")
 """Without a line break, only what begins with one of these says that a string has ended."""
-_COMMENT = re.compile(r"//|/\*|#")
-_ITEM = re.compile(r"""\s*+(?:["'“‘`\[{\]\d,-]|true\b|false\b|null\b|None\b|True\b|False\b|$)""")
+_COMMENT = late(r"//|/\*|#")
+_ITEM = late(r"""\s*+(?:["'“‘`\[{\]\d,-]|true\b|false\b|null\b|None\b|True\b|False\b|$)""")
 
 
 def after_blank(text: str, at: int) -> int:

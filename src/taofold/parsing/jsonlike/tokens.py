@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from taofold.core.late_patterns import late
 from taofold.parsing.jsonlike.quoting import CLOSING, MARK, TRIPLE, Quoting, Role, after_blank
 from taofold.parsing.outcome import Level, Repair
 from taofold.parsing.schema.reading_plan import ReadingPlan
@@ -32,13 +33,13 @@ LITERALS: dict[str, Any] = {
     "Infinity": float("inf"),
     "-Infinity": -float("inf"),
 }
-NUMBER = re.compile(r"[-+]?(?:\d[\d_]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?", re.ASCII)
-_JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*+)(\.\d++)?([eE][-+]?\d++)?", re.ASCII)
-_LEADING_ZERO = re.compile(r"[-+]?0_*\d", re.ASCII)
-_HEX = re.compile(r"[-+]?0[xX][0-9a-fA-F]{1,32}")
-_GROUPED = re.compile(r"[-+]?\d{1,3}(?:,\d{3})++(?:\.\d++)?", re.ASCII)
+NUMBER = late(r"[-+]?(?:\d[\d_]*+(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?", re.ASCII)
+_JSON_NUMBER = late(r"-?(?:0|[1-9]\d*+)(\.\d++)?([eE][-+]?\d++)?", re.ASCII)
+_LEADING_ZERO = late(r"[-+]?0_*\d", re.ASCII)
+_HEX = late(r"[-+]?0[xX][0-9a-fA-F]{1,32}")
+_GROUPED = late(r"[-+]?\d{1,3}(?:,\d{3})++(?:\.\d++)?", re.ASCII)
 _DIGITS = 400
-_ESCAPE = re.compile(
+_ESCAPE = late(
     r"\\(u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|\r\n|.)", re.DOTALL
 )
 _SIMPLE = {
@@ -50,8 +51,8 @@ _SIMPLE = {
     "f": "\f",
     "0": "\0",
 }
-_DRIVE = re.compile(r"[A-Za-z]:\\(?!\\)")
-_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_DRIVE = late(r"[A-Za-z]:\\(?!\\)")
+_PAIR = late("[\ud800-\udbff][\udc00-\udfff]")
 MISSING: Any = object()
 
 
@@ -136,10 +137,10 @@ _PLAIN = {
     "member": re.compile(r'"([^"\\\n]*+)"(?=\s*+(?:\}|,\s*+"[^"\\\n]{0,80}+"\s*+:))'),
 }
 """Strings that are as they should be, which most are."""
-_PLAIN_KEY = re.compile(r'"([^"\\\n]{0,400}+)"(?=\s*+:)')
-_STOP = re.compile(r"""[,，;}\])\n"]|\s(?://|\#)|/\*|</|<\||```""")
-_TOKEN = re.compile(r"[-+.\w]++(?=\s*+[,}\])\n<`])")
-RAW_QUOTE = re.compile(r'<\|"\|>|<escape>')
+_PLAIN_KEY = late(r'"([^"\\\n]{0,400}+)"(?=\s*+:)')
+_STOP = late(r"""[,，;}\])\n"]|\s(?://|\#)|/\*|</|<\||```""")
+_TOKEN = late(r"[-+.\w]++(?=\s*+[,}\])\n<`])")
+RAW_QUOTE = late(r'<\|"\|>|<escape>')
 """Gemma's quotes."""
 _STOPS = {
     quote: re.compile(rf"\\.|[{re.escape(closing)}]", re.DOTALL)

@@ -15,6 +15,7 @@ from math import isfinite
 from typing import Any, Final, cast
 from unicodedata import normalize
 
+from taofold.core.late_patterns import late
 from taofold.core.text import utf8
 from taofold.policy.redaction.assignments import (
     SHORTEST,
@@ -92,7 +93,7 @@ CONTEXTS: Final = tuple(
     (hint, re.compile(shape), must_be_random) for hint, shape, must_be_random in _CONTEXTS
 )
 
-KEY_BLOCK: Final = re.compile(
+KEY_BLOCK: Final = late(
     r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE[ ]KEY(?:[ ]BLOCK)?-----"
     r"(?:[\s\"'+,;]|\\[rn]|[A-Z][A-Za-z\-]{2,20}:[ ][^\n\\]{0,100}){0,200}+"
     r"[0-9A-Za-z+/=]{40}[0-9A-Za-z+/=\s\\\"',;]{0,16384}+"
@@ -115,24 +116,24 @@ _AGAIN: Final = 64
 """Different secrets of one text that are looked for in the rest of it."""
 LAYERS: Final = 4
 """How deep JSON inside JSON is looked into."""
-CUT: Final = re.compile(r"[\s\[(<]{0,3}(?:…|[.*]{3,})[\s\])>]{0,3}| ?[\[(<]")
+CUT: Final = late(r"[\s\[(<]{0,3}(?:…|[.*]{3,})[\s\])>]{0,3}| ?[\[(<]")
 """Where a text was cut. What says how much is missing stands between two of these."""
 _FOLDED_SHORTEST: Final = 6
 """Characters of a known value without its quotes. Shorter than that it is ordinary text."""
 _PART: Final = 16
 """Characters of a known value that are hidden where a text was cut; of a short one, half."""
-_NAMES: Final = re.compile(
+_NAMES: Final = late(
     r"(?i)key|token|secret|passw|credential"
     r"|(?:^|_)(?:psk|cookie|bearer|mnemonic|dsn|connection_?string|webhook(?:_?url)?)$"
     r"|(?:^|_|ssh|ldap|bind|root|master|db|user)(?:pass|pw)$"
 )
-_LOGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@")
+_LOGIN: Final = late(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@")
 """The password in an address."""
 _FOLDERS: Final = ("PWD", "OLDPWD")
 """Variables of every shell: the folders it is and was in, not a password."""
 _HEADERS: Final = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie"))
 """Of HTTP: what stands there is secret, however short it is."""
-_VALUE: Final = re.compile(r"(?i)[a-z_]*value|val|default|content")
+_VALUE: Final = late(r"(?i)[a-z_]*value|val|default|content")
 
 
 def _percent_decoded(text: str) -> str:
