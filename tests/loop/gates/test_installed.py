@@ -7,6 +7,7 @@ folder of the work root counts as installed.
 """
 
 import asyncio
+import json
 import sys
 import venv
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from taofold.core.errors import Refused
 from taofold.loop.gates.baseline import load
-from taofold.loop.gates.installed import installed, package_changes
+from taofold.loop.gates.installed import editable, installed, package_changes
 from taofold.loop.gates.judge import Judge
 from tests.loop.gates.projects import RIGHT, SHOP, again, judged, written
 
@@ -147,3 +148,20 @@ def test_changes_are_told_by_name_and_version(tmp_path: Path) -> None:
         f"b.pth was installed {where}",
         f"old 1 was removed {where}",
     )
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 3}', '{"dir_info": []}'])
+def test_packages_that_are_installed_from_the_project_are_named(tmp_path: Path, text: str) -> None:
+    """Mutants: an environment elsewhere counts; what is no such note raises."""
+    packages = tmp_path / ".venv" / "lib" / "python3.11" / "site-packages"
+    for name, note in {
+        "shop": json.dumps({"url": tmp_path.as_uri(), "dir_info": {"editable": True}}),
+        "copied": json.dumps({"url": tmp_path.as_uri(), "dir_info": {}}),
+        "other": json.dumps({"url": "file:///elsewhere", "dir_info": {"editable": True}}),
+        "odd": text,
+    }.items():
+        info = packages / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "direct_url.json").write_text(note)
+    assert editable(tmp_path) == ["shop"]

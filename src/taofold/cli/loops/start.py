@@ -147,6 +147,7 @@ def loop(
     """
     from taofold.cli.agent_argument import chosen, has_own_tools, made_per_folder, make
     from taofold.cli.prerequisites import lacking_for
+    from taofold.loop.gates.installed import editable
     from taofold.loop.lifecycle import new_id, start
     from taofold.loop.values import LoopLimits, LoopRequest
 
@@ -180,6 +181,12 @@ def loop(
             f"the tools of {agent!r} were made for the project and would not work in the {mode}: "
             "use --in-place, an agent file, or the agent without tools (the loop gives it "
             f"files and commands of the {mode})"
+        )
+    if mode != "in-place" and (names := editable(work)):
+        say(
+            f"warning: {', '.join(names)} is installed from this folder (pip install -e), which a "
+            f"{mode} does not show: name the sources in the gate (PYTHONPATH=src …), or use "
+            "--in-place"
         )
     if reason := lacking_for(described, task, " AND ".join(commands)):
         fail(reason)

@@ -2,13 +2,19 @@
 
 A gate's results are compared with those of the start. A package that is installed, upgraded or
 removed in between, by a person or another program, changes them without the agent's doing. Only the
-names of `*.dist-info`, `*.egg-info` and `*.pth` are read, in folders that the interpreters named
-before an agent worked: nothing is imported, and no folder that an agent can write to is asked.
+names of `*.dist-info`, `*.egg-info` and `*.pth` are read for that, in folders that the interpreters
+named before an agent worked: nothing is imported, and no folder that an agent can write to is
+asked.
 """
 
 from collections.abc import Iterable, Mapping
+from importlib.metadata import distributions
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
+from taofold.core.json_values import decoded, is_object
 from taofold.parsing.untrusted_text import one_line
 
 _SITES = ("lib/python*/site-packages", "Lib/site-packages")
@@ -41,6 +47,28 @@ def unseen_changes(environment: Path, kept: Path, name: str) -> tuple[str, ...]:
     if not kept.is_dir():
         return ()
     return tuple(_differences(_of_environment(kept), _of_environment(environment), name))
+
+
+def editable(root: Path) -> list[str]:
+    """Returns the packages that environments directly in `root` import from `root` itself."""
+    found: set[str] = set()
+    for folder in [folder for glob in _SITES for folder in root.glob(f"*/{glob}")]:
+        # Installers note where a package came from: PEP 610.
+        for distribution in distributions(path=[str(folder)]):
+            noted = _object(distribution.read_text("direct_url.json"))
+            source = Path(url2pathname(urlsplit(str(noted.get("url", ""))).path))
+            info: Any = noted.get("dir_info")
+            if is_object(info) and info.get("editable") and source.resolve().is_relative_to(root):
+                found.add(one_line(distribution.name, 100))
+    return sorted(found)
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        value = decoded(text or "")
+    except (ValueError, RecursionError):
+        return {}
+    return value if is_object(value) else {}
 
 
 def _of_environment(environment: Path) -> dict[str, str]:
