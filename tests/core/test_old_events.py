@@ -1,19 +1,15 @@
-"""Events as rows: of older releases, as people are shown them, and what cannot be written."""
+"""Events as rows: of another schema, as people are shown them, and what cannot be written."""
 
-import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from taofold.core import events as e
 from taofold.core.content import Issuer, MediaPart, OpaquePart, TextPart
 from taofold.core.errors import LimitReached, ReplayDiverged, RunError
-from taofold.core.events import decode, encode
+from taofold.core.events import UPCASTERS, decode, encode
 from taofold.core.values import Message, Observation
-
-
-def old(**row: Any) -> Any:
-    return decode(json.dumps(row), 1)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
@@ -71,3 +67,14 @@ def test_errors_carry_what_is_needed_to_act_on_them() -> None:
     assert "recorded  {'a': 1}" in str(diverged)
     assert "requested None" in str(diverged)
     assert isinstance(limit, RunError)
+
+
+def test_a_schema_that_no_upcaster_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: the row is read as if it were of this schema."""
+    row = b'{"e":"run_started","goal":"g"}'
+    with pytest.raises(msgspec.ValidationError, match="schema 1"):
+        decode(row, 1)
+    monkeypatch.setitem(UPCASTERS, 1, lambda raw: {**raw, "goal": "upcast"})
+    event = decode(row, 1)
+    assert isinstance(event, e.RunStarted)
+    assert event.goal == "upcast"

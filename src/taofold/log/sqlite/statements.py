@@ -191,8 +191,6 @@ POST: Final = (
 INBOX: Final = "select body from inbox where number = ? order by place"
 CONSUME: Final = "delete from inbox where number = ? and id = ?"
 
-_UNMARKED: Final = 1
-"""Rows of the first schema version carry none."""
 _SIGNAL: Final = msgspec.json.Decoder(Signal)
 _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 
@@ -269,7 +267,7 @@ def record(run: str, row: tuple[int, int, str | bytes, int | None]) -> Record:
     try:
         if not 0 <= at < _END:  # a text is no time either
             raise ValueError(f"{at} is no time")
-        return Record(run, seq, at, decode(body, version or _UNMARKED))
+        return Record(run, seq, at, decode(body, version or 0))
     except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
         raise LogError(f"record {seq} of run {run!r} is damaged: {error}") from error
 
