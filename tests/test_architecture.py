@@ -127,7 +127,7 @@ OPENS_FILES = {
     "reserved_places.py": "opens files in places of authority for all others",
     "bridges/mcp/client/secret_requests.py": "a list of words of this package",
     "bridges/mcp/client/session.py": "pipes of a server's process",
-    "cli/app.py": "/proc",
+    "cli/authority.py": "/proc",
     "cli/demo.py": "a new folder of the demo's own",
     "cli/file_commands.py": "agent.yaml and policy.yaml, which a person asked for",
     "files/actions/web.py": "the work root, in its jail",

@@ -17,7 +17,8 @@ import pytest
 import typer
 
 from taofold import RunContext
-from taofold.cli.app import ALLOWED_FOR_AGENTS, app, guard, refuse, started_by
+from taofold.cli.app import ALLOWED_FOR_AGENTS, app, guard
+from taofold.cli.authority import refuse, started_by
 from taofold.core.errors import Refused
 from taofold.reserved_places import MARK
 from taofold.tools.command import command_tool
@@ -143,7 +144,7 @@ def test_a_name_with_brackets_does_not_hide_an_ancestor(tmp_path: Path) -> None:
     program.symlink_to(sys.executable)
     code = (
         "import subprocess, sys; print(subprocess.run([sys.argv[1], '-c', "
-        "'from taofold.cli.app import started_by; print(started_by())'], env={}, "
+        "'from taofold.cli.authority import started_by; print(started_by())'], env={}, "
         "capture_output=True, text=True).stdout)"
     )
     env = {**os.environ, MARK: "run_command"}

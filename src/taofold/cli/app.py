@@ -1,16 +1,11 @@
 """The program: its commands, and who may call them. How they end is in `output` (D1).
 
-No word of authority comes from a process that an agent started (`GuardedProgram`). A command that
-is not contained has the user's rights, so it can read what the user can; this is said where such
-commands are allowed. What is plainly a descendant of one is refused all the same: taofold marks the
-environment of every process that it starts for an agent, and looks at the marks of its own
-ancestors.
+A person's verbs are refused to what an agent started (`GuardedProgram`, `authority`).
 """
 
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -18,6 +13,7 @@ from typer.core import TyperGroup
 
 from taofold.cli import output
 from taofold.cli.approvals import app as approvals
+from taofold.cli.authority import refuse
 from taofold.cli.demo import demo
 from taofold.cli.doctor import doctor
 from taofold.cli.evals import evaluate
@@ -34,8 +30,6 @@ from taofold.cli.runs.exchange import log_app
 from taofold.cli.runs.read import app as reading
 from taofold.cli.serve.commands import register as add_serve
 from taofold.cli.tracebacks import hide_secrets, print_traceback
-from taofold.core.errors import Refused
-from taofold.reserved_places import MARK, SERVER
 from taofold.trusted_code import seal
 
 ALLOWED_FOR_AGENTS: Final = frozenset(
@@ -80,45 +74,6 @@ def guard(command: Any, path: tuple[str, ...] = ()) -> None:
         return invoke(context)
 
     command.invoke = refused_or_done
-
-
-def refuse(what: str, *, mcp: bool = False) -> None:
-    """Go on only if no agent started this process.
-
-    `mcp`: being started as the MCP server of an agent is in order, because then a client asks.
-
-    Raises:
-        Refused: one did; says which tool, and who can do it instead.
-    """
-    by = started_by()
-    if by and not (mcp and by.startswith(SERVER)):
-        raise Refused(
-            f"a process that an agent started ({by}) may not {what}: "
-            "a person does that, at a terminal or in the console"
-        )
-
-
-def started_by() -> str:
-    """The tool through which an agent started this process or an ancestor; "" if none did."""
-    mark = os.environ.get(MARK, "")
-    pid = os.getppid()
-    # A command can clear its own environment, not that of the processes it descends from.
-    while not mark and pid > 1:
-        mark, pid = _of(pid)
-    return mark
-
-
-def _of(pid: int) -> tuple[str, int]:
-    """The mark that a process was started with, and its parent. Linux; elsewhere nothing."""
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-        status = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return "", 0
-    start = f"{MARK}=".encode()
-    marks = [variable for variable in environment.split(b"\0") if variable.startswith(start)]
-    parent = status.rpartition(b")")[2].split()[1]  # the name before it may hold anything
-    return (marks[0][len(start) :].decode("utf-8", "replace") if marks else ""), int(parent)
 
 
 app = typer.Typer(

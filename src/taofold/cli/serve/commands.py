@@ -144,7 +144,7 @@ def start(
     `taofold serve tokens add NAME --role ROLE` makes a token, `taofold serve tokens --help` says
     more.
     """
-    from taofold.cli.app import refuse
+    from taofold.cli.authority import refuse
 
     refuse("start a server", mcp=mcp)
     if mcp or mcp_http:

@@ -458,7 +458,7 @@ async def _transport(
     """What opens the streams: as the package makes it."""
     if address.kind == "stdio":
         stdio = load("mcp.client.stdio")
-        # The mark last: an agent file cannot clear it (`cli.app`).
+        # The mark last: an agent file cannot clear it (`cli.authority`).
         env = {**with_environment(address.env), MARK: f"{SERVER}{address.label}"}
         # What is no UTF-8 must not end the reading: every later call would wait for its deadline.
         program = stdio.StdioServerParameters(
