@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from taofold.cli.doctor import Finding
+from taofold.cli.findings import Finding
 from taofold.cli.model_probe import examine
 from taofold.models.probed import probed_profile
 from taofold.models.transport import Body, Bounds, HttpResponse, OnBytes, answered_by

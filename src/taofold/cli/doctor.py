@@ -6,12 +6,12 @@ What a model can do is found out by `model_probe`.
 import os
 import platform
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from taofold.cli import options
+from taofold.cli.findings import Finding
 from taofold.cli.output import UNREACHED, give, give_json, invocation, leaves, say
 from taofold.core.text import times
 
@@ -24,15 +24,6 @@ _LOCAL: Final = {
 }
 _TIMEOUT_S: Final = 0.5
 _MARKS: Final = {True: "ok  ", False: "FAIL", None: "-   "}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of a report; `good` is None where it is neither good nor bad."""
-
-    what: str
-    good: bool | None
-    text: str
 
 
 def doctor(

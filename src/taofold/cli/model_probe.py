@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from taofold.cli.doctor import Finding
+from taofold.cli.findings import Finding
 from taofold.core.content import Conversation
 from taofold.core.errors import ModelError
 from taofold.core.json_values import is_object
