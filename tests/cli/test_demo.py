@@ -69,7 +69,7 @@ def test_the_demo_says_how_to_get_pytest(tmp_path: Path) -> None:
     python = str(bare / "bin" / "python")
     done = subprocess.run(
         [python, "-m", "taofold.cli", "demo", "--keep", str(tmp_path / "demo")],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 2

