@@ -3,7 +3,6 @@
 import ast
 import importlib
 import re
-from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -88,19 +87,3 @@ def test_every_test_exists() -> None:
                 assert not name or name in functions(ROOT / path), row
             else:
                 assert test in covered, row
-
-
-def test_the_sums_are_those_of_the_rows() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    told = {
-        name: tuple(map(int, figures))
-        for name, *figures in re.findall(
-            r"^\| \[[^\]]+\]\(#(\d{3})\) \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|$",
-            text,
-            re.MULTILINE,
-        )
-    }
-    counted = Counter((row.document, re.split(r"[:,]", row.state)[0]) for row in rows())
-    sums = {document: tuple(counted[document, state] for state in STATES) for document in MEASURED}
-    assert {name: figures[1:] for name, figures in told.items()} == sums
-    assert {name: figures[0] for name, figures in told.items()} == MEASURED

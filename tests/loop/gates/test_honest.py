@@ -210,7 +210,3 @@ def test_honest_work_passes(kind: str, name: str) -> None:
     assert verdict.passed, (verdict.reasons, [one.output[-1500:] for one in verdict.results])
     assert not verdict.tampered
     assert verdict.quality == 1.0
-
-
-def test_there_is_much_honest_work() -> None:
-    assert len(EVERY) >= 30
