@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Locator, Page, TimeoutError, async_playwright, expect
 
 from taofold import Agent
 from taofold.server.auth import TokenStore
@@ -77,6 +77,20 @@ class Wire:
                 writer.write(data)
                 await writer.drain()
         writer.close()
+
+
+async def press(control: Locator, effect: Locator) -> None:
+    """Press a control of a card until `effect` is there: while a card moves, it is dead.
+
+    On a busy machine a card may move between the moment when its control is found alive and the
+    press, as it should not be pressed then.
+    """
+    for _ in range(10):
+        with suppress(AssertionError, TimeoutError):
+            await control.click(timeout=PATIENCE / 4)
+            await expect(effect.first).to_be_visible(timeout=PATIENCE / 10)
+            return
+    await expect(effect.first).to_be_visible()
 
 
 class Seat:

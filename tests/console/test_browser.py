@@ -12,7 +12,7 @@ from taofold.core import events as e
 from taofold.core.text import milliseconds
 from taofold.server.api import responses
 from taofold.server.streams.events import EventProjection
-from tests.console.browser import seated
+from tests.console.browser import press, seated
 from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import settled
 from tests.test_surfaces import REMARK, TEXT, Slowed, Tried
@@ -159,10 +159,11 @@ async def test_changed_parameters_are_what_runs_and_broken_ones_are_not_sent(
         await seat.start("Tell them")
         await page.click(".card .edit summary")
         await page.fill(".card [name=parameters]", "{text: broken")
-        await page.click(".card [data-do=edit]")
+        edit = page.locator(".card [data-do=edit]")
+        await press(edit, page.locator(".card .wrong"))
         await expect(page.locator(".card .wrong")).to_contain_text("This is not JSON")
         await page.fill(".card [name=parameters]", json.dumps({"text": "better"}))
-        await page.click(".card [data-do=edit]")
+        await press(edit, page.locator(".note.edited"))
         await expect(page.locator(".note.edited")).to_contain_text("edited by ann")
         await expect(page.locator(".answer .text")).to_have_text("told")
         assert bench.done == [("publish", "better")]

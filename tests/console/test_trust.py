@@ -20,7 +20,7 @@ from playwright.async_api import Page, expect
 from taofold import Policy, tool
 from taofold.server.auth import TokenStore
 from taofold.tools.files import file_tools
-from tests.console.browser import Seat, seated
+from tests.console.browser import Seat, press, seated
 from tests.server.agents import Bench, act, batch, finish
 from tests.server.live import settled
 
@@ -295,11 +295,11 @@ async def test_a_big_integer_is_shown_as_the_call_has_it_and_not_edited(
         await expect(card.locator(".parameters")).not_to_contain_text(str(BIG - 1))
         await card.locator("summary", has_text="Change, or give").click()
         assert str(BIG) in await card.locator("[name=parameters]").input_value()
-        await card.locator("[data-do=edit]").click()
+        await press(card.locator("[data-do=edit]"), card.locator(".wrong"))
         await expect(card.locator(".wrong")).to_contain_text("cannot send exactly")
         assert paid == []
         await seat.keep("big-integer")
-        await card.locator("[data-do=approve]").click()
+        await press(card.locator("[data-do=approve]"), seat.page.locator(".card.settled"))
         await seat.client.until(run)
         assert paid == [args["to"]]
 

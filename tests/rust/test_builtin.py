@@ -140,7 +140,7 @@ def test_both_show_a_change_alike(
         for program in (python, rust):
             script([action("write_file", path="a\u2003b", content=after)])
             (asked,) = program("approvals", "list", begun(program, "edit"), "--json").json
-            shown.append(asked["preview"])
+            shown.append(asked["summary"])
         assert shown[0] == shown[1]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -32,7 +33,7 @@ def test_a_run_that_waits_in_one_is_approved_and_finished_by_the_other(
     script([COUNT, ANSWER])
     run = begun(first)
     [asked] = second("approvals", "list", "--json").json
-    assert asked["parameters"] == {"path": "a.txt"}
+    assert asked["args"] == {"path": "a.txt"}
     assert second("approvals", "approve", run).code == 0
     done = second("runs", "resume", run, "--json")
     assert (done.code, done.json["output"], done.json["tool_calls"]) == (0, "3 words", 1)
@@ -80,7 +81,7 @@ def test_an_approval_is_void_if_the_call_would_do_something_else_now(
     waiting = second("runs", "resume", run, "--json")
     assert (waiting.code, waiting.json["tool_calls"]) == (3, 0), waiting
     [asked] = first("approvals", "list", "--json").json
-    assert "'-c'" in asked["preview"]
+    assert "'-c'" in asked["summary"]
     assert first("approvals", "approve", run).code == 0
     done = first("runs", "resume", run, "--json")
     assert (done.code, done.json["tool_calls"]) == (0, 1)
@@ -165,7 +166,8 @@ def test_a_run_that_ctrl_c_ends_is_cancelled_and_gone_on_with_by_python(
         [taofold_rs(), "run", "agent.yaml", "count", "--approve", "all"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    until(lambda: "started" in rust("runs", "log", "last").out, process)
+    begun_call = re.compile(r'"e": ?"started')  # of the call: the run's own is "run_started"
+    until(lambda: begun_call.search(rust("runs", "log", "last", "--json").out), process)
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     [row] = python("runs", "list", "--json").json
@@ -201,7 +203,7 @@ def test_a_question_of_a_child_run_is_decided_on_through_rust_and_python_finishe
     for verb in ("resume", "replay"):
         refused = rust("runs", verb, run)
         assert refused.code == 2
-        assert "unknown field `agents`" in refused.err
+        assert 'unknown key "agents"' in refused.err
     assert (done := python("runs", "resume", run, "--json")).code == 0, done
     assert rust("runs", "show", run, "--json").json["output"] == "3 words"
     assert rust("runs", "show", child, "--json").json["tool_calls"] == 1
