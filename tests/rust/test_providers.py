@@ -9,7 +9,6 @@ import os
 import pty
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,32 +16,15 @@ from typing import Any
 
 import pytest
 
+from tests.models.providers.conftest import Fakes, fakes
 from tests.models.providers.servers import Server
 from tests.prerequisites import TAOFOLD_RS, taofold_rs
 from tests.rust.kit import Program, Result, identical
 
 pytestmark = [pytest.mark.rust, TAOFOLD_RS.mark]
 
-Fakes = Callable[[str], Server]
 
-
-@pytest.fixture(scope="module")
-def fakes() -> Iterator[Fakes]:
-    """The server of a format, started when it is first asked for."""
-    started: dict[str, Server] = {}
-
-    def server(kind: str) -> Server:
-        if kind not in started:
-            made = Server(kind)
-            made.start()
-            started[kind] = made
-        return started[kind]
-
-    try:
-        yield server
-    finally:
-        for each in started.values():
-            each.stop()
+__all__ = ["fakes"]
 
 
 @dataclass(frozen=True)

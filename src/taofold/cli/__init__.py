@@ -1,10 +1,9 @@
 """The command line. It is the only part of taofold that knows terminals.
 
 `main` starts the program, which is `app`. A verb is a function in the module of its group: `runs`,
-`loops`, `patterns`,
-`serve`, `approvals` and so on; `file_commands` has `check`, `graph` and `init`. `project` finds the
-configuration and the log, `agent_argument` makes the agent that an argument names, `render` shows
-runs, `output` is what commands print and how they end.
+`loops`, `patterns`, `serve`, `approvals` and so on; `file_commands` has `check`, `graph` and
+`init`. `project` finds the configuration and the log, `agent_argument` makes the agent that an
+argument names, `render` shows runs, `output` is what commands print and how they end.
 """
 
 import sys
@@ -14,7 +13,11 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program and exit. Arguments: those of the process."""
+    """Run the program and exit.
+
+    Args:
+        arguments: What stands behind the program's name; default: those of the process.
+    """
     if (sys.argv[1:] if arguments is None else [*arguments]) == ["--version"]:
         # Without the commands, whose modules take most of the time of a start.
         from taofold import __version__

@@ -18,11 +18,16 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+from taofold.core.errors import ConfigError
 from taofold.core.text import clip
+from taofold.reserved_places import open_named
 
 MOST_BYTES: Final = 64_000_000
 """A program that prints more is stopped: nobody will read it."""
 _CHUNK: Final = 65_536
+_SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
+_LINE: Final = 4096
+"""Bytes of a script's first line; Linux reads no more of it."""
 _GRACE: Final = 1.0
 """Seconds to wait for the rest of the output once the program has ended."""
 
@@ -100,6 +105,16 @@ def _standard_input(given: bytes) -> Generator[int]:
         source.write(given)
         source.seek(0)
         yield source.fileno()
+
+
+def shebang(script: Path) -> tuple[str, str]:
+    """The program after `#!`, and the word after it without `-S`; "" for each that is not there."""
+    try:
+        with open_named(script) as file:
+            words = _SHEBANG.match(file.readline(_LINE))
+    except (OSError, ConfigError):
+        return "", ""
+    return ("", "") if words is None else (os.fsdecode(words[1]), os.fsdecode(words[2] or b""))
 
 
 async def has_ended(pid: int, seconds: float) -> bool:

@@ -39,7 +39,7 @@ from taofold.core.reply import Usage
 from taofold.core.values import Profile, Reply, Tier, Value
 from taofold.policy import Limits, Policy
 from taofold.reasoning.task import NATIVE
-from taofold.reserved_places import MARK, make_folder, open_named, read_file, write_file
+from taofold.reserved_places import MARK, make_folder, read_file, write_file
 from taofold.runtime.model import OnText, Request
 from taofold.tools import process
 from taofold.tools.command import LEFT_RUNNING, inherited_environment
@@ -56,7 +56,7 @@ from taofold.tools.containment import (
 )
 from taofold.tools.context import Outcome, RunContext
 from taofold.tools.jail import HIDDEN, PROTECTED
-from taofold.tools.process import OutputExcerpt, key_line
+from taofold.tools.process import OutputExcerpt, key_line, shebang
 from taofold.tools.temporary_folders import remove_tree, scratch
 from taofold.tools.tool import Tool, make
 from taofold.trusted_code import program
@@ -65,8 +65,6 @@ NAME: Final = "coding_agent"
 """The name of the tool."""
 COMMAND: Final = "cmd:"
 """What an agent that is a command begins with."""
-_LINE: Final = 4096
-"""Bytes of a script's first line; Linux reads no more of it."""
 REACH: Final = Reach(world=True)
 """A coding agent asks its provider, so it has a network."""
 LONGEST: Final = 24 * 3600.0
@@ -222,8 +220,10 @@ def _own(path: Path, root: Path) -> set[Path]:
     interpreter that a script names is shown like a program, unless it lies in the work root.
     """
     shown: set[Path] = set()
-    interpreter = _interpreter(path)
-    if interpreter is not None and not interpreter.is_relative_to(root):
+    interpreter = Path(shebang(path)[0])
+    outside = interpreter.is_absolute() and not interpreter.is_relative_to(root)
+    # Linux starts no script by a script.
+    if outside and not shebang(interpreter)[0]:
         shown = _own(interpreter, root)
     for file in (path, path.resolve()):
         home = file.parent.parent
@@ -236,24 +236,6 @@ def _own(path: Path, root: Path) -> set[Path]:
         elif not file.is_relative_to("/usr"):
             shown.add(file)
     return shown
-
-
-def _interpreter(path: Path) -> Path | None:
-    """The program after `#!`, if `path` is a script that begins so, and it is no script itself."""
-    line = _first_line(path)
-    words = line.removeprefix(b"#!").split() if line.startswith(b"#!") else []
-    found = Path(os.fsdecode(words[0])) if words else None
-    if found is None or not found.is_absolute() or _first_line(found).startswith(b"#!"):
-        return None
-    return found
-
-
-def _first_line(path: Path) -> bytes:
-    try:
-        with open_named(path) as file:
-            return file.readline(_LINE)
-    except (OSError, ConfigError):
-        return b""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from taofold.tools.process import shebang
+
 _EXEC_FAILED: Final = re.compile(r"bwrap: execvp [^\n]+: ([^\n:]+)\n*")
 """All that is printed where the container cannot start the program."""
 _BARE: Final = r"([^\s/:'‘’\"]+)"
@@ -26,7 +28,6 @@ _SHIM: Final = re.compile(
 )
 """What a shell prints where its script, such as a shim, starts a program that is not there."""
 _NOT_FOUND: Final = 127
-_SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
 
 
 class Unstarted(NamedTuple):
@@ -74,18 +75,8 @@ def unstarted(
         names = [match for pattern in _LACKED for match in pattern.findall(printed)]
         if names:
             why = f"there is no program {names[-1]!r} on the gates' PATH ({path})"
-            return Unstarted(why, names[-1] == _interpreter(program)[1])
+            return Unstarted(why, names[-1] == shebang(program)[1])
     return None
-
-
-def _interpreter(script: Path) -> tuple[str, str]:
-    """The first two words of a script's first line; "" for each that is not there."""
-    try:
-        with script.open("rb") as file:
-            words = _SHEBANG.match(file.readline(500))
-    except OSError:
-        return "", ""
-    return ("", "") if words is None else (os.fsdecode(words[1]), os.fsdecode(words[2] or b""))
 
 
 def _refused(program: Path, root: Path, seen: Path, error: str) -> str:
@@ -102,7 +93,7 @@ def _refused(program: Path, root: Path, seen: Path, error: str) -> str:
                     "the work root, which a contained gate does not see. Have the folder itself in "
                     "the work root, or name a program outside of it by its full path"
                 )
-    interpreter, _ = _interpreter(program)
+    interpreter, _ = shebang(program)
     if interpreter and not Path(interpreter).exists():
         return f"{name} cannot be started: its first line names {interpreter!r}, which is not there"
     return f"{name} cannot be started{f': {error}' if error else ''}"
