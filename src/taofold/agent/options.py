@@ -1,4 +1,4 @@
-"""What a run may be given besides its goal. `Agent.run` says what each option is."""
+"""What a run may be given besides its goal. `Agent.run` describes each option."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypedDict

@@ -98,7 +98,7 @@ class RunResult(Generic[Out]):
     """How a run ended, or what it waits for.
 
     `output` is of the agent's output type if `success`; `pending` are the approvals and questions
-    that a person must answer.
+    that wait for an answer.
     """
 
     run_id: str
@@ -139,7 +139,7 @@ class RunResult(Generic[Out]):
             city = agent.run_sync("Where is the Louvre?").output
 
         Raises:
-            RunFailed: The run has none: it failed, was stopped, or waits for a person.
+            RunFailed: The run has none: it failed, was stopped, or waits for an answer.
         """
         if self.output_or_none is None and not self.success:
             why = self.error or self.stop_reason

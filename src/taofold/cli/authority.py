@@ -1,9 +1,8 @@
-"""Whether an agent started this process, and the refusal of what a person alone may do.
+"""Finds out whether an agent started this process, and refuses what agents may not do.
 
-A command that is not contained has the user's rights, so it can read what the user can; this is
-said where such commands are allowed. What is plainly a descendant of one is refused all the same:
-taofold marks the environment of every process that it starts for an agent, and looks at the marks
-of its own ancestors.
+A command that is not contained has the user's rights, so it can read what the user can: its
+approval names that. A descendant of such a command is refused all the same: taofold marks the
+environment of every process that it starts for an agent, and looks at the marks of its ancestors.
 """
 
 import os
@@ -19,7 +18,7 @@ def refuse(what: str, *, mcp: bool = False) -> None:
     `mcp`: being started as the MCP server of an agent is in order, because then a client asks.
 
     Raises:
-        Refused: one did; says which tool, and who can do it instead.
+        Refused: One did. The message names the tool, and who can do it instead.
     """
     by = started_by()
     if by and not (mcp and by.startswith(SERVER)):

@@ -19,7 +19,7 @@ def effect_id(run: str, state: RunState, key: str, index: int) -> str:
 
     No other call has it: not one of a run of the same name in another log, nor one that stands at
     the same place after what was there has been taken back. Runs that the Rust runtime began have
-    no word of their own.
+    no identity in it.
     """
     own = str(state.started.settings.get(IDENTITY, "")) if state.started else ""
     life = f"{run}\x1f{own}\x1f{state.rewinds}" if own else run

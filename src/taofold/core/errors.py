@@ -64,7 +64,7 @@ class LimitReached(RunError):
 
 
 class RunFailed(RunError):
-    """A run has no output, and its output was asked for. `result` says how it ended."""
+    """A run has no output, and its output was asked for. `result` shows how it ended."""
 
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)

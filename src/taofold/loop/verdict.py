@@ -230,5 +230,5 @@ def unexecuted(last: Verdict | None, tree: str) -> str:
 
 
 def percent(quality: float) -> str:
-    """A share of checks for people, rounded down: 100 % is said only where all pass."""
+    """A share of checks as text, rounded down: it is 100 % only where all pass."""
     return f"{int(quality * 100 + 1e-9)}%"

@@ -42,7 +42,7 @@ NATIVE: Final = """\
 Before each tool call say in a sentence or two what you conclude and why this call is next; \
 quote concrete values from earlier results. Never invent a tool's result. \
 After a failure say why it failed and what you change; never repeat a failed call unchanged."""
-"""What a model that calls tools natively is told of it, last of its instructions."""
+"""The end of the instructions for a model that calls tools natively."""
 _RESEARCH: Final = ", research (look things up; change nothing in that step)"
 _ASK_USER: Final = (
     '\n- To ask the person: "action": {"tool": "ask_user", "parameters": {"question": "…"}}'

@@ -130,7 +130,7 @@ class Approval:
 
 
 DecisionWord: TypeAlias = Literal["allow", "approve", "edit", "answer", "deny", "done"]
-"""What a person may decide. "approve" means "allow"; "edit" has `parameters`, "answer" `answer`."""
+"""Verdicts of a decision. "approve" means "allow"; "edit" has `parameters`, "answer" `answer`."""
 
 
 @dataclass(frozen=True, slots=True)

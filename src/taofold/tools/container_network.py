@@ -77,7 +77,7 @@ class Reach:
 
     @property
     def label(self) -> str:
-        """How a person is told of it."""
+        """Its name in previews and results."""
         parts = ["network"] if self.world else []
         parts += [f"localhost:{port}" for port in self.ports]
         return ", ".join(parts) or "no network"

@@ -6,7 +6,7 @@ nothing about tools. What it promises: only the work root (without its protected
 is writable and lasts; the system is read-only; the home directory, other projects, `/run`, `/var`
 and this machine's network do not exist; when the command ends, all its processes end. With a
 `reach` it has a network of its own, from which nothing on this machine's loopback can be reached
-but the ports that are named, if a helper for that is installed; `shares` says that none is. It
+but the ports that are named, if a helper for that is installed; `shares` is true if none is. It
 does not limit memory or processor use.
 
 `stubs` keep names such as `.git` out of reach, existing or not. A mount covers what exists. What

@@ -216,8 +216,8 @@ class LoopDisplay:
         for failure in errors[:_ERRORS]:
             name = line(failure.id, 80)
             # A command that printed nothing of use: why its run counts for nothing is a reason.
-            told = failure.message or not verdict.reasons
-            cause = root_cause(failure) if told else verdict.reasons[0]
+            known = failure.message or not verdict.reasons
+            cause = root_cause(failure) if known else verdict.reasons[0]
             cause = line(cause, max(30, self.width - 14 - len(name)))
             self._say("         ", (name, "red"), (f"  {cause}", "dim"))
         if len(errors) > _ERRORS:

@@ -1,7 +1,7 @@
 """Python packages that gates use from outside the work root: which there are, and what changed.
 
 A gate's results are compared with those of the start. A package that is installed, upgraded or
-removed in between, by a person or another program, changes them without the agent's doing. Only the
+removed in between, by the user or another program, changes them without the agent's doing. Only the
 names of `*.dist-info`, `*.egg-info` and `*.pth` are read for that, in folders that the interpreters
 named before an agent worked: nothing is imported, and no folder that an agent can write to is
 asked.
