@@ -4,7 +4,7 @@ Some packages cannot live beside ours (CrewAI pins an old world) or are too larg
 824 MB). Each has an environment of its own outside the tree, made once from the pinned file
 `<name>.txt` in this folder and reached through a process:
 
-    python -m tests.environments phoenix opik    # all without names: make environments
+    python -m tests.environments phoenix restate    # all without names: make environments
 
     crewai = environments.needs("crewai")        # skips the test where it was not made
     crewai.run("script.py", "argument", timeout=60)

@@ -43,7 +43,6 @@ OFFERS: Final = {
     "minilm": Offer(88, "searching patterns by meaning, with a real model",
                     partial(_python, "minilm")),
     "npm": Offer(28, "the official AG-UI client, and a judge of accessibility", node.make),
-    "opik": Offer(182, "traces as Opik's own client reads them", partial(_python, "opik")),
     "phoenix": Offer(367, "traces in a real Arize Phoenix", partial(_python, "phoenix")),
     "providers": Offer(330, "agents against strict fake providers and official SDKs",
                        partial(_python, "providers")),

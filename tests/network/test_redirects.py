@@ -17,7 +17,9 @@ from taofold import network
 from taofold.bridges.embeddings import served
 from taofold.cli import model_probe
 from taofold.core.errors import ModelError
-from taofold.telemetry.outbox import ExportFailed, send
+from taofold.core.events import Record, RunStarted
+from taofold.telemetry.projection import spans_of
+from taofold.telemetry.targets import TraceTarget
 
 SECRET = "sk-0123456789abcdefghijkl"
 
@@ -80,8 +82,10 @@ def _embeddings(url: str) -> None:
 
 
 def _spans(url: str) -> None:
-    with pytest.raises(ExportFailed, match="redirects are not followed"):
-        send(f"{url}/v1/traces", b"x", {"x-api-key": SECRET}, sleep=lambda _: None)
+    otel = pytest.importorskip("taofold.telemetry.otel")
+    spans = spans_of([Record("r", 0, 1, RunStarted(goal="x"))])
+    with pytest.raises(otel.ExportFailed, match="redirects are not followed"):
+        otel.post(spans, otel.OtelTranslation(), endpoint=url, headers={"x-api-key": SECRET})
 
 
 def _probe(url: str) -> None:
@@ -112,9 +116,10 @@ def test_what_opentelemetrys_exporter_sends_through_follows_no_redirect(status: 
     """Its present release follows none by itself; the oldest that we take does."""
     otel = pytest.importorskip("taofold.telemetry.otel")
     requests = pytest.importorskip("requests")
-    session = otel._session()
-    with Elsewhere(status).open() as servers, pytest.raises(requests.TooManyRedirects):
-        session.post(servers.url, data=b"x", headers={"x-api-key": SECRET})
+    with Elsewhere(status).open() as servers:
+        session = otel._session(TraceTarget(servers.url, {}, named=True))
+        with pytest.raises(requests.TooManyRedirects, match="redirects are not followed"):
+            session.post(servers.url, data=b"x", headers={"x-api-key": SECRET})
     assert servers.asked == 1
     assert servers.heard == []
 

@@ -43,13 +43,20 @@ def test_a_run_is_sent_to_an_endpoint(taofold: Taofold, run: str) -> None:
 
 def test_a_run_goes_to_opik(taofold: Taofold, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPIK_PROJECT_NAME", "mine")
-    written = json.loads(taofold("runs", "export", run, "--format", "opik").out)
-    assert [one["project_name"] for one in written["traces"]] == ["mine"]
+    monkeypatch.setenv("OPIK_API_KEY", "key")
+    written = taofold("runs", "export", run, "--format", "opik").out
+    assert written == taofold("runs", "export", run, "--format", "otlp").out
     with capturing() as server:
         done = taofold("runs", "export", run, "-f", "opik", "--endpoint", f"{server.url}/api")
+        spans = server.spans()
     assert done.code == 0, done.err
-    bodies = [json.loads(body) for *_, body in server.requests]
-    assert [one for body in bodies for one in body.get("spans", ())] == written["spans"]
+    [(method, path, headers, _)] = server.requests
+    assert (method, path) == ("POST", "/api/v1/private/otel/v1/traces")
+    assert (headers["projectname"], headers["authorization"]) == ("mine", "key")
+    [resource] = json.loads(written)["resourceSpans"]
+    assert [one.span_id.hex() for one in spans] == [
+        one["spanId"] for one in resource["scopeSpans"][0]["spans"]
+    ]
 
 
 def test_a_trace_is_written_to_a_file_once(taofold: Taofold, run: str, project: Path) -> None:

@@ -11,8 +11,7 @@ from taofold.core.values import Principal
 from taofold.runtime.trace_context import TRACEPARENT, TraceContext, current_trace
 from taofold.telemetry import otel
 from taofold.telemetry.attributes import attributes
-from taofold.telemetry.opik import OpikTranslation as Opik
-from taofold.telemetry.projection import Root, spans_of
+from taofold.telemetry.projection import Roots, spans_of
 from taofold.telemetry.spans import AgentSpan, trace_id
 from tests.runtime.kit import Memo, act, finish, settled
 from tests.telemetry.kit import add, calculator, capturing, family, told
@@ -66,14 +65,11 @@ async def test_a_run_hangs_below_the_applications_span_wherever_it_is_sent_from(
     assert root.flags & 0x300 == 0x300, "the parent may be remote"
     ids = {one.span_id for one in spans}
     assert all(one.parent_span_id in ids for one in spans if one is not root)
-    roots: dict[str, Root] = {}
+    roots: Roots = {}
     later = [*spans_of(result.records, roots), *spans_of(records, roots)]
     assert {(one.trace, one.id, one.parent) for one in later} == {
         (one.trace_id.hex(), one.span_id.hex(), one.parent_span_id.hex()) for one in spans
     }
-    payload = Opik("demo")(later)
-    assert [one["name"] for one in payload.traces] == ["parent"]
-    assert len([one for one in payload.spans if "parent_span_id" not in one]) == 1
 
 
 async def test_a_header_is_enough_and_who_carries_on_keeps_to_it():

@@ -1,19 +1,19 @@
 """Over OTLP: what a back end of ours receives, decoded from protobuf."""
 
 import json
+import threading
 
 import pytest
-from msgspec.structs import replace
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from taofold import MemoryLog
 from taofold.core.errors import ConfigError, LogError
 from taofold.telemetry import otel
-from taofold.telemetry.outbox import ExportFailed, send
-from taofold.telemetry.projection import Root, spans_of
+from taofold.telemetry.projection import Roots, spans_of
+from taofold.telemetry.targets import target
 from taofold.telemetry.traced_log import TracedLog, with_traces
 from tests.runtime.kit import LOGS, settled
-from tests.telemetry.kit import calculator, capturing, decoded, family, told
+from tests.telemetry.kit import calculator, capturing, family, told
 
 pytestmark = pytest.mark.anyio
 
@@ -106,15 +106,55 @@ async def test_what_the_sdk_switches_off_is_off(monkeypatch):
     assert server.requests == []
 
 
-async def test_requests_keep_within_what_collectors_take():
-    spans = spans_of((await calculator(approve="all").run("add")).records)
-    long = [replace(one, message="é" * 30_000, error="failure") for one in spans * 50]
-    translate = otel.OtelTranslation(content=True)
-    bodies = otel.encode(long, translate)
-    assert max(map(len, bodies)) <= 2_000_000
-    assert len(bodies) > 5
-    whole = [one for body in bodies for one in decoded(body)]
-    assert len(whole) == len(long)
+@pytest.mark.parametrize("content", [False, True])
+async def test_content_goes_in_smaller_requests(content):
+    spans = spans_of((await calculator(approve="all").run("add")).records) * 4
+    with capturing() as server:
+        otel.post(spans, otel.OtelTranslation(content=content), endpoint=server.url)
+    assert len(server.spans()) == len(spans)
+    assert len(server.requests) == (3 if content else 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"]
+)
+async def test_certificates_are_those_that_the_variables_name(name, monkeypatch):
+    monkeypatch.setenv(name, __file__)
+    exporter = otel.otlp_exporter(target("otlp", "https://127.0.0.1:9"))
+    assert exporter._client._transport._session.verify == __file__
+    exporter.shutdown()
+
+
+async def test_durations_are_histograms_of_the_applications_meter_provider(monkeypatch):
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    monkeypatch.setattr(otel, "get_meter", provider.get_meter)
+    with capturing() as server:
+        log = otel.traced("memory", endpoint=server.url)
+        await calculator(log=log, approve="all").run("add")
+        await log.close()
+        spans = server.spans()
+    [scope] = reader.get_metrics_data().resource_metrics[0].scope_metrics
+    found = {one.name: (one.unit, one.data.data_points) for one in scope.metrics}
+    assert {unit for unit, _ in found.values()} == {"s"}
+    [run] = found["gen_ai.invoke_agent.duration"][1]
+    [root] = [one for one in spans if not one.parent_span_id]
+    assert run.sum == pytest.approx(
+        (root.end_time_unix_nano - root.start_time_unix_nano) / 1e9, abs=1e-6
+    )
+    assert run.attributes["gen_ai.agent.name"] == "calculator"
+    assert "taofold.run.id" not in run.attributes, "a dimension has few values"
+    calls = {one.attributes["gen_ai.request.model"]: one.count
+             for one in found["gen_ai.client.operation.duration"][1]}  # fmt: skip
+    assert calls == {"gpt-test": 4}
+    tools = {(one.attributes["gen_ai.tool.name"], one.attributes.get("error.type")): one.count
+             for one in found["gen_ai.execute_tool.duration"][1]}  # fmt: skip
+    assert tools[("add", None)] == 2
+    assert tools[("fail", "ValueError")] == 1
+    provider.shutdown()
 
 
 async def test_what_is_sent_later_is_what_was_sent_live():
@@ -124,14 +164,14 @@ async def test_what_is_sent_later_is_what_was_sent_live():
         [row] = await log.rows(parent=result.run_id)
         records = await log.read(row.run)
         await log.close()
-    roots: dict[str, Root] = {}
+    roots: Roots = {}
     spans = [*spans_of(result.records, roots), *spans_of(records, roots)]
     with capturing() as later:
         where = otel.post(spans, otel.OtelTranslation(), endpoint=later.url)
         otel.post(spans, otel.OtelTranslation(), endpoint=later.url)
     assert where == f"{later.url}/v1/traces"
     assert len(later.requests) == 2
-    assert later.requests[0][3] == later.requests[1][3]
+    assert later.requests[0][3] == later.requests[1][3], "sent again, it is the same"
     assert _plain(live.spans()) == _plain(later.spans()[: len(spans)])
     assert {one.trace_id for one in live.spans()} == {later.spans()[0].trace_id}
 
@@ -179,7 +219,28 @@ async def test_a_back_end_that_is_away_costs_a_run_nothing(caplog):
     log = otel.traced("memory", exporter=Broken())
     assert (await calculator(log=log, approve="all").run("add")).success
     await log.close()
-    assert "spans could not be sent" in caplog.text
+    assert "away" in caplog.text
+
+
+async def test_a_back_end_that_hangs_does_not_hold_up_the_end(caplog, monkeypatch):
+    """Mutant: `close` calls the processor's `shutdown` itself: the test hangs."""
+    begun, release = threading.Event(), threading.Event()
+
+    class Hanging(SpanExporter):
+        def export(self, spans):
+            begun.set()
+            release.wait()
+            return SpanExportResult.SUCCESS
+
+    monkeypatch.setattr(otel, "PATIENCE", 0.01)
+    log = otel.traced("memory", exporter=Hanging())
+    assert (await calculator(log=log, approve="all").run("add")).success
+    assert not await log.flush(0.01)
+    begun.wait()
+    await log.close()
+    assert not release.is_set()
+    assert "export them from the log" in caplog.text
+    release.set()
 
 
 async def test_a_projection_that_fails_costs_a_run_nothing(caplog):
@@ -218,38 +279,27 @@ async def test_spans_leave_only_when_they_are_durable():
     assert [one.name for one in seen] == []
 
 
-@pytest.mark.parametrize("answers", [[503, 429], [500]])
-async def test_what_passes_is_tried_again(answers):
-    waited = []
+async def test_what_passes_is_tried_again(monkeypatch):
+    monkeypatch.setattr("opentelemetry.exporter.otlp.common.http.random.uniform", lambda *_: 0)
+    spans = spans_of((await calculator(approve="all").run("add")).records)
     with capturing() as server:
-        server.answers = list(answers)
-        send(f"{server.url}/x", b"hello", {}, sleep=waited.append)
-        assert [body for *_, body in server.requests] == [b"hello"] * (len(answers) + 1)
-    assert waited == [0.5, 1.0][: len(answers)]
+        server.answers = [503, 429]
+        otel.post(spans, otel.OtelTranslation(), endpoint=server.url)
+    assert len(server.requests) == 3
 
 
-async def test_a_refusal_is_said_plainly_and_not_repeated():
+async def test_a_refusal_names_the_back_end_without_its_password(caplog):
+    spans = spans_of((await calculator(approve="all").run("add")).records)
     with capturing() as server:
         server.answers = [401]
-        with pytest.raises(ExportFailed, match="401 Unauthorized"):
-            send(f"{server.url}/x?key=hidden", b"", {}, sleep=lambda _: None)
-        assert len(server.requests) == 1
-
-
-async def test_a_redirect_takes_no_key_elsewhere():
-    with capturing() as server:
-        server.answers = [307]
-        with pytest.raises(ExportFailed, match="307"):
-            send(f"{server.url}/x", b"", {"Authorization": "k"}, sleep=lambda _: None)
-        assert [path for _, path, _, _ in server.requests] == ["/x"]
-
-
-async def test_a_back_end_that_is_not_there_is_named_without_its_password():
-    url = "http://me:hidden@127.0.0.1:9/v1/traces?key=hidden"
-    with pytest.raises(ExportFailed) as caught:
-        send(url, b"", {}, sleep=lambda _: None)
+        url = server.url.replace("http://", "http://me:hidden@") + "/x?key=hidden"
+        with pytest.raises(otel.ExportFailed) as caught:
+            otel.post(spans, otel.OtelTranslation(), endpoint=url)
+    assert len(server.requests) == 1, "a refusal is not repeated"
+    assert str(caught.value).startswith(f"{server.url}/x did not take the spans: ")
+    assert "401" in str(caught.value)
     assert "hidden" not in str(caught.value)
-    assert "127.0.0.1:9" in str(caught.value)
+    assert "hidden" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -268,7 +318,7 @@ async def test_the_environment_says_where_and_with_which_headers(monkeypatch):
         otel.post(spans, otel.OtelTranslation())
     [(_, path, headers, _)] = server.requests
     assert path == "/base/v1/traces"
-    assert (headers["X-Key"], headers["X-Other"]) == ("a b", "c")
+    assert (headers["x-key"], headers["x-other"]) == ("a b", "c")
 
 
 async def test_the_json_form_is_otlps_own():
@@ -287,7 +337,9 @@ async def test_the_json_form_is_otlps_own():
             if name in one:
                 one[name] = b64encode(bytes.fromhex(one[name])).decode()
     parsed = Parse(json.dumps(said), ExportTraceServiceRequest())
-    [body] = otel.encode(spans, otel.OtelTranslation())
+    with capturing() as server:
+        otel.post(spans, otel.OtelTranslation(), endpoint=server.url)
+        [(*_, body)] = server.requests
     assert parsed == ExportTraceServiceRequest.FromString(body)
 
 
@@ -297,9 +349,3 @@ async def test_the_resource_has_nothing_random_in_it():
     facts = {one["key"]: one["value"] for one in resource["resource"]["attributes"]}
     assert facts["service.name"] == facts["openinference.project.name"] == {"stringValue": "p"}
     assert "service.instance.id" not in facts
-
-
-async def test_many_spans_go_in_several_requests():
-    spans = spans_of((await calculator(approve="all").run("add")).records) * 40
-    bodies = otel.encode(spans, otel.OtelTranslation())
-    assert len(bodies) > 1

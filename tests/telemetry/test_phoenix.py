@@ -15,7 +15,7 @@ import pytest
 
 from taofold import MemoryLog
 from taofold.telemetry import otel
-from taofold.telemetry.projection import Root, spans_of
+from taofold.telemetry.projection import Roots, spans_of
 from tests import environments, prerequisites
 from tests.ports import free_port
 from tests.runtime.kit import Memo, act, finish
@@ -140,7 +140,7 @@ def test_a_stored_run_with_a_child_is_one_tree_and_sending_it_again_changes_noth
         log = MemoryLog()
         result = await family(log).run("ask the helper")
         [row] = await log.rows(parent=result.run_id)
-        roots: dict[str, Root] = {}
+        roots: Roots = {}
         spans = [*spans_of(result.records, roots)]
         return [*spans, *spans_of(await log.read(row.run), roots)]
 

@@ -8,8 +8,7 @@ from taofold.core import events as e
 from taofold.core.trace import trace
 from taofold.policy.redaction import Redactor
 from taofold.telemetry.attributes import attributes, title
-from taofold.telemetry.opik import scores
-from taofold.telemetry.projection import Root, spans_of
+from taofold.telemetry.projection import Roots, spans_of
 from taofold.telemetry.prompt import Disclosure
 from taofold.telemetry.spans import (
     AgentSpan,
@@ -18,7 +17,6 @@ from taofold.telemetry.spans import (
     ToolSpan,
     root_run,
     span_id,
-    uuid7,
 )
 from tests.runtime.kit import Memo, act, finish, settled
 from tests.telemetry.kit import SECRET, calculator, family
@@ -44,7 +42,6 @@ async def test_a_run_becomes_one_tree_of_agent_model_and_tool_spans():
     assert root.steps == 4
     assert root.steps == result.metrics.iterations_count
     assert root.usage == result.usage
-    assert scores(root)["success"] == 1.0
 
 
 @pytest.mark.scenario("TEA-27")
@@ -90,15 +87,15 @@ async def test_a_child_run_hangs_below_the_call_it_serves():
     log = MemoryLog()
     result = await family(log).run("ask the helper")
     [row] = await log.rows(parent=result.run_id)
-    roots: dict[str, Root] = {}
+    roots: Roots = {}
     spans = [*spans_of(result.records, roots), *spans_of(await log.read(row.run), roots)]
     [call] = [one for one in spans if isinstance(one, ToolSpan) and one.tool == "helper"]
     [child] = [one for one in spans if isinstance(one, AgentSpan) and one.agent == "helper"]
     assert child.parent == call.id
     assert child.trace == call.trace
     alone = spans_of(await log.read(row.run))
-    assert {(one.trace, one.id, one.parent, one.began) for one in alone} <= {
-        (one.trace, one.id, one.parent, one.began) for one in spans
+    assert {(one.trace, one.id, one.parent) for one in alone} <= {
+        (one.trace, one.id, one.parent) for one in spans
     }
 
 
@@ -210,12 +207,5 @@ def test_a_run_belongs_to_the_trace_of_its_eldest_ancestor():
     assert root_run("2024.11.3-0", "2024.11") == "2024.11"
 
 
-def test_a_uuid_of_version_7_begins_with_its_time_and_is_no_accident():
-    import uuid
-
-    made = uuid.UUID(uuid7(1_795_309_612_990, "x"))
-    assert made.version == 7
-    assert made.variant == uuid.RFC_4122
-    assert made.int >> 80 == 1_795_309_612_990
-    assert str(made) == uuid7(1_795_309_612_990, "x") != uuid7(1_795_309_612_990, "y")
+def test_parts_of_an_id_do_not_run_together():
     assert span_id("a", "b") != span_id("a\x1fb", "")

@@ -20,7 +20,7 @@ from taofold.policy.redaction import Redactor
 from taofold.telemetry import otel
 from taofold.telemetry.attributes import attributes
 from taofold.telemetry.projection import spans_of
-from taofold.telemetry.prompt import Disclosure, EncodedMessages, Lengths, Prompt, prompts_of
+from taofold.telemetry.prompt import Disclosure, Lengths, Prompt, prompts_of
 from taofold.telemetry.spans import ModelSpan
 from taofold.telemetry.traced_log import TracedLog
 from taofold.testing.models import FunctionModel
@@ -112,7 +112,7 @@ def long_talk(count: int) -> list[Message]:
 def test_a_prompt_of_any_length_is_valid_json_within_its_bound(limit):
     talk = long_talk(60)
     bounds = Lengths.of({"OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": str(limit)})
-    prompt, content = Prompt(EncodedMessages(talk), len(talk)), Disclosure(Redactor(), bounds)
+    prompt, content = Prompt(tuple(talk)), Disclosure(Redactor(), bounds)
     text = prompt.input(content)
     messages = json.loads(text)
     [system] = prompt.system(content)
@@ -131,7 +131,7 @@ def test_a_prompt_of_any_length_is_valid_json_within_its_bound(limit):
 
 
 def test_a_single_long_text_is_cut_within_its_json_string():
-    prompt = Prompt(EncodedMessages([Message("user", '"quoted"\n' * 50_000)]), 1)
+    prompt = Prompt((Message("user", '"quoted"\n' * 50_000),))
     [message] = json.loads(prompt.input(Disclosure(Redactor())))
     assert len(message["parts"][0]["content"]) < 33_000
 
@@ -147,7 +147,7 @@ def test_each_part_of_a_message_has_the_form_of_the_conventions():
         )),
         Message("tool", (ToolResult("c1", (TextPart("here:"), picture)),)),
     ]  # fmt: skip
-    said = json.loads(Prompt(EncodedMessages(talk), 3).input(Disclosure(Redactor())))
+    said = json.loads(Prompt(tuple(talk)).input(Disclosure(Redactor())))
     assert said == [
         {"role": "user", "parts": [
             {"type": "text", "content": "look"},
@@ -182,15 +182,29 @@ def test_a_message_is_redacted_and_encoded_once_however_many_prompts_it_is_in():
             seen.append(text)
             return super().text(text)
 
-    talk = [Message("user", f"message {n}") for n in range(100)]
-    transcript, content = EncodedMessages(talk), Disclosure(Counting())
+    talk = tuple([Message("user", f"message {n}") for n in range(100)])
+    content = Disclosure(Counting())
     for length in range(1, 101):
-        Prompt(transcript, length).input(content)
+        Prompt(talk[:length]).input(content)
     assert len(seen) == 100
 
 
+def test_the_work_for_a_prompt_is_bounded_by_its_room_and_not_by_the_conversation():
+    """Mutant: encode all messages before the last ones are chosen."""
+    seen: list[str] = []
+
+    class Counting(Redactor):
+        def text(self, text: str) -> str:
+            seen.append(text)
+            return super().text(text)
+
+    talk = tuple([Message("user", f"message {n}") for n in range(10_000)])
+    Prompt(talk).input(Disclosure(Counting(), Lengths(500, 1000)))
+    assert len(seen) < 30
+
+
 async def test_the_transcript_of_a_run_may_grow_while_its_spans_wait():
-    """Spans are encoded in another thread, later: each has the prompt of its own call."""
+    """Each span has the prompt of its own call, however late it is read."""
     kept: list[Any] = []
 
     class Late:
@@ -200,13 +214,13 @@ async def test_the_transcript_of_a_run_may_grow_while_its_spans_wait():
         def close(self) -> None:
             pass
 
-    log = TracedLog(MemoryLog(), Late(), prompts=True)
+    log = TracedLog(MemoryLog(), Late())
     agent = calculator(log=log, approve="all")
     await agent.run("what is 2 + 3?")
     chats = [one for one in kept if isinstance(one, ModelSpan)]
     sent = [[(one.role, one.content) for one in prompt] for prompt in agent.model.asked]
     assert [heard(attributes(one, Disclosure(Redactor()))) for one in chats] == sent
-    assert (log._prompts, log._transcripts) == ({}, {})
+    assert log._prompts == {}
 
 
 async def test_nothing_is_kept_of_prompts_where_content_stays_at_home():

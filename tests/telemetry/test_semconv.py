@@ -46,6 +46,9 @@ ADDED = {
     "gen_ai.aggregated_usage.output_tokens": "the same",
     "gen_ai.aggregated_usage.cache_read.input_tokens": "the same",
     "gen_ai.aggregated_usage.cache_creation.input_tokens": "the same",
+    "gen_ai.aggregated_usage.cache_write.input_tokens": "the same",
+    "gen_ai.usage.cache_write.input_tokens": "in semantic-conventions-genai 0.1.0, whose older "
+    "name `cache_creation` the Python package has",
     "gen_ai.aggregated_usage.reasoning.output_tokens": "the same",
     "error.message": "in the general conventions, not in the Python package's error_attributes",
 }
@@ -105,7 +108,7 @@ async def test_special_tokens_and_the_server_are_told_on_the_call_and_summed_on_
     [chat] = [one for one in mine if "server.address" in one]
     assert (chat["server.address"], chat["server.port"]) == ("models.example.org", 8443)
     special = {"cache_read.input_tokens": 60, "cache_creation.input_tokens": 30,
-               "reasoning.output_tokens": 40}  # fmt: skip
+               "cache_write.input_tokens": 30, "reasoning.output_tokens": 40}  # fmt: skip
     for name, count in special.items():
         assert chat[f"gen_ai.usage.{name}"] == count
         [run] = [one for one in mine if f"gen_ai.aggregated_usage.{name}" in one]

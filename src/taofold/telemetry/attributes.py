@@ -3,9 +3,9 @@ conventions and of OpenInference.
 
 Back ends differ in which of the two they read, so each span has its kind, names, sizes and single
 values in both; whole conversations are in the GenAI form only. Names follow
-github.com/open-telemetry/semantic-conventions-genai (state: development, `gen_ai.system` is
-the older name of `gen_ai.provider.name`) and Arize's OpenInference. Without `Disclosure` nothing is
-told of what people, models and tools said: names, sizes and times only. Pure.
+github.com/open-telemetry/semantic-conventions-genai 0.1.0 and Arize's OpenInference. Older names
+that back ends still read stand beside their successors: `gen_ai.system`, `cache_creation`. Without
+`Disclosure` the text of people, models and tools stays out: names, sizes and times only. Pure.
 """
 
 import builtins
@@ -36,12 +36,6 @@ _KINDS: Final[dict[type, str]] = {
 }
 _FINISH: Final[Mapping[str, str]] = {"": "stop", "tool_calls": "tool_call", "overflow": "error"}
 """Where the conventions have another word for the end of a reply."""
-_OPENINFERENCE: Final[Mapping[str, str]] = {
-    "cache_read.input_tokens": "llm.token_count.prompt_details.cache_read",
-    "cache_creation.input_tokens": "llm.token_count.prompt_details.cache_write",
-    "reasoning.output_tokens": "llm.token_count.completion_details.reasoning",
-}
-"""The words of both conventions for special tokens."""
 _PYTHONS_OWN: Final = frozenset(
     [
         n
@@ -210,7 +204,13 @@ def _model(span: ModelSpan, result: Attributes) -> None:
     result["llm.token_count.total"] = usage.tokens
     for name, count in _details(usage):
         result[f"gen_ai.usage.{name}"] = count
-        result[_OPENINFERENCE[name]] = count
+    for name, count in (
+        ("prompt_details.cache_read", usage.cached_tokens),
+        ("prompt_details.cache_write", usage.written_tokens),
+        ("completion_details.reasoning", usage.reasoning_tokens),
+    ):
+        if count:
+            result[f"llm.token_count.{name}"] = count
     if usage.usd:
         result["llm.cost.total"] = usage.usd
     if span.finish:
@@ -237,6 +237,8 @@ def _details(usage: Usage) -> list[tuple[str, int]]:
     """Which tokens were of a special kind, where there were any."""
     counts = [
         ("cache_read.input_tokens", usage.cached_tokens),
+        ("cache_write.input_tokens", usage.written_tokens),
+        # The name before semantic-conventions-genai 0.1.0: back ends still read it.
         ("cache_creation.input_tokens", usage.written_tokens),
         ("reasoning.output_tokens", usage.reasoning_tokens),
     ]
@@ -309,8 +311,8 @@ def _messages(span: ModelSpan, result: Attributes, content: Disclosure) -> None:
     result["gen_ai.input.messages"] = prompt.input(content)
     if definitions := prompt.definitions(content):
         result["gen_ai.tool.definitions"] = definitions
-    if prompt.length:
-        result["input.value"] = content.text(prompt.transcript.messages[prompt.length - 1].shown)
+    if prompt.messages:
+        result["input.value"] = content.text(prompt.messages[-1].shown)
     if span.error:
         return
     text = content.text(span.text)

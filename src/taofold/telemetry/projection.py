@@ -12,7 +12,7 @@ it is put together from what the log holds.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -23,7 +23,7 @@ from taofold.core.json_values import render
 from taofold.core.reply import Usage
 from taofold.core.values import RESERVED, Action, Observation, Principal, Thought
 from taofold.runtime.trace_context import TRACE_SETTING, TraceContext
-from taofold.telemetry.prompt import EncodedMessages, Prompt
+from taofold.telemetry.prompt import Prompt
 from taofold.telemetry.spans import (
     AgentSpan,
     ApprovalSpan,
@@ -36,7 +36,6 @@ from taofold.telemetry.spans import (
     parent_part,
     root_run,
     span_id,
-    time_of_id,
     trace_id,
 )
 
@@ -47,11 +46,11 @@ _SILENT: Final = Thought("")
 class Origin:
     """Where the spans of a run hang, and what all of them say."""
 
-    __slots__ = ("agent", "began", "parent", "root", "run", "session", "trace", "user")
+    __slots__ = ("agent", "parent", "root", "run", "session", "trace", "user")
 
     def __init__(self, run: str) -> None:
         self.run, self.root = run, span_id(run, "run")
-        self.trace, self.parent, self.began = trace_id(run), "", 0
+        self.trace, self.parent = trace_id(run), ""
         self.agent = self.session = self.user = ""
 
     @property
@@ -60,7 +59,6 @@ class Origin:
         return {
             "run": self.run,
             "trace": self.trace,
-            "began": self.began,
             "agent": self.agent,
             "session": self.session,
             "user": self.user,
@@ -240,18 +238,16 @@ _MARKS: Final = 128
 """Marks of a run that are kept: what every OpenTelemetry span holds by default."""
 
 
-_UNTOLD: Final = Prompt(EncodedMessages(()), 0)
+_UNTOLD: Final = Prompt()
 
 
-class Root(NamedTuple):
-    """The eldest run of a trace: when it began, and where it hangs in the application's."""
+Roots: TypeAlias = dict[str, TraceContext | None]
+"""Where the eldest run of each trace hangs in the application's trace; None = nowhere."""
 
-    began: int
-    context: TraceContext | None = None
 
-    def trace(self, run: str) -> str:
-        """The id of the trace whose eldest run is `run`."""
-        return trace_id(run) if self.context is None else self.context.trace
+def _trace(root: str, context: TraceContext | None) -> str:
+    """Returns the id of the trace whose eldest run is `root`."""
+    return trace_id(root) if context is None else context.trace
 
 
 class SpanProjection:
@@ -261,9 +257,7 @@ class SpanProjection:
     `rebuild` no prompt is put together from the log: for who tells nothing of what was said.
     """
 
-    def __init__(
-        self, run: str, roots: dict[str, Root] | None = None, *, rebuild: bool = True
-    ) -> None:
+    def __init__(self, run: str, roots: Roots | None = None, *, rebuild: bool = True) -> None:
         self._rebuild = rebuild
         self.head = -1
         """Number of the last record it was fed."""
@@ -278,13 +272,12 @@ class SpanProjection:
         self._usage = Usage()
         self._marks: list[Mark] = []
         self._talks: dict[str, list[Message]] = {}
-        self._transcripts: dict[str, EncodedMessages] = {}
 
     @property
     def sampled(self) -> bool:
         """Does the application's trace, if there is one, want to be recorded?"""
-        root = self._roots.get(root_run(self._origin.run, self._opened.parent))
-        return root is None or root.context is None or root.context.sampled
+        context = self._roots.get(root_run(self._origin.run, self._opened.parent))
+        return context is None or context.sampled
 
     def place(self, key: str, index: int) -> TraceContext | None:
         """Returns the place of an open call's span in the trace, or None if it is unknown."""
@@ -332,7 +325,7 @@ class SpanProjection:
         self._opened, self._begun = event, moment(record)
         origin.agent, origin.session = event.agent, event.session
         origin.user = "" if event.principal.id == _LOCAL else event.principal.id
-        self._root(root_run(origin.run, event.parent), record.at, context_of(event))
+        self._root(root_run(origin.run, event.parent), context_of(event))
         if event.parent:
             origin.parent = span_id(event.parent, parent_part(origin.run, event.parent))
         self._talks[""] = _opening(event)
@@ -346,27 +339,23 @@ class SpanProjection:
         origin = self._origin
         before = root_run(event.run, self._opened.parent)
         context = context_of(self._opened)
-        eldest = Root(0, context) if context is not None else self._roots.get(before, Root(0))
-        self._links = (Link(eldest.trace(before), span_id(event.run, "run"), "forked_from"),)
+        eldest = _trace(before, context or self._roots.get(before))
+        self._links = (Link(eldest, span_id(event.run, "run"), "forked_from"),)
         origin.parent = ""
-        self._root(origin.run, record.at, context)
+        self._root(origin.run, context)
         self._forked, self._begun = event.run, moment(record)
         self._marks = []
         # What was copied is in the other run's trace; its open calls are not this one's.
         self._calls.forget()
 
-    def _root(self, root: str, at: int, context: TraceContext | None) -> None:
+    def _root(self, root: str, context: TraceContext | None) -> None:
         """Which trace this is: that of the run `root`, or the application's."""
         origin = self._origin
-        # The eldest run of its trace: the others look here for when it began.
+        # The eldest run of its trace: the others look here for its trace.
         if root == origin.run:
-            self._roots[root] = Root(at, context)
+            self._roots[root] = context
             origin.parent = "" if context is None else context.span
-        eldest = self._roots.get(root, Root(at))
-        origin.trace = eldest.trace(root)
-        began = time_of_id(root)
-        # The time in the id is the same for every process that tells a part of the trace.
-        origin.began = eldest.began if began is None else began
+        origin.trace = _trace(root, self._roots.get(root))
 
     def _aside(self, record: e.Record) -> None:
         """What is a moment of the run rather than a span."""
@@ -416,13 +405,7 @@ class SpanProjection:
 
     def _rebuilt(self, key: str) -> Prompt:
         """What must have been sent, by what the log holds."""
-        if not self._rebuild:
-            return _UNTOLD
-        talk = self._talk(key)
-        transcript = self._transcripts.get(branch(key))
-        if transcript is None:
-            transcript = self._transcripts[branch(key)] = EncodedMessages(talk)
-        return Prompt(transcript, len(talk))
+        return Prompt(tuple(self._talk(key))) if self._rebuild else _UNTOLD
 
     def _observed(self, record: e.Record, event: e.Observed) -> Span | None:
         action = self._calls.action(event)
@@ -511,13 +494,12 @@ class SpanProjection:
             marks=tuple(self._marks),
             usage=self._usage,
             steps=self._calls.steps,
-            records=tuple(self._records),
         )
 
 
 def spans_of(
     records: Iterable[e.Record],
-    roots: dict[str, Root] | None = None,
+    roots: Roots | None = None,
     prompts: Mapping[str, Prompt] | None = None,
 ) -> tuple[Span, ...]:
     """The spans of a stored run, in the order of their end; those of a fork's past are left out.

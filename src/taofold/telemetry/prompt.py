@@ -1,8 +1,8 @@
 """Prompts and replies as span attributes: the messages that a model was sent, in the form of the
 GenAI conventions, as bounded JSON (`Lengths`), without secrets (`Disclosure`).
 
-A message is encoded once, however many prompts it is in. A prompt that is too long is cut between
-messages, a text within it to its ends and its error lines; never in the middle of JSON.
+A prompt that is too long is cut between messages, a text within it to its ends and its error lines;
+never in the middle of JSON.
 
 A log holds the digest of each prompt and everything it was made of, but not the prompt. For a
 stored run (`prompts_of`) its agent is driven once more, offline: what it makes of the log today is
@@ -11,8 +11,8 @@ the prompt that was sent if the digests agree; no other is used.
 
 import contextlib
 import os
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, assert_never
 
 import msgspec
@@ -58,134 +58,91 @@ class Lengths(NamedTuple):
         return cls(min(TEXT, max(length // 2, 1)), length)
 
 
-class Disclosure(NamedTuple):
-    """That content is told: who takes secrets out, and how much of it there may be."""
+class Disclosure:
+    """How content is shown: redacted, and cut to `bounds`."""
 
-    redactor: Redactor
-    bounds: Lengths = Lengths()
+    def __init__(self, redactor: Redactor, bounds: Lengths | None = None) -> None:
+        self.redactor, self.bounds = redactor, bounds or Lengths()
+        # Each prompt of a run repeats the messages before it, and most have the same tools.
+        self.message = lru_cache(maxsize=512)(self._message)
+        """Returns the JSON of a message."""
+        self._tools: tuple[ToolSpec, ...] = ()
+        self._definitions = ""
 
     def text(self, value: str) -> str:
-        """A text, redacted and cut."""
+        """Returns a text, redacted and cut."""
         return excerpt(self.redactor.text(value), self.bounds.text)
 
     def json(self, value: Any) -> str:
-        """A value as JSON text, redacted; if it is too long, its excerpt as a JSON string."""
+        """Returns a value as JSON, redacted. A long one becomes an excerpt as a JSON string."""
         # Redacted before it is cut: a secret across the cut would not be recognised.
-        whole = msgspec.json.encode(self.redactor.json(value)).decode()
+        whole = _encode(self.redactor.json(value))
         if len(whole) <= self.bounds.attribute:
             return whole
-        return msgspec.json.encode(excerpt(whole, self.bounds.text)).decode()
+        return _encode(excerpt(whole, self.bounds.text))
 
+    def definitions(self, tools: tuple[ToolSpec, ...]) -> str:
+        """Returns the JSON of tools."""
+        if tools is not self._tools:
+            self._tools = tools
+            self._definitions = self.json([definition(tool) for tool in tools])
+        return self._definitions
 
-class EncodedMessages:
-    """Messages in order, of which more may come; each is encoded once."""
-
-    __slots__ = ("_content", "_definitions", "_encoded", "_ends", "messages")
-
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self.messages = messages
-        self._content: Disclosure | None = None
-        self._encoded: list[str] = []
-        self._ends: list[int] = [0]
-        self._definitions: tuple[tuple[ToolSpec, ...], str] = ((), "")
-
-    def encoded(self, length: int, content: Disclosure) -> tuple[list[str], list[int]]:
-        """The JSON of at least the first `length` messages, and where each ends in a list of them.
-
-        For one thread: whoever sends the spans.
-        """
-        self._use(content)
-        done, ends = self._encoded, self._ends
-        for index in range(len(done), length):
-            text = _encode(message_of(self.messages[index], content))
-            done.append(text)
-            ends.append(ends[-1] + len(text) + 1)
-        return done, ends
-
-    def definitions(self, tools: tuple[ToolSpec, ...], content: Disclosure) -> str:
-        """The JSON of the tools, which most prompts of a run have alike. For one thread, too."""
-        self._use(content)
-        definitions, text = self._definitions
-        if definitions != tools:
-            text = content.json([definition(tool) for tool in tools])
-            self._definitions = tools, text
-        return text
-
-    def _use(self, content: Disclosure) -> None:
-        # Two exporters may tell different lengths: what was encoded for the other one is no use.
-        if self._content != content:
-            self._content, self._definitions = content, ((), "")
-            self._encoded, self._ends = [], [0]
+    def _message(self, message: Message) -> str:
+        return _encode(message_of(message, self))
 
 
 class Prompt(NamedTuple):
-    """The first `length` messages of a transcript, and what else a model was given.
+    """The messages that a model was sent, and what else it was given.
 
-    `exact`: it is what was sent, not what the log says that must have been sent.
+    `exact`: it was sent like this. Else it was rebuilt from the log.
     """
 
-    transcript: EncodedMessages
-    length: int
+    messages: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     temperature: float | None = None
     max_tokens: int = 0
     exact: bool = False
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Prompt):
-            return NotImplemented
-        # Transcripts grow: two prompts are equal by the messages that they are made of.
-        return self.messages == other.messages and self[2:] == other[2:]
-
-    def __hash__(self) -> int:
-        return hash(self.length)
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """What was sent."""
-        return tuple(self.transcript.messages[: self.length])
-
     def system(self, content: Disclosure) -> list[dict[str, Any]]:
-        """The system's texts that lead the conversation, as parts."""
-        leading = self.transcript.messages[: self._leading()]
+        """Returns the system's texts that lead the conversation, as parts."""
+        leading = self.messages[: self._leading()]
         return [{"type": "text", "content": content.text(message.shown)} for message in leading]
 
     def input(self, content: Disclosure) -> str:
-        """All other messages, as JSON: the first and as many of the last as there is room for."""
-        begin, end = self._leading(), self.length
-        if begin == end:
+        """Returns the other messages as JSON: the first, and the last ones that there is room for.
+
+        The work is bounded by the room, however long the conversation is.
+        """
+        messages = self.messages[self._leading() :]
+        if not messages:
             return "[]"
-        encoded, ends = self.transcript.encoded(end, content)
-        first = [encoded[begin]]
-        # Two brackets; `ends` counts a comma behind each message.
-        room = content.bounds.attribute - 2 - (ends[begin + 1] - ends[begin])
-        # The first message whose end lies within `room` of the last one's: all after it fit.
-        cut = bisect_left(ends, ends[end] - room, begin + 1, end)
-        left = cut - begin - 1
-        if left > 0:
-            first.append(_encode(_left_out(left)))
-        return f"[{','.join([*first, *encoded[cut:end]])}]"
+        first, *rest = messages
+        head, tail = [content.message(first)], list[str]()
+        room = content.bounds.attribute - 2 - len(head[0])
+        for message in reversed(rest):
+            encoded = content.message(message)
+            room -= len(encoded) + 1
+            if room < 0:
+                head.append(_encode(_left_out(len(rest) - len(tail))))
+                break
+            tail.append(encoded)
+        return f"[{','.join([*head, *reversed(tail)])}]"
 
     def definitions(self, content: Disclosure) -> str:
-        """The tools that were offered natively, as JSON; "" if there were none."""
-        if not self.tools:
-            return ""
-        return self.transcript.definitions(self.tools, content)
+        """Returns the tools that were offered natively, as JSON; "" if there were none."""
+        return content.definitions(self.tools) if self.tools else ""
 
     def _leading(self) -> int:
-        messages = self.transcript.messages
-        count = 0
-        while count < self.length and messages[count].role == "system":
-            count += 1
-        return count
+        others = (n for n, message in enumerate(self.messages) if message.role != "system")
+        return next(others, len(self.messages))
 
 
-def prompt_of(request: Request, transcript: EncodedMessages) -> Prompt:
-    """What is sent with `request`, whose conversation is the transcript's and may go on."""
+def prompt_of(request: Request) -> Prompt:
+    """Returns the prompt of a request."""
     settings = request.asked()
     return Prompt(
-        transcript,
-        len(request.conversation),
+        tuple(request.conversation),
         request.tools,
         settings.temperature,
         settings.max_tokens,
@@ -268,15 +225,9 @@ class _Listening(WrappedLog):
     def __init__(self, log: Log) -> None:
         super().__init__(log)
         self.prompts: dict[str, Prompt] = {}
-        self._transcript = EncodedMessages(())
 
     def on_request(self, run: str, key: str, request: Any) -> None:
-        sent: Request = request
-        # One conversation grows from call to call: its
-        # messages are encoded once for all prompts.
-        if self._transcript.messages is not sent.conversation:
-            self._transcript = EncodedMessages(sent.conversation)
-        self.prompts[sent.conversation.digest] = prompt_of(sent, self._transcript)
+        self.prompts[request.conversation.digest] = prompt_of(request)
 
 
 async def prompts_of(agent: Agent[Any, Any], log: Log, run: str) -> dict[str, Prompt]:

@@ -1,20 +1,17 @@
 """The spans of a run, as values, with moments (`Mark`) and links to other spans; and their ids,
 which are derived from the run's id.
 
-Spans know nothing about OpenTelemetry or Opik; `attributes` and `opik` translate them. Times are
-milliseconds since the epoch, with fractions. OpenTelemetry wants ids of 16 and 8 bytes, Opik
-wants UUIDs of version 7, whose first 48 bits are a time. Pure.
+Spans know nothing about OpenTelemetry; `attributes` and `otel` translate them. Times are
+milliseconds since the epoch, with fractions. Ids are OpenTelemetry's: 16 and 8 bytes. Pure.
 """
 
 import re
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
-from uuid import UUID
 
 import msgspec
 
 from taofold.core.content import Issuer, ToolCall
-from taofold.core.events import Record
 from taofold.core.reply import Usage
 from taofold.telemetry.prompt import Prompt
 
@@ -26,8 +23,6 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     trace: str
     id: str
     parent: str
-    began: int
-    """When the trace began: the same for all its spans, also those of child runs."""
     agent: str
     session: str = ""
     user: str = ""
@@ -76,8 +71,6 @@ class AgentSpan(Timed, frozen=True, kw_only=True):
     usage: Usage = Usage()
     """Of the run and its children: their spans have it, too."""
     steps: int = 0
-    records: tuple[Record, ...] = ()
-    """What the span was made of."""
 
 
 class ModelSpan(Timed, frozen=True, kw_only=True):
@@ -128,10 +121,6 @@ _CHILD: Final = re.compile(r"\.(\d+(?:-\d+)*-\d+)(?:s\d+)?\Z")
 """How the runtime names the run of an agent that serves a call: `<run>.<key>-<index>`, and one in
 which a model answers its tool: the same with `s` and a number.
 """
-_DATED: Final = re.compile(r"([0-9a-f]{11})[0-9a-f]{8}")
-"""A run id of ours begins with the milliseconds since the epoch."""
-_RANDOM: Final = 74
-"""Bits of a UUIDv7 that are not time, version or variant."""
 
 
 def root_run(run: str, parent: str) -> str:
@@ -142,12 +131,6 @@ def root_run(run: str, parent: str) -> str:
     while (match := _CHILD.search(parent)) is not None:
         parent = parent[: match.start()]
     return parent
-
-
-def time_of_id(run: str) -> int | None:
-    """When the run was named, if its id says so."""
-    match = _DATED.fullmatch(run)
-    return None if match is None else int(match[1], 16)
 
 
 def call_part(key: str, index: int, time: int = 0) -> str:
@@ -174,13 +157,3 @@ def span_id(run: str, part: str) -> str:
     """16 hex digits for one span of `run`."""
     identity = f"{run}\x1f{part}".encode()
     return blake2b(identity, digest_size=8, person=b"taofold.span").hexdigest()
-
-
-def uuid7(at: int, name: str) -> str:
-    """The UUID of version 7 for `name`, which began at `at` (milliseconds since the epoch)."""
-    digest = blake2b(name.encode(), digest_size=10, person=b"taofold.uuid").digest()
-    # Derived instead of random: what is sent again replaces what was sent before.
-    random = int.from_bytes(digest) & ((1 << _RANDOM) - 1)
-    high, low = random >> 62, random & ((1 << 62) - 1)
-    time = at & ((1 << 48) - 1)
-    return str(UUID(int=time << 80 | 7 << 76 | high << 64 | 2 << 62 | low))

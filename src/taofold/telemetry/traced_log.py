@@ -1,47 +1,47 @@
-"""`TracedLog`: a log that tells an exporter what happens in its runs, as it happens.
+"""`TracedLog`: a log that gives the spans of its runs to an exporter while the runs go on.
 
-A wrapper of a log is a log: every run that is kept there is traced, its children, what is resumed
-and what another process carries on. Spans leave when they are over and durable. No failure of an
-exporter reaches a run. `with_traces` chooses the exporter by name, as a configuration does, and
-checks the addresses that the environment gives; its libraries are loaded with the first span, for
-most commands have none. The exporters are in `otel` and `opik`, what they send with is in `outbox`.
+A wrapper of a log is a log: each run in it is traced, also child runs, resumed runs and runs that
+another process continues. A span leaves when it is over and durable. No failure of an exporter
+reaches a run. `with_traces` makes the exporter that a configuration names. It checks the URL that
+the environment holds at once, and loads OpenTelemetry with the first span, because most commands
+have none.
 """
 
 import asyncio
 import logging
-import os
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
-from taofold.core.call_ids import branch
 from taofold.core.errors import ConfigError
 from taofold.core.events import AskFailed, Forked, Parked, Record, Replied, RunFinished, RunStarted
 from taofold.log.log import Claim, Log, RunRow, WrappedLog
 from taofold.runtime.model import Request
-from taofold.telemetry.outbox import PATIENCE, endpoint_of
-from taofold.telemetry.projection import Root, SpanProjection, context_of
-from taofold.telemetry.prompt import EncodedMessages, Prompt, prompt_of
+from taofold.telemetry.projection import Roots, SpanProjection, context_of
+from taofold.telemetry.prompt import Prompt, prompt_of
 from taofold.telemetry.spans import Span, root_run
+from taofold.telemetry.targets import BACKENDS, Backend, disabled, target
 
 _LOGGER: Final = logging.getLogger("taofold.telemetry")
+PATIENCE: Final = 3.0
+"""Seconds that closing a log and `flush` wait for a back end."""
 
 
 class Exporter(Protocol):
-    """Where spans go. It must return at once; sending is its own affair."""
+    """Sends spans. `export` must return at once."""
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Take spans that are over."""
+        """Takes spans that are over."""
         ...
 
     def flush(self, seconds: float = PATIENCE) -> bool:
-        """Waits until the queued spans are sent; False if the time was over first."""
+        """Waits until the queued spans are sent; returns False if `seconds` were over first."""
         ...
 
     def close(self) -> None:
-        """Send what is left, within a bounded time."""
+        """Sends the queued spans, within a bounded time."""
         ...
 
 
@@ -49,34 +49,30 @@ class NoExporter:
     """Sends nothing: tracing is switched off."""
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def flush(self, seconds: float = PATIENCE) -> bool:
-        """Returns at once."""
+        """Returns True."""
         return True
 
     def close(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class TracedLog(WrappedLog):
-    """`log`, with an exporter that is told of every span.
+    """Wraps `log` and gives each span of its runs to `exporter`.
 
-    With `prompts` each model call's span has the prompt that was sent, else the one that the log
-    says must have been; without `content` none, for an exporter that tells nothing of it.
+    With `content` the span of a model call has the prompt that was sent. Without, it has none.
     """
 
-    def __init__(
-        self, log: Log, exporter: Exporter, *, prompts: bool = False, content: bool = True
-    ) -> None:
+    def __init__(self, log: Log, exporter: Exporter, *, content: bool = True) -> None:
         super().__init__(log)
         self.exporter = exporter
         self._runs: dict[str, SpanProjection] = {}
-        self._roots: dict[str, Root] = {}
-        self._keeps_prompts, self._content = prompts, content
+        self._roots: Roots = {}
+        self._content = content
         self._prompts: dict[tuple[str, str], Prompt] = {}
-        """What was sent and is not answered yet, by run and place of the call."""
-        self._transcripts: dict[tuple[str, str], EncodedMessages] = {}
+        """Prompts of open model calls, by run and key of the call."""
 
     def __getattr__(self, name: str) -> Any:
         """What a log can do beyond the protocol."""
@@ -112,20 +108,12 @@ class TracedLog(WrappedLog):
             return
         first = await self.log.read(root, limit=1)
         if first and isinstance(first[0].event, RunStarted):
-            self._roots[root] = Root(first[0].at, context_of(first[0].event))
+            self._roots[root] = context_of(first[0].event)
 
     def on_request(self, run: str, key: str, request: Request) -> None:
-        """Hear what a model is about to be sent. It is told when the call is over."""
-        if not self._keeps_prompts:
-            return
-        talk = request.conversation
-        position = run, branch(key)
-        transcript = self._transcripts.get(position)
-        if transcript is None or transcript.messages is not talk:
-            # Compaction and a rewind make another conversation;
-            # until then it is the same list, which grows.
-            transcript = self._transcripts[position] = EncodedMessages(talk)
-        self._prompts[run, key] = prompt_of(request, transcript)
+        """Keeps the prompt of a model call until the call is over."""
+        if self._content:
+            self._prompts[run, key] = prompt_of(request)
 
     @contextmanager
     def during_call(self, run: str, key: str, index: int) -> Generator[None]:
@@ -182,10 +170,8 @@ class TracedLog(WrappedLog):
     def _forget(self, run: str) -> None:
         self._runs.pop(run, None)
         self._roots.pop(run, None)
-        # A copy of the keys is deleted from: few calls are open at once.
-        for places in (self._prompts, self._transcripts):
-            for key in [key for key in places if key[0] == run]:
-                del places[key]
+        for key in [key for key in self._prompts if key[0] == run]:
+            del self._prompts[key]
 
     async def delete(self, run: str) -> None:
         """Forget the run. What a back end was sent stays there."""
@@ -212,78 +198,65 @@ class TracedLog(WrappedLog):
             await asyncio.to_thread(self.exporter.close)
 
 
-def with_traces(log: Log, name: str, *, content: bool = False) -> Log:
-    """`log` as it is ("" ), or with an exporter that the environment says the rest of.
+def with_traces(log: Log, backend: Backend | Literal[""], *, content: bool = False) -> Log:
+    """Returns `log` ("" = as it is), with an exporter that the environment configures.
 
     Raises:
-        ConfigError: there is no such exporter, or its extra is not installed.
+        ConfigError: the backend is unknown, its URL is not an http or https URL, or the extra
+            `otel` is not installed.
     """
-    match name:
-        case "":
-            return log
-        case "otlp":
-            if find_spec("opentelemetry.exporter") is None:
-                raise ConfigError(
-                    "traces: otlp needs OpenTelemetry: pip install 'taofold[otel]'", path="traces"
-                )
-            _check("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-            # Asked here too, so that OpenTelemetry need not
-            # be imported to learn that it is switched off.
-            if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-                return log
-            exporter = LazyExporter(lambda: _otlp(content))
-            return TracedLog(log, exporter, prompts=content, content=content)
-        case "opik":
-            _check("OPIK_URL_OVERRIDE")
-            exporter = LazyExporter(lambda: _opik(content))
-            return TracedLog(log, exporter, prompts=content, content=content)
-        case _:
-            raise ConfigError(f"traces is otlp or opik, not {name!r}", path="traces")
-
-
-def _check(*names: str) -> None:
-    """Raises ConfigError if the first that is set is no URL."""
-    for name in names:
-        value = os.environ.get(name, "").strip()
-        if value:
-            try:
-                endpoint_of(value)
-            except ConfigError as error:
-                raise ConfigError(str(error), path=name) from error
-            return
+    if not backend:
+        return log
+    if backend not in BACKENDS:
+        raise ConfigError(f"traces is {' or '.join(BACKENDS)}, not {backend!r}", path="traces")
+    if find_spec("opentelemetry.exporter") is None:
+        raise ConfigError(
+            f"traces: {backend} needs OpenTelemetry: pip install 'taofold[otel]'", path="traces"
+        )
+    target(backend)
+    return log if disabled() else TracedLog(log, LazyExporter(backend, content), content=content)
 
 
 class LazyExporter:
-    """An exporter that is made when it gets its first spans."""
+    """The exporter that the environment configures, made with its first spans."""
 
-    def __init__(self, make: Callable[[], Exporter]) -> None:
-        self._make = make
+    def __init__(self, backend: Backend, content: bool) -> None:
+        self._backend: Backend = backend
+        self._content = content
         self._made: Exporter | None = None
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Pass the spans on."""
-        self._made = self._made or self._make()
+        """Passes the spans on."""
+        if self._made is None:
+            from taofold.telemetry import otel  # noqa: PLC0415 - takes 0.3 s to load
+
+            exporter = otel.otlp_exporter(target(self._backend))
+            logger = logging.getLogger(type(exporter).__module__)
+            # It logs each attempt: a command shows each different failure once.
+            logger.setLevel(logging.ERROR)
+            logger.addFilter(_Once())
+            self._made = otel.OtelExporter(otel.OtelTranslation(content=self._content), exporter)
         self._made.export(spans)
 
     def flush(self, seconds: float = PATIENCE) -> bool:
-        """Waits until the queued spans are sent; False if the time was over first."""
+        """Waits until the queued spans are sent; returns False if `seconds` were over first."""
         return self._made is None or self._made.flush(seconds)
 
     def close(self) -> None:
-        """Close what was made."""
+        """Closes what was made."""
         if self._made is not None:
             self._made.close()
 
 
-def _otlp(content: bool) -> Exporter:
-    from taofold.telemetry import otel  # noqa: PLC0415 - 0.3 s
+class _Once(logging.Filter):
+    """Lets each different message pass once."""
 
-    # It tells of every attempt; ours say once what came of them.
-    logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
-    return otel.exporter(content=content)
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
 
-
-def _opik(content: bool) -> Exporter:
-    from taofold.telemetry import opik  # noqa: PLC0415 - only who asks for it
-
-    return opik.OpikExporter(opik.Opik.from_environment(), content=content)
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        new = message not in self._seen
+        self._seen.add(message)
+        return new

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.core.events import Record, RunStarted
     from taofold.log.log import Log
-    from taofold.telemetry.projection import Root
+    from taofold.telemetry.projection import Roots
     from taofold.telemetry.prompt import Prompt
     from taofold.telemetry.spans import Span
+    from taofold.telemetry.targets import Backend
 
 
 app = typer.Typer()
@@ -43,7 +44,7 @@ def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
 
     async def work(log: "Log") -> "tuple[str, list[Span]]":
         name = await find(log, run)
-        roots: dict[str, Root] = {}
+        roots: Roots = {}
         waiting: list[tuple[str, Agent[Any, Any] | None]] = [(name, None)]
         spans: list[Span] = []
         # A caller before its children: their spans hang
@@ -111,42 +112,9 @@ def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[An
         return None
 
 
-def trace_text(spans: "list[Span]", format: str, content: bool) -> str:  # noqa: A002 - the word
-    """The trace as JSON text."""
-    if format == "otlp":
-        from taofold.telemetry import otel
-
-        return otel.dumps(spans, otel.OtelTranslation(content=content))
-    import msgspec
-
-    from taofold.telemetry import opik
-
-    server = opik.Opik.from_environment()
-    payload = opik.OpikTranslation(server.project, content=content)(spans)
-    return msgspec.json.format(msgspec.json.encode(payload), indent=2).decode() + "\n"
-
-
-def send_trace(spans: "list[Span]", format: str, content: bool, endpoint: str) -> str:  # noqa: A002
-    """Send the trace. Returns where it went.
-
-    Raises:
-        ExportFailed: it was not taken.
-    """
-    if format == "otlp":
-        from taofold.telemetry import otel
-
-        return otel.post(spans, otel.OtelTranslation(content=content), endpoint=endpoint)
-    from dataclasses import replace
-
-    from taofold.telemetry import opik
-
-    # The key comes from the environment, never from the command line, where `ps` shows it.
-    server = replace(opik.Opik.from_environment(), url=endpoint)
-    return server.send(opik.OpikTranslation(server.project, content=content)(spans))
-
-
 FORMATS: Final = ("ndjson", "tao-yaml", "react-json")
 TRACES: Final = ("otlp", "opik")
+"""Both are OTLP: they differ in the URL and the headers with which a trace is sent."""
 _ENDS: Final = {
     ".ndjson": "ndjson",
     ".jsonl": "ndjson",
@@ -217,11 +185,17 @@ async def _blobs(log: "Log", records: "list[Record]") -> dict[str, bytes]:
 def _export_trace(run: str, format: str, output: Path | None, endpoint: str, content: bool) -> None:  # noqa: A002
     if endpoint and output is not None:
         fail("--endpoint sends the trace, --output writes it: give one of them")
+    from taofold.telemetry import otel
+
     name, spans = trace_of(run, content)
+    translate = otel.OtelTranslation(content=content)
     if endpoint:
-        say(f"{name}: {len(spans)} spans sent to {send_trace(spans, format, content, endpoint)}")
+        # Keys come from the environment, never from the command line, where `ps` shows them.
+        backend: Backend = "opik" if format == "opik" else "otlp"
+        where = otel.post(spans, translate, backend=backend, endpoint=endpoint)
+        say(f"{name}: {len(spans)} spans sent to {where}")
         return
-    _write(trace_text(spans, format, content), output, f"{name}: {len(spans)} spans")
+    _write(otel.dumps(spans, translate), output, f"{name}: {len(spans)} spans")
 
 
 def _write(text: str, output: Path | None, what: str) -> None:
