@@ -30,10 +30,16 @@ def test_the_public_names_are_these() -> None:
         assert getattr(taofold, name) is not None
 
 
+FIRST_RUN = {"agent/agent.py", "agent/result.py", "tools/signature.py"}
+"""Modules that load what runs an agent with its first run: a program that only describes agents,
+or prints its help, starts a fifth sooner."""
+
+
 def test_no_import_hides_in_a_function_below_the_adapters() -> None:
     hidden: list[str] = []
     for path in modules():
-        if path.relative_to(SOURCE.parent).parts[1] in LAZY:
+        place = path.relative_to(SOURCE.parent)
+        if place.parts[1] in LAZY or place.relative_to("taofold").as_posix() in FIRST_RUN:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for function in ast.walk(tree):

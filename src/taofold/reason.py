@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypedDict, cast
 from typing_extensions import TypeVar, Unpack
 
 from taofold.agent import Agent, RunResult
-from taofold.agent.activation import StrategyName
+from taofold.agent.strategies import StrategyName
 from taofold.core.effects import Strategy
 from taofold.core.happenings import Happening
 from taofold.core.values import Principal

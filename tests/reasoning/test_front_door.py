@@ -9,7 +9,7 @@ import pytest
 
 import taofold
 from taofold import Agent, Limits, tool
-from taofold.agent.activation import STRATEGIES, find_strategy
+from taofold.agent.strategies import STRATEGIES, find_strategy
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
 from taofold.reason import Example, Reasoned

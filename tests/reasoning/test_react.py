@@ -10,7 +10,7 @@ from taofold.core.values import Action, Message, Observation, Reply, Thought
 from taofold.parsing.outcome import Call, Repair
 from taofold.reasoning import Offer, Output, Task, react
 from taofold.reasoning.conversation import Talk
-from taofold.reasoning.react import to_action
+from taofold.reasoning.react_loop import to_action
 from tests.runtime.kit import act, batch, finish
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 import typer
 
-from taofold.agent.activation import STRATEGIES
+from taofold.agent.strategies import STRATEGIES
 from taofold.cli.app import app
 from taofold.files.actions import build_actions_registry
 from taofold.files.agent import AgentKeys

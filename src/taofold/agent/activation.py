@@ -1,25 +1,23 @@
 """One activation of an agent: its description made live, and a run driven with it.
 
-Here its options become a run's `Setup` and `Task`, strategies are found by name (ours and those
-that others register), child runs are started, the earlier turns of a session are fetched, and
-`Samples` lets a tool ask the run's own model. A run that is there already is resumed, forked or
-replayed; `settle_log` says in which log it lies.
+Here the agent's plan becomes a run's `Setup` and `Task`, child runs are started, the earlier turns
+of a session are fetched, and `Samples` lets a tool ask the run's own model. A run that is there
+already is resumed, forked or replayed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from typing_extensions import Unpack
 
-from taofold import reasoning
 from taofold.agent.history import Earlier, History
 from taofold.agent.instructions import instructions_text
-from taofold.agent.options import StartOptions
+from taofold.agent.options import INSTRUCTIONS, STRICT, IfWaiting, StartOptions
 from taofold.agent.origin import ORIGIN, origin_of
 from taofold.agent.result import RunResult, result_of
-from taofold.agent.sessions import IfWaiting, settle, turns, waiting_run
+from taofold.agent.sessions import settle, turns, waiting_run
 from taofold.clocks import clock
 from taofold.core import events as e
 from taofold.core.call_ids import IDENTITY
@@ -31,25 +29,20 @@ from taofold.core.happenings import Delta, Happening, Progress
 from taofold.core.json_values import render
 from taofold.core.state import ENDED, RunState, fold, live
 from taofold.core.tags import checked_tags
-from taofold.core.text import near, utf8
+from taofold.core.text import utf8
 from taofold.core.values import JSON, RESERVED, Observation, ObservationStatus, Principal, Usage
-from taofold.foreign_code import contained
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
 from taofold.log.run_store import Store
 from taofold.policy import Limits
 from taofold.reasoning import Task
 from taofold.runtime import run as runs
-from taofold.runtime.approvers import approve_all, at_terminal
 from taofold.runtime.control import pending
 from taofold.runtime.endings import Advanced
 from taofold.runtime.hooks import Hooks
-from taofold.runtime.model import Model
-from taofold.runtime.providers import resolve
 from taofold.runtime.redaction import RedactionPass, is_masked, redact_visible, unsaid
 from taofold.runtime.setup import (
     NO_HOOKS,
-    Approver,
     ChildOutcome,
     Parent,
     Pause,
@@ -67,61 +60,12 @@ if TYPE_CHECKING:
     from taofold.agent.agent import Agent
 
 
-StrategyName: TypeAlias = Literal["react", "cot", "self_correct", "decompose", "plan", "direct"]
-STRATEGIES: Final[dict[str, str]] = {
-    "react": "react",
-    "cot": "Cot",
-    "self_correct": "SelfCorrect",
-    "decompose": "Decompose",
-    "plan": "Plan",
-    "direct": "Direct",
-}
-"""Names in `taofold.reasoning`: loaded when an agent asks for them."""
-
-
-def find_strategy(
-    strategy: str | Callable[[Task], Strategy[Any]],
-) -> tuple[str, Callable[[Task], Strategy[Any]]]:
-    """The strategy's name and the function that makes it."""
-    if not isinstance(strategy, str):
-        return name_of(strategy), strategy
-    if strategy not in STRATEGIES:
-        raise ConfigError(
-            f"unknown strategy {strategy!r}; {near(strategy, STRATEGIES)}", path="strategy"
-        )
-    factory: Any = getattr(reasoning, STRATEGIES[strategy])
-    return strategy, factory() if isinstance(factory, type) else factory
-
-
-def name_of(strategy: Callable[[Task], Strategy[Any]]) -> str:
-    """What a strategy is called in the log: its own name, its function's, or "custom"."""
-    inner = getattr(strategy, "func", strategy)  # of a functools.partial
-    name = getattr(inner, "name", None) or getattr(inner, "__name__", None)
-    return name if isinstance(name, str) else "custom"
-
-
 SEEN: Final = 5
 """Steps of an unsuccessful child that its parent reads."""
 SEEN_CHARS: Final = 500
 """Characters of each of their calls."""
-STRICT: Final = "strict"
-"""The key of `RunStarted.settings` that says whether the run enforces the rules of the loop."""
-INSTRUCTIONS: Final = "instructions"
-"""The key of `RunStarted.settings` that holds the agent's instructions."""
 UI_CONTEXT = 2000
 """Characters of the user interface's context that reach the prompt."""
-
-
-def settle_log(agent: "Agent[Any, Any]", run: "str | RunResult[Any]") -> tuple[Log, str]:
-    """The log and the id of the run that is meant."""
-    if isinstance(run, RunResult):
-        if run.log is None:
-            raise ConfigError("this result has no log; pass the run's id to an agent with a log")
-        return run.log, run.run_id
-    log = agent.opened_log
-    if log is None:
-        raise ConfigError("the agent has no log: pass log=… or the RunResult instead of an id")
-    return log, run
 
 
 def _encodable(principal: Principal) -> Principal:
@@ -159,7 +103,6 @@ class Activation:
         listener: Callable[[Happening], None] | None,
         log: Log | None = None,
         parent: Parent | None = None,
-        pause: Pause = str,
         purse: Purse | None = None,
     ) -> None:
         if OUTSIDE.loading:
@@ -170,71 +113,43 @@ class Activation:
         self.agent, self.deps, self.listener, self.parent = agent, deps, listener, parent
         self.log = log or agent.opened_log or MemoryLog()
         self.principal, self.takeover = principal and _encodable(principal), False
-        # A child pauses when its parent must: the engine knows only the root.
-        self.pause = pause if parent is None else parent.pause
         self.purse = purse if parent is None else parent.purse
-        self.output = agent.answer
-        self.strategy_name, self._make = find_strategy(agent.strategy)
-        self.models = self._models()
+        self.plan, self.output = agent.plan, agent.answer
         self.setup = self._setup()
 
-    def _models(self) -> dict[str, Model]:
-        agent = self.agent
-        options = {"base_url": agent.base_url} if agent.base_url else {}
-        if options and not isinstance(agent.model, str):
-            raise ConfigError(
-                "goes with one model that is named; others have their own", path="base_url"
-            )
-        models = {"executor": resolve(agent.model, **options)}
-        for role, spec in self.agent.models.items():
-            models[role] = resolve(spec)
-        return models
-
     def _setup(self) -> Setup:
-        agent, parent, listener = self.agent, self.parent, self.listener
-        limits, policy, hooks = agent.limits, agent.policy, agent.hooks
-        approve = _approver(agent.approve)
+        plan, parent, listener = self.plan, self.parent, self.listener
+        limits, policy, hooks, approve = plan.limits, plan.policy, plan.hooks, plan.approve
         if parent is not None:
             # A child can only get less than its parent has, in limits and in rights; what guards
             # an agent guards those that it asks too.
-            limits, policy = limits.within(parent.limits), parent.policy.tightened(policy)
+            agent, aliases = self.agent, plan.tools.aliases
+            limits = agent.limits.within(parent.limits).covering(aliases)
+            # After the parent's, whose rules may name a tool of this agent otherwise, too.
+            policy = parent.policy.tightened(agent.policy).covering(aliases)
             hooks = (*parent.hooks.hooks, *hooks)
             approve = approve or parent.approve
-
-        # After the parent's, whose rules may name a tool of this agent otherwise, too.
-        tools = agent.toolset
-        limits, policy = limits.covering(tools.aliases), policy.covering(tools.aliases)
         if limits.usd is not None or self.purse is not None:
-            _check_prices(self.models.values())
-        return Setup(
-            models=self.models,
-            tools=tools,
+            plan.check_prices()
+        return plan.setup(
             limits=limits,
-            own_limits=None if parent is None else agent.limits,
-            agent=agent.name,
+            own_limits=None if parent is None else self.agent.limits,
             policy=policy,
             principal=self.principal or Principal(),
             deps=self.deps,
             approve=approve,
-            redactor=agent.redactor,
             listeners=() if listener is None else (listener,),
             on_delta=None if listener is None else lambda run, text: listener(Delta(run, text)),
             on_progress=None if listener is None else lambda r, t, s: listener(Progress(r, t, s)),
-            pause=self.pause,
+            # A child pauses when its parent must: the engine knows only the root.
+            pause=str if parent is None else parent.pause,
             purse=self.purse,
             on_request=getattr(self.log, "on_request", None),
             during_call=getattr(self.log, "during_call", no_context),
             children=self._child,
             sampling=Samples(self),
             hooks=Hooks(hooks) if hooks else NO_HOOKS,
-            cache=agent.replies if agent.cache else None,
-            settings=agent.model_settings,
-            on_denial=agent.on_denial,
-            ask_user=agent.ask_user,
             depth=0 if parent is None else parent.depth,
-            finish=None if self.output.text else self.output.finish_schema(),
-            shown=self.output.shown,
-            offered=agent.offered,
         )
 
     def task(self, started: e.RunStarted) -> Task:
@@ -263,7 +178,7 @@ class Activation:
 
     def strategy(self, started: e.RunStarted) -> Callable[[], Strategy[Any]]:
         """A fresh generator at each call."""
-        make, task = self._make, self.task(started)
+        make, task = self.plan.make, self.task(started)
         return lambda: make(task)
 
     async def run(
@@ -329,14 +244,14 @@ class Activation:
 
     async def begin(
         self, goal: Prompt, *, run_id: str = "", **options: Unpack[StartOptions]
-    ) -> str:
-        """Put a run into the log without driving it. Returns its id."""
+    ) -> tuple[str, e.RunStarted]:
+        """Put a run into the log without driving it. Returns its id and its start."""
         if callable(self.agent.instructions):
             self._check_deps()
         run = run_id or runs.new_id()
         started, blobs = await self._describe_run(run, goal, **options)
         await runs.begin(self.log, started, run, self.setup, blobs)
-        return run
+        return run, started
 
     async def _describe_run(
         self,
@@ -374,11 +289,11 @@ class Activation:
         raw = dict(data) if data else {}
         clean: dict[str, Any] = self.setup.redactor.json(raw)
         checked = {name: self.setup.redactor.text(v) for name, v in checked_tags(tags).items()}
-        model = self.models["executor"]
+        model = self.plan.models["executor"]
         started = e.RunStarted(
             goal=walk.text(text),
             agent=agent.name,
-            strategy=self.strategy_name,
+            strategy=self.plan.strategy,
             model=model.name,
             profile=model.profile,
             principal=self.setup.principal,
@@ -440,9 +355,18 @@ class Activation:
         )
         return await self._result(store)
 
-    async def advance(self, run: str) -> Advanced:
-        """Do whatever can be done for a run now."""
-        started = await self._read_start(run)
+    async def advance(
+        self, run: str, pause: Pause = str, started: e.RunStarted | None = None
+    ) -> Advanced:
+        """Do everything that can be done for a run now, until `pause` names a reason to wait.
+
+        Args:
+            run: The run's id.
+            pause: Asked before each model call; "" = the run may go on.
+            started: The run's start, if the caller has read it already.
+        """
+        self.setup.pause = pause
+        started = self._inherit(started) if started else await self._read_start(run)
         return await runs.advance(self.log, run, self.strategy(started), self.setup)
 
     async def replay(self, run: str) -> RunResult[Any]:
@@ -485,7 +409,10 @@ class Activation:
         first = await self.log.read(run, limit=1)
         if not first or not isinstance(first[0].event, e.RunStarted):
             raise ConfigError(f"run {run!r} has no start: its log is damaged")
-        started = first[0].event
+        return self._inherit(first[0].event)
+
+    def _inherit(self, started: e.RunStarted) -> e.RunStarted:
+        """Take over from a run's start what this activation was not given itself."""
         if self.principal is None:
             # Whoever resumes a run without saying who he is acts for the one who started it.
             self.setup.principal = started.principal
@@ -657,22 +584,3 @@ async def _exists(log: Log, run: str) -> bool:
     except LookupError:
         return False
     return True
-
-
-def _check_prices(models: Iterable[Model]) -> None:
-    for model in models:
-        # Is there a price at all? Without one a limit could never hold.
-        with contained():
-            price = model.price(1, 1)
-        if price is None:
-            raise ConfigError(
-                f"a usd limit needs the price of {model.name!r}, which is unknown: give it "
-                f"as Agent({{'model': {model.name!r}, 'prices': {{{model.name!r}: "
-                "(1.0, 2.0)}}, …), in dollars per million tokens of input and output",
-                path="limits.usd",
-            )
-
-
-def _approver(approve: "Approver | str | None") -> Approver | None:
-    approvers: dict[str, Approver] = {"terminal": at_terminal, "all": approve_all}
-    return approvers[approve] if isinstance(approve, str) else approve

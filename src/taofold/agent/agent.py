@@ -14,19 +14,16 @@ from functools import cached_property
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, Never, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Unpack, cast
 
 from pydantic import PydanticUserError
 
-from taofold.agent.activation import STRICT, Activation, StrategyName, find_strategy, settle_log
-from taofold.agent.batch import Batch, BatchState, Interrupted, run_batch
 from taofold.agent.history import Earlier
 from taofold.agent.instructions import Instructions
-from taofold.agent.options import RunOptions
+from taofold.agent.options import STRICT, IfWaiting, RunOptions
 from taofold.agent.prompts import SentPrompt, sent_prompts
-from taofold.agent.result import ANSWERING, AnswerText, Out, RunResult, Stream
-from taofold.agent.sessions import IfWaiting
-from taofold.core.effects import Strategy
+from taofold.agent.result import ANSWERING, AnswerText, Out, RunResult, Stream, settle_log
+from taofold.agent.strategies import StrategyName, check_strategy
 from taofold.core.errors import ConfigError
 from taofold.core.happenings import Happening
 from taofold.core.text import near
@@ -43,8 +40,6 @@ from taofold.log.log import Log
 from taofold.log.open import open_log
 from taofold.policy import Limits, Policy
 from taofold.policy.redaction import Redactor
-from taofold.reasoning import Offer, Output, Task
-from taofold.runtime.control import cancel, steer
 from taofold.runtime.endings import Advanced
 from taofold.runtime.hooks import Hook
 from taofold.runtime.model import ModelSpec, ToolSpec
@@ -52,9 +47,17 @@ from taofold.runtime.setup import Approver, Pause
 from taofold.tools import Tool, Toolset, as_tool
 from taofold.tools.attachments import Prompt
 from taofold.tools.context import Deps
-from taofold.tools.discovery import discover_toolset
 from taofold.tools.threads import WORKERS, run_now
 from taofold.tools.toolset import custom_actions
+
+if TYPE_CHECKING:
+    # What runs an agent is loaded with its first run: a program that only describes agents, or
+    # prints its help, does without.
+    from taofold.agent.activation import Activation
+    from taofold.agent.batch import Batch, BatchState
+    from taofold.agent.plan import AgentPlan
+    from taofold.core.effects import Strategy
+    from taofold.reasoning import Offer, Output, Task
 
 _SCHEMA = {
     "type": "object",
@@ -200,7 +203,7 @@ class Agent(Generic[Deps, Out]):
 
     What such a file lacks is a `DiscoveryWarning`; no tool found is below tier 2.
     """
-    strategy: StrategyName | Callable[[Task], Strategy[Any]] = "react"
+    strategy: "StrategyName | Callable[[Task], Strategy[Any]]" = "react"
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)
     models: Mapping[str, ModelSpec] = field(default_factory=dict[str, ModelSpec])
@@ -250,7 +253,7 @@ class Agent(Generic[Deps, Out]):
                 shown = "" if name == "secrets" else f", not {value!r}"
                 raise ConfigError(f"{wanted}{shown}", path=name)
         if isinstance(self.strategy, str):
-            find_strategy(self.strategy)
+            check_strategy(self.strategy)
         # A generator is not looked into: it could be read only once.
         named = self.tools if isinstance(self.tools, list | tuple) else ()
         for index, tool in enumerate(named):
@@ -275,10 +278,26 @@ class Agent(Generic[Deps, Out]):
         current = toolset.renewed()
         if current is not toolset:
             # What was made of the older tools stays with the runs that have it.
-            for name in ("offers", "offered", "noted"):
+            for name in ("offers", "offered", "noted", "_plan"):
                 self.__dict__.pop(name, None)
             self.__dict__["_made_toolset"] = current
         return current
+
+    @property
+    def plan(self) -> "AgentPlan":
+        """What all its runs have in common; made again where the sources of its tools changed.
+
+        Raises:
+            ConfigError: the agent cannot run as described; an ExceptionGroup of several faults.
+        """
+        _ = self.toolset  # a plan of older tools is forgotten here
+        return self._plan
+
+    @cached_property
+    def _plan(self) -> "AgentPlan":
+        from taofold.agent.plan import compile_plan
+
+        return compile_plan(self)
 
     @cached_property
     def _made_toolset(self) -> Toolset:
@@ -290,6 +309,8 @@ class Agent(Generic[Deps, Out]):
         _check_acyclic(self, {})
         tools = _toolset(self.tools)
         if self.discover:
+            from taofold.tools.discovery import discover_toolset
+
             tools = Toolset.of(tools, discover_toolset(self.discover))
         # The agent's own tool wins over a custom action of the same name.
         added = [tool for name, tool in custom_actions().items() if name not in tools]
@@ -301,8 +322,10 @@ class Agent(Generic[Deps, Out]):
         return None if self.log is None else open_log(self.log)
 
     @cached_property
-    def offers(self) -> tuple[Offer, ...]:
+    def offers(self) -> "tuple[Offer, ...]":
         """Its tools as a strategy sees them."""
+        from taofold.reasoning import Offer
+
         tools = self.toolset.values()
         return tuple([Offer(t.name, t.model_description, t.schema, t.effect) for t in tools])
 
@@ -342,12 +365,14 @@ class Agent(Generic[Deps, Out]):
         return own.over(ModelSettings.of(self.settings, "settings")) if self.settings else own
 
     @cached_property
-    def answer(self) -> Output:
+    def answer(self) -> "Output":
         """How the answer's type is asked for and checked.
 
         Raises:
             ConfigError: no such value can be asked for.
         """
+        from taofold.reasoning import Output
+
         try:
             return Output(self.output)
         except PydanticUserError as error:
@@ -444,9 +469,7 @@ class Agent(Generic[Deps, Out]):
         """
         if fields:
             raise TypeError(_no_option(next(iter(fields))))
-        # Before the activation, whose toolset would otherwise be made inside the event loop.
-        await self._load_toolset()
-        activation = Activation(self, deps, principal, listener)
+        activation = await self._activation(deps, principal, listener)
         return await activation.run(
             goal,
             session=session,
@@ -494,9 +517,8 @@ class Agent(Generic[Deps, Out]):
             Refused: it has ended in a way that cannot be resumed.
             Conflict: another live process drives it and `takeover` is not set.
         """
-        log, run_id = settle_log(self, run)
-        await self._load_toolset()
-        activation = Activation(self, deps, principal, listener, log)
+        log, run_id = settle_log(self.opened_log, run)
+        activation = await self._activation(deps, principal, listener, log)
         return await activation.resume(run_id, takeover=takeover)
 
     async def begin(
@@ -525,8 +547,8 @@ class Agent(Generic[Deps, Out]):
         """
         if self.log is None:
             raise ConfigError("a run that is begun needs a log to lie in: pass log=…")
-        await self._load_toolset()
-        return await Activation(self, deps, principal, None).begin(
+        activation = await self._activation(deps, principal)
+        run, _ = await activation.begin(
             goal,
             session=session,
             tags=tags,
@@ -536,6 +558,7 @@ class Agent(Generic[Deps, Out]):
             history=history,
             settings=settings,
         )
+        return run
 
     async def cancel(self, run: "str | RunResult[Any]", *, by: Principal | None = None) -> bool:
         """Cancels a run and its children. What was done is kept; nothing starts afterwards.
@@ -549,7 +572,9 @@ class Agent(Generic[Deps, Out]):
             UnknownRun: there is no such run.
             Refused: it has ended already.
         """
-        log, run_id = settle_log(self, run)
+        from taofold.runtime.control import cancel
+
+        log, run_id = settle_log(self.opened_log, run)
         return await cancel(log, run_id, by=by or Principal(), redactor=self.redactor)
 
     async def steer(
@@ -563,7 +588,9 @@ class Agent(Generic[Deps, Out]):
             UnknownRun: there is no such run.
             Refused: it has ended.
         """
-        log, run_id = settle_log(self, run)
+        from taofold.runtime.control import steer
+
+        log, run_id = settle_log(self.opened_log, run)
         await steer(log, run_id, text, by=by or Principal(), redactor=self.redactor)
 
     async def advance(
@@ -583,9 +610,9 @@ class Agent(Generic[Deps, Out]):
         Raises:
             UnknownRun: there is no such run.
         """
-        log, run_id = settle_log(self, run)
-        await self._load_toolset()
-        return await Activation(self, deps, principal, listener, log, pause=pause).advance(run_id)
+        log, run_id = settle_log(self.opened_log, run)
+        activation = await self._activation(deps, principal, listener, log)
+        return await activation.advance(run_id, pause)
 
     def resume_sync(
         self,
@@ -608,9 +635,8 @@ class Agent(Generic[Deps, Out]):
         Raises:
             UnknownRun: there is no such run.
         """
-        log, run_id = settle_log(self, run)
-        await self._load_toolset()
-        return await Activation(self, None, None, None, log).result(run_id)
+        log, run_id = settle_log(self.opened_log, run)
+        return await (await self._activation(log=log)).result(run_id)
 
     async def prompts(self, run: "str | RunResult[Any]") -> list[SentPrompt]:
         """What the model was sent in each model call of a run.
@@ -630,7 +656,7 @@ class Agent(Generic[Deps, Out]):
         Raises:
             UnknownRun: There is no such run.
         """
-        log, run_id = settle_log(self, run)
+        log, run_id = settle_log(self.opened_log, run)
         return await sent_prompts(log, run_id, lambda heard: self.replace(log=heard).replay(run_id))
 
     async def map(
@@ -640,9 +666,9 @@ class Agent(Generic[Deps, Out]):
         name: str = "",
         concurrency: int = 4,
         usd: float | None = None,
-        progress: Callable[[BatchState], None] | Literal["terminal"] | None = None,
+        progress: "Callable[[BatchState], None] | Literal['terminal'] | None" = None,
         **options: Unpack[RunOptions[Deps]],
-    ) -> Batch[Out]:
+    ) -> "Batch[Out]":
         """Work on many goals, each a run of its own.
 
             batch = await agent.map(questions, name="survey", concurrency=8, progress="terminal")
@@ -664,7 +690,9 @@ class Agent(Generic[Deps, Out]):
             ConfigError: the agent cannot run as described, a goal cannot be read, or `usd` is
                 given for a model without a known price.
         """
-        await self._load_toolset()
+        from taofold.agent.batch import run_batch
+
+        await self.load_toolset()
         return await run_batch(self, goals, name, concurrency, usd, progress, options)
 
     def map_sync(
@@ -674,9 +702,9 @@ class Agent(Generic[Deps, Out]):
         name: str = "",
         concurrency: int = 4,
         usd: float | None = None,
-        progress: Callable[[BatchState], None] | Literal["terminal"] | None = None,
+        progress: "Callable[[BatchState], None] | Literal['terminal'] | None" = None,
         **options: Unpack[RunOptions[Deps]],
-    ) -> Batch[Out]:
+    ) -> "Batch[Out]":
         """`map` for code that is not async.
 
         Ctrl-C with `progress="terminal"` says how to go on and ends a script with exit code 130.
@@ -690,6 +718,8 @@ class Agent(Generic[Deps, Out]):
             # At a prompt, where SystemExit would end the person's session, it stays what it is.
             if progress != "terminal" or hasattr(sys, "ps1"):
                 raise
+            from taofold.agent.batch import Interrupted
+
             raise Interrupted(130) from None
 
     async def replay(self, run: "str | RunResult[Any]") -> RunResult[Out]:
@@ -698,9 +728,8 @@ class Agent(Generic[Deps, Out]):
         Raises:
             ReplayDiverged: at the first difference.
         """
-        log, run_id = settle_log(self, run)
-        await self._load_toolset()
-        return await Activation(self, None, None, None, log).replay(run_id)
+        log, run_id = settle_log(self.opened_log, run)
+        return await (await self._activation(log=log)).replay(run_id)
 
     async def fork(
         self,
@@ -712,12 +741,25 @@ class Agent(Generic[Deps, Out]):
         listener: Callable[[Happening], None] | None = None,
     ) -> RunResult[Out]:
         """Branch off at the last complete step at or before event `at`, and go on from there."""
-        log, source = settle_log(self, run)
-        await self._load_toolset()
-        activation = Activation(self, deps, None, listener, log)
+        log, source = settle_log(self.opened_log, run)
+        activation = await self._activation(deps, None, listener, log)
         return await activation.fork(source, at=at, run_id=run_id)
 
-    async def _load_toolset(self) -> None:
+    async def _activation(
+        self,
+        deps: Deps | None = None,
+        principal: Principal | None = None,
+        listener: Callable[[Happening], None] | None = None,
+        log: Log | None = None,
+    ) -> "Activation":
+        """Returns the agent, ready to drive a run."""
+        from taofold.agent.activation import Activation
+
+        # Before the activation, whose toolset would otherwise be made inside the event loop.
+        await self.load_toolset()
+        return Activation(self, deps, principal, listener, log)
+
+    async def load_toolset(self) -> None:
         """Make the toolset; servers are asked for their tools without holding up the loop."""
         # Looked up in __dict__: reading the cached property would make it, here, blocking.
         if "_made_toolset" in self.__dict__:

@@ -1,12 +1,22 @@
 """What a run may be given besides its goal. `Agent.run` describes each option."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypedDict
+from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict
 
 from taofold.agent.history import Earlier
-from taofold.agent.sessions import IfWaiting
 from taofold.core.values import Principal
 from taofold.tools.context import Deps
+
+IfWaiting: TypeAlias = Literal["answer", "withdraw", "refuse"]
+"""What a new message does in a session whose run waits.
+
+"answer": it answers the question of the run, which goes on; what waits for an approval is
+withdrawn. "withdraw": all that the run waits for is withdrawn. "refuse": raises `Conflict`.
+"""
+STRICT: Final = "strict"
+"""The key of `RunStarted.settings` that records if the run enforces the rules of the loop."""
+INSTRUCTIONS: Final = "instructions"
+"""The key of `RunStarted.settings` that holds the agent's instructions."""
 
 
 class StartOptions(TypedDict, total=False):

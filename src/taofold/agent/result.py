@@ -24,7 +24,7 @@ from taofold.core.text import clip, times, visible_line
 from taofold.core.trace import AuditEntry, RefusedDecision, audit
 from taofold.core.values import Usage
 from taofold.log.log import Log
-from taofold.parsing import Parsed, ReplyStream
+from taofold.parsing.outcome import Parsed
 from taofold.runtime.setup import Approval
 
 ANSWERING: Final = frozenset({"react", "direct", "cot"})
@@ -46,8 +46,13 @@ class AnswerText:
     def __init__(self, tools: Collection[str], *, live: bool) -> None:
         self.run = ""
         """The run that is read; its children are not."""
-        self._tools, self._live = tools, live
-        self._reply = ReplyStream(tools)
+        self._live = live
+        # Loaded here: a program that never streams does without the readers of replies.
+        from taofold.parsing import ReplyStream
+
+        self._tools: Collection[str] = tools
+        self._reader: type[ReplyStream] = ReplyStream
+        self._reply = self._reader(tools)
         self._pieces: list[str] = []
         self._break = False
 
@@ -64,7 +69,7 @@ class AnswerText:
                     self._reply.feed(replied.text)
                 tail = self._paragraph(self._reply.close(replied.finish))
                 self._break = self._break or bool(self._reply.answer)
-                self._reply = ReplyStream(self._tools)
+                self._reply = self._reader(self._tools)
                 return tail
             # The output may differ from what was streamed (another strategy, a
             # repair): then it follows.
@@ -343,3 +348,22 @@ def result_of(
         error=state.error,
         log=log,
     )
+
+
+def settle_log(log: Log | None, run: "str | RunResult[Any]") -> tuple[Log, str]:
+    """Returns the log and the id of the run that is meant.
+
+    Args:
+        log: The agent's own log, for a run that is named by its id.
+        run: A result, or the id of a run.
+
+    Raises:
+        ConfigError: There is no such log.
+    """
+    if isinstance(run, RunResult):
+        if run.log is None:
+            raise ConfigError("this result has no log; pass the run's id to an agent with a log")
+        return run.log, run.run_id
+    if log is None:
+        raise ConfigError("the agent has no log: pass log=… or the RunResult instead of an id")
+    return log, run

@@ -4,8 +4,9 @@ A session has one run at a time. A new message answers the question of a waiting
 what it waits for (`IfWaiting`). Knows nothing about how a run is driven.
 """
 
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
+from taofold.agent.options import IfWaiting
 from taofold.clocks import clock
 from taofold.core.content import media_of
 from taofold.core.errors import Conflict
@@ -20,12 +21,6 @@ from taofold.runtime.control import children, decide, expire, pending, request_c
 from taofold.runtime.endings import EXPIRED
 from taofold.runtime.setup import Approval, Decision
 
-IfWaiting: TypeAlias = Literal["answer", "withdraw", "refuse"]
-"""What a new message does in a session whose run waits.
-
-"answer": it answers the question of the run, which goes on; what waits for an approval is
-withdrawn. "withdraw": all that the run waits for is withdrawn. "refuse": raises `Conflict`.
-"""
 TURNS: Final = 20
 """Turns of a session that are carried over."""
 MEDIA_BYTES: Final = 8 << 20

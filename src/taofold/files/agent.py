@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from typing_extensions import TypeAliasType
 
 from taofold.agent import Agent
-from taofold.agent.activation import STRATEGIES, StrategyName
+from taofold.agent.strategies import STRATEGIES, StrategyName
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near

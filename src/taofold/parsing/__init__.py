@@ -1,13 +1,36 @@
 """Structured values and decisions out of any model's text, each with a receipt.
 
-Pure functions of text: no I/O, no clock, no randomness. Knows nothing about models or tools.
+Pure functions of text: no I/O, no clock, no randomness. Knows nothing about models or tools. Names
+are loaded when they are used.
 """
 
-from taofold.parsing.outcome import Call, Level, Parsed, Prose, Remark, Repair, Turn, Unparsed
-from taofold.parsing.reply import has_marks, read_call, read_reply
-from taofold.parsing.schema.prompt import render_schema
-from taofold.parsing.stream import ReplyStream
-from taofold.parsing.typed import parse, parse_partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taofold.parsing.outcome import Call, Level, Parsed, Prose, Remark, Repair, Turn, Unparsed
+    from taofold.parsing.reply import has_marks, read_call, read_reply
+    from taofold.parsing.schema.prompt import render_schema
+    from taofold.parsing.stream import ReplyStream
+    from taofold.parsing.typed import parse, parse_partial
+
+_HOME = {
+    "Call": "outcome",
+    "Level": "outcome",
+    "Parsed": "outcome",
+    "Prose": "outcome",
+    "Remark": "outcome",
+    "Repair": "outcome",
+    "ReplyStream": "stream",
+    "Turn": "outcome",
+    "Unparsed": "outcome",
+    "has_marks": "reply",
+    "parse": "typed",
+    "parse_partial": "typed",
+    "read_call": "reply",
+    "read_reply": "reply",
+    "render_schema": "schema.prompt",
+}
 
 __all__ = [
     "Call",
@@ -26,3 +49,9 @@ __all__ = [
     "read_reply",
     "render_schema",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'taofold.parsing' has no attribute {name!r}")
+    return getattr(import_module(f"taofold.parsing.{_HOME[name]}"), name)

@@ -1,15 +1,12 @@
 """Reasoning strategies: pure generators that yield effects. Tested with `next()` and `send()`.
 
 Each is a frozen value of its options that is called with a task; they compose:
-`SelfCorrect(inner=react)`, `Decompose(inner=Cot(format="tree"))`. Those that an agent
-does not use are not loaded.
+`SelfCorrect(inner=react)`, `Decompose(inner=Cot(format="tree"))`. What an agent
+does not use is not loaded.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from taofold.reasoning.react import react
-from taofold.reasoning.task import Offer, Output, Task
 
 if TYPE_CHECKING:
     from taofold.reasoning.cot import FORMATS, Cot, Example
@@ -17,8 +14,10 @@ if TYPE_CHECKING:
     from taofold.reasoning.direct import Direct
     from taofold.reasoning.nested import Inner
     from taofold.reasoning.plan import Plan
+    from taofold.reasoning.react_loop import react
     from taofold.reasoning.self_correct import SelfCorrect
     from taofold.reasoning.strategy_actions import tagent
+    from taofold.reasoning.task import Offer, Output, Task
 
 _HOME = {
     "FORMATS": "cot",
@@ -27,8 +26,12 @@ _HOME = {
     "Direct": "direct",
     "Example": "cot",
     "Inner": "nested",
+    "Offer": "task",
+    "Output": "task",
     "Plan": "plan",
     "SelfCorrect": "self_correct",
+    "Task": "task",
+    "react": "react_loop",
     "tagent": "strategy_actions",
 }
 

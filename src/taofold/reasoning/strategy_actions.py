@@ -26,7 +26,7 @@ from taofold.reasoning.plan import (
     feedback,
     question,
 )
-from taofold.reasoning.react import react
+from taofold.reasoning.react_loop import react
 from taofold.reasoning.task import Task
 
 SYSTEM_ACTIONS: Final[dict[str, str]] = {

@@ -333,7 +333,8 @@ async def _apart(log: Log, row: RunRow) -> AsyncGenerator[Callable[[e.Record], N
     that was cut off almost as often as is allowed waits here until no other suspect is at work.
     What is given is a listener of its records: with the first result another suspect may begin.
     """
-    if not _was_cut_off(row) or _worst(await log.read(row.run)) < MOST_LOST - 1:
+    # A run that has only begun was cut off once at most.
+    if row.events < 2 or not _was_cut_off(row) or _worst(await log.read(row.run)) < MOST_LOST - 1:
         yield lambda record: None
         return
     lock = _SUSPECTS.setdefault(asyncio.get_running_loop(), asyncio.Lock())

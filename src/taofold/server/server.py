@@ -12,8 +12,10 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, Unpack, cast
 
+from taofold.agent.activation import Activation
+from taofold.agent.options import StartOptions
 from taofold.agent.result import ANSWERING
 from taofold.clocks import clock
 from taofold.core.errors import Refused, UnknownRun
@@ -51,11 +53,20 @@ class Worker:
     def __init__(
         self, log: Log, catalog: Catalog, hub: Hub, *, current: Callable[[Principal], Principal]
     ) -> None:
-        """`current` says which roles a run's principal has today."""
+        """`current` returns a run's principal with the roles that it has today."""
         self._log, self._catalog, self._hub, self._current = log, catalog, hub, current
+        self._begun = OrderedDict[str, tuple[Activation, RunStarted]]()
+        """Runs that were begun here and not yet advanced: another process may advance one first."""
 
     async def begin(
-        self, engine: Engine, agent: AnyAgent, run: str, goal: Prompt, **options: Any
+        self,
+        engine: Engine,
+        agent: AnyAgent,
+        run: str,
+        goal: Prompt,
+        *,
+        principal: Principal,
+        **options: Unpack[StartOptions],
     ) -> None:
         """Start a run and return as soon as it is in the log.
 
@@ -67,9 +78,13 @@ class Worker:
         # Refused, not queued: what began now would only be parked by the shutdown.
         if engine.stopping:
             raise Refused("the server stops: ask another one, or ask again")
+        activation = await self._activation(agent, run, principal)
         # In the log first, woken second. A crash between
         # the two leaves a due run that any engine finds.
-        await agent.begin(goal, run_id=run, **options)
+        _, started = await activation.begin(goal, run_id=run, **options)
+        self._begun[run] = activation, started
+        if len(self._begun) > _BEGUN:
+            self._begun.popitem(last=False)
         await engine.wake(run)
 
     async def offered(self, run: str) -> bool:
@@ -81,11 +96,16 @@ class Worker:
 
     async def advance(self, run: str, pause: Pause) -> Advanced:
         """Advance a run with the agent that it was started with, and tell who watches."""
-        started = await self._started(run)
-        agent = self._catalog.of(run, started)
-
-        def heard(happening: Happening) -> None:
-            self._hub.hear(run, happening)
+        begun = self._begun.pop(run, None)
+        if begun is None:
+            started = await self._started(run)
+            agent = self._catalog.of(run, started)
+            activation = await self._activation(agent, run, started.principal)
+        else:
+            activation, started = begun
+        agent = activation.agent
+        # With today's roles, not those of the start: a token that lost a role loses it here too.
+        activation.setup.principal = self._current(started.principal)
 
         def tools() -> list[str]:
             # Asked for at the first delta: servers of tools have been asked by then.
@@ -94,18 +114,20 @@ class Worker:
         head = (await self._log.row(run)).events
         self._hub.begin(run, head, tools if agent.strategy in ANSWERING else None)
         try:
-            return await agent.advance(
-                # With today's roles, not those of the start:
-                # a token that lost a role loses it here too.
-                run,
-                principal=self._current(started.principal),
-                listener=heard,
-                pause=pause,
-            )
+            return await activation.advance(run, pause, started)
         finally:
             # In this order: those who watch then read from the log what was not heard.
             self._hub.forget(run)
             self._hub.poke(run)
+
+    async def _activation(self, agent: AnyAgent, run: str, principal: Principal) -> Activation:
+        """The agent, ready to drive the run; those who watch the run hear of it."""
+
+        def heard(happening: Happening) -> None:
+            self._hub.hear(run, happening)
+
+        await agent.load_toolset()
+        return Activation(agent, None, principal, heard)
 
     async def _started(self, run: str) -> RunStarted:
         started = opening(await self._log.read(run, limit=1))
@@ -115,6 +137,7 @@ class Worker:
 
 
 _REMEMBERED: Final = 5000
+_BEGUN: Final = 1000
 CHAT_SECONDS: Final = 300.0
 """How long an approval is open, if the agent's policy does not say (D10)."""
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from taofold.agent import Agent, RunResult
-from taofold.agent.activation import settle_log
+from taofold.agent.result import settle_log
 from taofold.core.errors import ReplayDiverged
 from taofold.runtime.model import ReplayModel
 from taofold.runtime.providers import resolve
@@ -18,7 +18,7 @@ async def assert_replays(agent: Agent[Any, Any], run: "str | RunResult[Any]") ->
         AssertionError: an event comes out different, a model or a tool is called, or the
             log is written to.
     """
-    log, run_id = settle_log(agent, run)
+    log, run_id = settle_log(agent.opened_log, run)
     # Compared afterwards: a replay that writes is a
     # fault, even if every event came out the same.
     before = await log.read(run_id)

@@ -27,7 +27,6 @@ from typing import (
     get_type_hints,
 )
 
-from docstring_parser import ParseError, parse
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
@@ -37,8 +36,6 @@ from typing_extensions import TypedDict
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import copied, is_array, is_object
 from taofold.parsing.outcome import Repair
-from taofold.parsing.schema.coercion import Coercion, Misfit
-from taofold.parsing.schema.reading_plan import plan_of_schema
 from taofold.tools.arguments import BadArguments, explain, misread, unknown
 from taofold.tools.context import RunContext
 from taofold.tools.schema_check import SchemaCheck
@@ -81,6 +78,9 @@ class FunctionSignature:
 
         As they were, without a receipt, if they do not fit.
         """
+        from taofold.parsing.schema.coercion import Coercion, Misfit
+        from taofold.parsing.schema.reading_plan import plan_of_schema
+
         coercion = Coercion(keeps=True)
         unchanged = dict(parameters)
         # The second: of a server's schema that is none.
@@ -239,6 +239,8 @@ def read(text: str | None) -> Docstring:
     clean = inspect.cleandoc(text or "")
     if not clean:
         return Docstring()
+    from docstring_parser import ParseError, parse
+
     try:
         parsed = parse(clean)
     except ParseError:

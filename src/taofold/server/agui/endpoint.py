@@ -23,7 +23,8 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from taofold.agent.activation import UI_CONTEXT
-from taofold.agent.sessions import IfWaiting, waiting_run
+from taofold.agent.options import IfWaiting
+from taofold.agent.sessions import waiting_run
 from taofold.core import events as e
 from taofold.core.errors import Conflict, LogError
 from taofold.core.json_values import is_object

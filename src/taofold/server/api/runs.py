@@ -18,8 +18,9 @@ import msgspec
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
+from taofold.agent.options import IfWaiting, StartOptions
 from taofold.agent.prompts import called_agent
-from taofold.agent.sessions import WITHDRAWN, IfWaiting, question_for, waiting_run
+from taofold.agent.sessions import WITHDRAWN, question_for, waiting_run
 from taofold.core import events as e
 from taofold.core.errors import ConfigError, Conflict, Refused, UnknownRun
 from taofold.core.state import ENDED, opening
@@ -75,8 +76,7 @@ async def create(call: ApiCall) -> Response:
     if keyed and await _known(call, run, digest):
         return await _started(call, run, fresh=False)
     session = await server.session_to_continue(call.principal, body.session)
-    begin = {
-        "principal": call.principal,
+    options: StartOptions = {
         "session": session,
         "data": body.data,
         "tags": body.tags,
@@ -93,7 +93,10 @@ async def create(call: ApiCall) -> Response:
                 return await _started(call, answered, fresh=False)
             # Decoded only now: a repeated request with files is answered without.
             goal = prompt(body.goal, body.attachments)
-            await server.worker.begin(server.engine, agent, run, goal, **begin)
+            principal = call.principal
+            await server.worker.begin(
+                server.engine, agent, run, goal, principal=principal, **options
+            )
     except Conflict as error:
         if keyed and await _twin(call, run, digest):
             return await _started(call, run, fresh=False)

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from taofold.agent.sessions import IfWaiting
+from taofold.agent.options import IfWaiting
 from taofold.core.errors import ConfigError
 from taofold.core.imported_runs import RUN_ID
 from taofold.core.tags import checked_filter, checked_tags

@@ -1,0 +1,115 @@
+"""A plan: what every run of an agent has in common, made of the agent at its first run.
+
+`Agent` holds values as they were written; its plan holds what they mean: models that can be asked,
+a toolset, the function that makes the strategy, limits and policy by the tools' own names. Python,
+the command line, the server, loops and MCP all drive runs by the plan of their agent.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from taofold.agent.strategies import find_strategy
+from taofold.core.effects import Strategy
+from taofold.core.errors import ConfigError
+from taofold.foreign_code import contained
+from taofold.policy import Limits, Policy
+from taofold.reasoning.task import Task
+from taofold.runtime.approvers import approve_all, at_terminal
+from taofold.runtime.hooks import Hook
+from taofold.runtime.model import Model
+from taofold.runtime.providers import resolve
+from taofold.runtime.setup import Approver, Setup
+from taofold.tools import Toolset
+
+if TYPE_CHECKING:
+    from taofold.agent.agent import Agent
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlan:
+    """An agent, ready to be run. `compile_plan` makes it, `Agent.plan` keeps it.
+
+    Args:
+        models: By role; `executor` is always there.
+        strategy: The strategy's name in the log.
+        make: Makes the strategy's generator of a task.
+        tools: The agent's tools, and the process's custom actions.
+        limits: The agent's limits, by the tools' own names.
+        policy: The agent's policy, by the tools' own names.
+        hooks: Code around model and tool calls.
+        approve: Who approves; None lets a run wait.
+        fixed: The fields of `Setup` that are the same in every run.
+    """
+
+    models: Mapping[str, Model]
+    strategy: str
+    make: Callable[[Task], Strategy[Any]]
+    tools: Toolset
+    limits: Limits
+    policy: Policy
+    hooks: tuple[Hook, ...]
+    approve: Approver | None
+    fixed: Mapping[str, Any]
+
+    def setup(self, **of_run: Any) -> Setup:
+        """Returns the setup of one run: what is fixed, and what `of_run` adds."""
+        return Setup(models=self.models, tools=self.tools, **self.fixed, **of_run)
+
+    def check_prices(self) -> None:
+        """Raise `ConfigError` if a model has no price: a limit in dollars could never hold."""
+        for model in self.models.values():
+            with contained():
+                price = model.price(1, 1)
+            if price is None:
+                raise ConfigError(
+                    f"a usd limit needs the price of {model.name!r}, which is unknown: give it "
+                    f"as Agent({{'model': {model.name!r}, 'prices': {{{model.name!r}: "
+                    "(1.0, 2.0)}}, …), in dollars per million tokens of input and output",
+                    path="limits.usd",
+                )
+
+
+def compile_plan(agent: "Agent[Any, Any]") -> AgentPlan:
+    """Returns the plan of `agent`.
+
+    Raises:
+        ConfigError: The agent cannot run as described; an ExceptionGroup of several faults.
+    """
+    tools, (strategy, make) = agent.toolset, find_strategy(agent.strategy)
+    approvers: dict[str, Approver] = {"terminal": at_terminal, "all": approve_all}
+    approve = agent.approve
+    output = agent.answer
+    return AgentPlan(
+        models=_models(agent),
+        strategy=strategy,
+        make=make,
+        tools=tools,
+        limits=agent.limits.covering(tools.aliases),
+        policy=agent.policy.covering(tools.aliases),
+        hooks=tuple(agent.hooks),
+        approve=approvers[approve] if isinstance(approve, str) else approve,
+        fixed={
+            "agent": agent.name,
+            "redactor": agent.redactor,
+            "cache": agent.replies if agent.cache else None,
+            "settings": agent.model_settings,
+            "on_denial": agent.on_denial,
+            "ask_user": agent.ask_user,
+            "finish": None if output.text else output.finish_schema(),
+            "shown": output.shown,
+            "offered": agent.offered,
+        },
+    )
+
+
+def _models(agent: "Agent[Any, Any]") -> dict[str, Model]:
+    options = {"base_url": agent.base_url} if agent.base_url else {}
+    if options and not isinstance(agent.model, str):
+        raise ConfigError(
+            "goes with one model that is named; others have their own", path="base_url"
+        )
+    models = {"executor": resolve(agent.model, **options)}
+    for role, spec in agent.models.items():
+        models[role] = resolve(spec)
+    return models
