@@ -131,7 +131,10 @@ class Activation:
             approve = approve or parent.approve
         if limits.usd is not None or self.purse is not None:
             plan.check_prices()
-        return plan.setup(
+        return Setup(
+            models=plan.models,
+            tools=plan.tools,
+            **plan.fixed,
             limits=limits,
             own_limits=None if parent is None else self.agent.limits,
             policy=policy,

@@ -19,7 +19,7 @@ from taofold.runtime.approvers import approve_all, at_terminal
 from taofold.runtime.hooks import Hook
 from taofold.runtime.model import Model
 from taofold.runtime.providers import resolve
-from taofold.runtime.setup import Approver, Setup
+from taofold.runtime.setup import Approver
 from taofold.tools import Toolset
 
 if TYPE_CHECKING:
@@ -51,10 +51,6 @@ class AgentPlan:
     hooks: tuple[Hook, ...]
     approve: Approver | None
     fixed: Mapping[str, Any]
-
-    def setup(self, **of_run: Any) -> Setup:
-        """Returns the setup of one run: what is fixed, and what `of_run` adds."""
-        return Setup(models=self.models, tools=self.tools, **self.fixed, **of_run)
 
     def check_prices(self) -> None:
         """Raise `ConfigError` if a model has no price: a limit in dollars could never hold."""
