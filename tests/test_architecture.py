@@ -39,7 +39,7 @@ def test_no_import_hides_in_a_function_below_the_adapters() -> None:
     hidden: list[str] = []
     for path in modules():
         place = path.relative_to(SOURCE.parent)
-        if place.parts[1] in LAZY or place.relative_to("taofold").as_posix() in FIRST_RUN:
+        if place.parts[1] in LAZY or "/".join(place.parts[1:]) in FIRST_RUN:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for function in ast.walk(tree):

@@ -65,7 +65,7 @@ class Worker:
         run: str,
         goal: Prompt,
         *,
-        principal: Principal,
+        principal: Principal = Principal(),
         **options: Unpack[StartOptions],
     ) -> None:
         """Start a run and return as soon as it is in the log.
