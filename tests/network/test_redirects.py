@@ -146,16 +146,14 @@ async def test_an_mcp_server_that_redirects_elsewhere_gets_no_key_there(
 
 @pytest.mark.anyio
 async def test_an_mcp_client_that_follows_redirects_is_stopped_at_the_border() -> None:
-    """Generation 1 of the package makes clients that follow; the hook holds them."""
+    """Mutant: the clients have no hook on requests."""
     pytest.importorskip("mcp")
     from taofold.bridges.mcp.client.address import ServerAddress
     from taofold.bridges.mcp.client.session import Credentials, client_factory
-    from taofold.bridges.mcp.sdk import load
 
-    create = load("mcp.shared._httpx_utils").create_mcp_http_client
     with Elsewhere(307).open() as servers:
         place = ServerAddress("http", url=servers.url, headers={"x-api-key": SECRET})
-        async with client_factory(place, Credentials(place), create)() as client:
+        async with client_factory(place, Credentials(place))() as client:
             client.follow_redirects = True
             with pytest.raises(ConnectionError, match="not followed"):
                 await client.post(f"{servers.url}/mcp", json={})

@@ -7,6 +7,7 @@ import sys
 import zlib
 from base64 import b64decode, b64encode
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from mcp.server import MCPServer
 from taofold import Agent, MemoryLog, RunContext
 from taofold.agent import Progress
 from taofold.bridges.mcp import McpServer
+from taofold.bridges.mcp.sdk import load
 from taofold.core.errors import ConfigError
 from taofold.core.values import Tier
 from taofold.runtime.model import Request
@@ -73,6 +75,16 @@ def test_without_the_library_a_person_reads_how_to_install_it() -> None:
     )
     assert "ConfigError" in said.stdout
     assert "pip install 'taofold[mcp]'" in said.stdout
+
+
+@pytest.mark.scenario("TEA-15")
+def test_an_older_library_is_named_with_the_command_that_renews_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Mutant: the version of the library is not looked at."""
+    monkeypatch.setitem(sys.modules, "mcp", ModuleType("mcp"))
+    with pytest.raises(ConfigError, match=r"older than 2.3: pip install 'taofold\[mcp\]'"):
+        load()
 
 
 @pytest.mark.scenario("TEA-15", "TEA-16")

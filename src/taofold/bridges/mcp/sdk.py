@@ -1,16 +1,13 @@
-"""The official `mcp` package: how it is loaded, what its objects are called, and the messages for
-tasks that it lacks.
+"""The official `mcp` package: how it is loaded, its errors, and messages for tasks that it lacks.
 
-`load` imports a module of it when a server is reached, or says how to install it. Generation 2 of
-the package speaks both eras of the protocol; generation 1 (some frameworks still pin it) only the
-older one, under other names: `get`, `plain`, `code` and `data` read objects and errors of both.
+`load` imports a module of it when a server is reached, or says how to install it. The package
+negotiates the version of the protocol with the other side.
 
 The package does not have the protocol's extension for tasks (`io.modelcontextprotocol/tasks`): its
 messages are declared here, and nothing else of it. Knows nothing about servers, tools or runs.
 """
 
 import logging
-import re
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, Literal, cast
@@ -22,28 +19,26 @@ from taofold.core.errors import ConfigError
 HINT: Final = "the mcp package is missing: pip install 'taofold[mcp]'"
 _SDK_LOGGER: Final = logging.getLogger("mcp")
 _SILENT: Final = logging.NullHandler()
-_HUMP: Final = re.compile(r"_([a-z])")
+_OLD: Final = "the mcp package is older than 2.3: pip install 'taofold[mcp]'"
 
 
 def load(module: str = "mcp") -> Any:
-    """A module of the package. Raises ConfigError with the way to install it."""
+    """Returns a module of the package.
+
+    Raises:
+        ConfigError: The package is missing, broken or older than 2; with the way to install it.
+    """
     # What it logs is for whoever listens: without a handler, tracebacks go to the terminal.
     _SDK_LOGGER.addHandler(_SILENT)
     try:
+        if not hasattr(import_module("mcp"), "Client"):
+            raise ConfigError(_OLD)
         return import_module(module)
     except ImportError as error:
         if error.name is None or error.name.partition(".")[0] == "mcp":
             raise ConfigError(HINT) from error
         broken = f"the mcp package cannot be loaded ({error}): pip install 'taofold[mcp]'"
         raise ConfigError(broken) from error
-
-
-def get(thing: Any, name: str, default: Any = None) -> Any:
-    """The attribute `name`, under the name that either generation gives it."""
-    value = getattr(thing, name, None)
-    if value is None:
-        value = getattr(thing, _HUMP.sub(lambda hump: hump.group(1).upper(), name), None)
-    return default if value is None else value
 
 
 def plain(model: Any) -> Any:
@@ -53,15 +48,9 @@ def plain(model: Any) -> Any:
 
 
 def code(error: BaseException) -> int | None:
-    """The code of an error of the protocol; None if it is none."""
-    inner = getattr(error, "error", None)
-    status = getattr(inner, "code", getattr(error, "code", None))
+    """Returns the code of an error of the protocol; None if `error` is none."""
+    status = getattr(error, "code", None)
     return status if isinstance(status, int) else None
-
-
-def data(error: BaseException) -> Any:
-    """What came with an error of the protocol."""
-    return getattr(getattr(error, "error", None), "data", None)
 
 
 def innermost(error: BaseException) -> BaseException:
@@ -79,11 +68,8 @@ TASK: Final = "task"
 
 @cache
 def extension() -> Any:
-    """What tells servers that tasks are understood; None if the mcp package knows no extensions."""
-    try:
-        client = load("mcp.client.extension")
-    except ConfigError:
-        return None
+    """Returns the extension that tells servers that tasks are understood."""
+    client = load("mcp.client.extension")
     claim = client.ResultClaim(result_type=TASK, model=messages()["created"], resolve=_unresolved)
 
     class TasksExtension(client.ClientExtension):  # type: ignore[misc, name-defined]

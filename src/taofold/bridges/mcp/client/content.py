@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, Final
 
-from taofold.bridges.mcp.sdk import get, plain
+from taofold.bridges.mcp.sdk import plain
 from taofold.core.content import MediaPart, TextPart
 from taofold.core.content import text_with_media as shown_as_text
 from taofold.core.errors import ConfigError
@@ -26,9 +26,9 @@ _QUARTER: Final = 4 / 3
 
 def outcome(result: Any) -> Outcome:
     """The outcome of a call that is complete."""
-    blocks = list(get(result, "content", ()) or ())
+    blocks = list(result.content)
     media = [medium(block) for block in blocks]
-    failed = bool(get(result, "is_error", False))
+    failed = bool(result.is_error)
     if any([isinstance(held, Showing) for held in media]):
         return _shown(blocks, media, "failure" if failed else "success")
     texts = [
@@ -38,7 +38,7 @@ def outcome(result: Any) -> Outcome:
     text = bounded("\n".join(texts))
     if failed:
         return Outcome(text or "the server reports an error and does not say which", "failure")
-    value = get(result, "structured_content")
+    value = result.structured_content
     return Outcome(text if value is None else _small(_structured(value, blocks, texts), text))
 
 
@@ -52,9 +52,7 @@ def _structured(value: Any, blocks: list[Any], texts: list[str]) -> Any:
     if is_object(value) and [*value.values()] == texts:
         return texts[0]  # for a model a text in an object would be escaped
     pairs = zip(blocks, texts, strict=True)
-    attached = [
-        rest for block, rest in pairs if get(block, "type") != "text" or not _says(rest, value)
-    ]
+    attached = [rest for block, rest in pairs if block.type != "text" or not _says(rest, value)]
     return {"result": value, "attached": attached} if attached else value
 
 
@@ -88,20 +86,20 @@ def _shown(blocks: list[Any], media: Sequence[Showing | str], status: Observatio
 def read_contents(contents: Iterable[Any]) -> Outcome:
     """The contents of a resource: texts and media."""
     blocks = [SimpleNamespace(type="resource", resource=each) for each in contents]
-    return outcome(SimpleNamespace(content=blocks))
+    return outcome(SimpleNamespace(content=blocks, is_error=False, structured_content=None))
 
 
 def medium(block: Any) -> Showing | str:
     """The medium that a block holds, or why it cannot be shown; "" if it holds none."""
-    held = get(block, "resource") if get(block, "type") == "resource" else block
-    data = get(held, "blob") or (get(held, "data") if held is block else None)
+    held = block.resource if block.type == "resource" else block
+    data = getattr(block, "data", getattr(held, "blob", None))
     if not isinstance(data, str):
         return ""
     try:
         content = b64decode(data, validate=True)
     except ValueError:
         return "its data are no base64"
-    name = str(get(held, "uri", "") or "").rpartition("/")[2]
+    name = getattr(held, "uri", "").rpartition("/")[2]
     attachment = Attachment(data=content, name=name)
     try:
         attached = showing([attachment])
@@ -124,33 +122,30 @@ def bounded(text: str) -> str:
 def block_text(block: Any, flaw: str = "") -> str:
     """One block of content as text; `flaw` is the reason why a medium is not shown."""
     why = f" ({visible(flaw)})" if flaw else ""
-    match get(block, "type", ""):
+    match block.type:
         case "text":
-            return str(get(block, "text", ""))
+            return str(block.text)
         case "image" | "audio" as kind:
-            size = round(len(str(get(block, "data", ""))) / _QUARTER)
-            return f"[{kind} {get(block, 'mime_type', '?')}, {size} bytes, not shown{why}]"
+            size = round(len(block.data) / _QUARTER)
+            return f"[{kind} {block.mime_type}, {size} bytes, not shown{why}]"
         case "resource_link":
-            more = get(block, "description", "")
-            heading = f"[resource {get(block, 'name', '')!r} at {get(block, 'uri', '')}]"
+            more = block.description
+            heading = f"[resource {block.name!r} at {block.uri}]"
             return f"{heading} {more}" if more else heading
         case "resource":
-            return resource(get(block, "resource"), why)
+            return resource(block.resource, why)
         case kind:
             return f"[{kind or 'something'} that cannot be shown: {str(plain(block))[:200]}]"
 
 
 def resource(contents: Any, why: str = "") -> str:
     """The contents of a resource: its text, or what it is and `why` it is not shown."""
-    text = get(contents, "text")
-    if text is not None:
-        return str(text)
-    kind = get(contents, "mime_type", "unknown type")
-    size = round(len(str(get(contents, "blob", ""))) / _QUARTER)
-    return f"[resource {get(contents, 'uri', '')}: {kind}, {size} bytes, not shown{why}]"
+    if hasattr(contents, "text"):
+        return str(contents.text)
+    kind, size = contents.mime_type or "unknown type", round(len(contents.blob) / _QUARTER)
+    return f"[resource {contents.uri}: {kind}, {size} bytes, not shown{why}]"
 
 
 def message(prompt_message: Any) -> str:
     """One message of a prompt."""
-    content = get(prompt_message, "content")
-    return f"{get(prompt_message, 'role', 'user')}: {block_text(content)}"
+    return f"{prompt_message.role}: {block_text(prompt_message.content)}"

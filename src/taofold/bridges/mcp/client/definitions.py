@@ -22,7 +22,6 @@ import msgspec
 from taofold.bridges.foreign_tools import NAMED, PROSE, hidden_text, shown_schema
 from taofold.bridges.mcp.client.address import ServerAddress
 from taofold.bridges.mcp.client.leniency import UNUSABLE
-from taofold.bridges.mcp.sdk import get
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object, render
 from taofold.core.text import clip, visible, visible_line
@@ -70,21 +69,21 @@ class Definition:
 
 def read(listed: Any) -> "Definition | str":
     """The definition in what a server listed, or why its tool cannot be offered."""
-    name, schema = str(get(listed, "name", "")), get(listed, "input_schema")
+    name, schema = str(listed.name), listed.input_schema
     if not name.strip():
         return "a tool without a name"
-    meta: Any = get(listed, "meta")
+    meta: Any = listed.meta
     if is_object(meta) and isinstance(meta.get(UNUSABLE), str):
         return f"{name[:80]!r}: {meta[UNUSABLE]}"
     if not is_object(schema) or schema.get("type", "object") != "object":
         return f"{name[:80]!r}: its schema is no object"
-    output = get(listed, "output_schema")
+    output = listed.output_schema
     definition = Definition(
         name,
-        str(get(listed, "description", "") or get(listed, "title", "")),
+        str(listed.description or listed.title or ""),
         schema,
         output if is_object(output) else None,
-        _hints(get(listed, "annotations")),
+        _hints(listed.annotations),
         _proposed(meta),
     )
     try:
@@ -102,7 +101,7 @@ def read(listed: Any) -> "Definition | str":
 
 def _hints(listed: Any) -> dict[str, bool]:
     names = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
-    hints = {name: get(listed, name) for name in names}
+    hints = {name: getattr(listed, name, None) for name in names}
     return {name: value for name, value in hints.items() if isinstance(value, bool)}
 
 

@@ -329,9 +329,7 @@ class _Readable:
         return await self._inner.__aexit__(*exception)
 
     def _sound(self, item: Any) -> Any:
-        outer = getattr(item, "message", None)
-        # Generation 1 of the package wraps the message once more.
-        message: Any = getattr(outer, "root", outer)
+        message: Any = getattr(item, "message", None)
         result: Any = getattr(message, "result", None)
         if is_object(result):
             version: Any = result.get("protocolVersion")

@@ -42,6 +42,7 @@ CALLBACK: Final = "/callback"
 _NAME: Final = "taofold"
 _SCOPE: Final = re.compile(r'scope="([^"]{1,300})"')
 _ANOTHER: Final = "another scope"
+_RENEWAL_S: Final = 30.0
 
 
 class SignInRequired(Exception):
@@ -421,8 +422,7 @@ class _Keeping:
             above: Any = super()
             request = await above._refresh_token()
             await admit(self.kept.url, str(request.url))
-            create = load("mcp.shared._httpx_utils").create_mcp_http_client
-            async with create() as client:
+            async with load("httpx2").AsyncClient(timeout=_RENEWAL_S) as client:
                 response = await client.send(request, follow_redirects=False)
             if not await above._handle_refresh_response(response):
                 raise SignInRequired(self.kept.how())

@@ -42,7 +42,7 @@ from taofold.bridges.mcp.client.session import (
     SessionHandlers,
 )
 from taofold.bridges.mcp.client.tasks import RemoteTask, TaskGone, task_of
-from taofold.bridges.mcp.sdk import TASK, code, data, get, load, plain
+from taofold.bridges.mcp.sdk import TASK, code, load, plain
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import clip, visible
@@ -172,13 +172,13 @@ class RemoteServer:
         names: list[str] = []
         for _ in range(MOST_PAGES):
             page = await session.listed("tools", cursor)
-            for raw in get(page, "tools", ()):
-                names.append(str(get(raw, "name", "")))
+            for raw in page.tools:
+                names.append(str(raw.name))
                 if self._selection is not None and names[-1] not in self._selection:
                     continue
                 definition = definitions.read(raw)
-                support = get(get(raw, "execution"), "task_support")
-                if support == "required" and not session.modern:
+                execution = raw.execution
+                if execution and execution.task_support == "required" and not session.modern:
                     name = visible(names[-1])[:80]
                     skipped.append(f"{name!r}: it runs only as a task of an older version")
                 elif isinstance(definition, str):
@@ -188,11 +188,10 @@ class RemoteServer:
                 else:
                     text = f"more than {MOST_TOOLS} tools, name those you want with tools="
                     skipped.append(f"{visible(definition.name)[:80]!r}: {text}")
-            ttl = get(page, "ttl_ms")
-            if session.modern and isinstance(ttl, int):
+            if session.modern:
                 # The shortest of all pages, but not so short that every call lists anew.
-                seconds = min(seconds, max(FRESH_S, ttl / 1000))
-            cursor = get(page, "next_cursor")
+                seconds = min(seconds, max(FRESH_S, page.ttl_ms / 1000))
+            cursor = page.next_cursor
             if not cursor:
                 break
         self.skipped, self.names = tuple(skipped[:MOST_TOOLS]), tuple(names[:MOST_TOOLS])
@@ -200,15 +199,13 @@ class RemoteServer:
 
     async def _heard(self, message: Any) -> None:
         """A notification: a list that changed is asked for anew before the next call."""
-        notification = getattr(message, "root", message)
-        match get(notification, "method"):
+        match getattr(message, "method", None):
             case method if method == TOOLS_CHANGED:
                 self._until = 0.0
                 self._changed_list()
             case "notifications/resources/updated":
-                uri = str(get(get(notification, "params"), "uri", ""))
                 for hear in self._watchers:
-                    hear(uri)
+                    hear(str(message.params.uri))
             case _:
                 pass
 
@@ -346,17 +343,16 @@ class RemoteServer:
             result = await self._sent(now, arguments, ctx, report, ask, sample, question)
             if isinstance(result, Outcome):
                 return result
-            if get(result, "result_type", "complete") != "input_required":
+            if result.result_type != "input_required":
                 break
-            requests: dict[str, Any] = getattr(result, "input_requests", None) or {}
-            sealed = getattr(result, "request_state", None)
-            question = questions_of(self.name, requests, self.offer, sealed=sealed)
+            requests: dict[str, Any] = result.input_requests or {}
+            question = questions_of(self.name, requests, self.offer, sealed=result.request_state)
             question.next()
             if not requests:
                 return Outcome("the server asks for nothing and does not go on", "failure")
         else:
             return Outcome("the server asks too many questions", "failure")
-        if get(result, "result_type") == TASK:
+        if result.result_type == TASK:
             if keep is not None:
                 # What cannot be written down is followed all the same, but not after a crash.
                 with suppress(ValueError):
@@ -461,7 +457,7 @@ class RemoteServer:
 
     def _came(self, now: Definition, result: Any) -> Outcome:
         """The outcome of a call that is complete."""
-        odd = "" if get(result, "is_error") else now.misshapen(get(result, "structured_content"))
+        odd = "" if result.is_error else now.misshapen(result.structured_content)
         # A structured result that breaks its promise would be taken for data of that shape.
         if odd:
             text = f"the result of {now.name!r} is not what its server promised: {odd}"
@@ -478,7 +474,7 @@ class RemoteServer:
 
     def _failed(self, error: Exception, question: PendingQuestions | None) -> Outcome:
         """The observation for an error of the protocol. Some of them are questions."""
-        held: Any = data(error)
+        held: Any = getattr(error, "data", None)
         if code(error) == URL_REQUIRED and is_object(held) and is_array(held.get("elicitations")):
             done = {} if question is None else question.done
             asks: dict[str, dict[str, Any]] = {
@@ -495,12 +491,12 @@ class RemoteServer:
     async def read(self, uri: str) -> Outcome:
         """The contents of a resource: texts and media."""
         answer = await self.connection.use(lambda session: session.read(uri))
-        return content.read_contents(get(answer, "contents", ()))
+        return content.read_contents(answer.contents)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> str:
         """A prompt filled in, a line for each message."""
         answer = await self.connection.use(lambda session: session.prompt(name, arguments))
-        return content.bounded("\n".join(map(content.message, get(answer, "messages", ()))))
+        return content.bounded("\n".join(map(content.message, answer.messages)))
 
     async def pages(self, what: str) -> list[dict[str, Any]]:
         """Everything of one kind that the server lists, as JSON: resources, prompts."""
@@ -509,8 +505,8 @@ class RemoteServer:
             cursor, entries = None, list[dict[str, Any]]()
             for _ in range(MOST_PAGES):
                 page = await session.listed(what, cursor)
-                entries += [plain(entry) for entry in get(page, what, ())]
-                cursor = get(page, "next_cursor")
+                entries += [plain(entry) for entry in getattr(page, what)]
+                cursor = page.next_cursor
                 if not cursor or len(entries) >= MOST_TOOLS:
                     break
             return entries[:MOST_TOOLS]

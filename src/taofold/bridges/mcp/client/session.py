@@ -1,8 +1,8 @@
 """`McpSession`: the operations of one MCP session (list, read, watch, call), and how it is opened.
 
 `open_session` takes a `ServerAddress` and opens stdio or HTTP with the credentials for it, which it
-renews. Both generations of the `mcp` package have each operation here under one name. No request
-leaves the origin that the server was given by. Knows nothing about tools or runs.
+renews. The `mcp` package negotiates the version of the protocol. No request leaves the origin that
+the server was given by. Knows nothing about tools or runs.
 
 The package makes one error of most HTTP statuses ("Server returned an error response"), and a
 server that is away for a moment ends its session with every call in it. Here each becomes an error
@@ -17,8 +17,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
-from inspect import isawaitable, signature
+from inspect import isawaitable
 from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
@@ -26,7 +25,7 @@ from taofold import __version__
 from taofold.bridges.mcp.client.address import ServerAddress, with_environment
 from taofold.bridges.mcp.client.leniency import lenient, make_plain
 from taofold.bridges.mcp.client.oauth import AUTHORIZING, SignInFailed, SignInRequired, provider
-from taofold.bridges.mcp.sdk import extension, get, load
+from taofold.bridges.mcp.sdk import extension, load
 from taofold.core.text import clip, visible
 from taofold.core.values import Principal
 from taofold.network import origin
@@ -44,6 +43,9 @@ ABSENT: Final = -32095
 LARGEST: Final = 32 * 1024 * 1024
 """Bytes of one event from a server: a result, or a page of its tools."""
 _SHOWN: Final = 300
+_TIMEOUT_S: Final = 30.0
+_READING_S: Final = 300.0
+"""Seconds between two pieces of an answer: a server may hold a stream of events open."""
 _LOGGER: Final = logging.getLogger("taofold.mcp")
 
 Headers: TypeAlias = Mapping[str, str]
@@ -95,18 +97,15 @@ class Credentials:
 
 
 def client_factory(
-    address: ServerAddress,
-    credentials: Credentials,
-    create: Callable[..., Any],
-    authorizer: Any = None,
+    address: ServerAddress, credentials: Credentials, authorizer: Any = None
 ) -> Callable[..., Any]:
-    """A maker of clients like those of `create`, the package's own.
+    """Returns a maker of HTTP clients with the signature that the package asks for.
 
-    They send nothing to another origin than the server's: generation 1 of the package follows
-    redirects wherever they lead, and only `Authorization` stays behind, not a key under another
-    name. What `authorizer` (see `oauth`) sends goes to the authorization server that it admitted,
-    and is not redirected elsewhere either: it may be a code, or a token.
+    They send nothing to another origin than the server's. What `authorizer` (see `oauth`) sends
+    goes to the authorization server that it admitted, and is not redirected elsewhere either: it
+    may be a code, or a token.
     """
+    errors = load("httpx2")
     scheme, host, port = origin(address.url)
     home = {(scheme, host, port)}
     if (scheme, port) == ("http", 80):
@@ -117,25 +116,21 @@ def client_factory(
         if target not in home and target != request.extensions.get(AUTHORIZING):
             raise ConnectionError(f"the server redirects to {request.url.host!r}: not followed")
 
-    def made(**options: Any) -> Any:
-        model = create(**options)
-        return _client_class(type(model), credentials)(
-            headers=model.headers,
-            timeout=model.timeout,
-            follow_redirects=model.follow_redirects,
-            auth=options.get("auth") or authorizer,
+    def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
+        return _client_class(errors, credentials)(
+            headers=headers,
+            timeout=timeout or errors.Timeout(_TIMEOUT_S, read=_READING_S),
+            auth=auth or authorizer,
             event_hooks={"request": [at_home]},
         )
 
     return made
 
 
-def _client_class(base: Any, credentials: Credentials) -> Any:
-    """A client of `httpx`, in the generation that the package brings."""
-    # `httpx`, or the fork of it that a generation of the package brings.
-    errors: Any = __import__(base.__module__.partition(".")[0])
+def _client_class(errors: Any, credentials: Credentials) -> Any:
+    """Returns the class of a client of `httpx2` that sends `credentials`."""
 
-    class ServerClient(base):  # type: ignore[misc]
+    class ServerClient(errors.AsyncClient):  # type: ignore[misc]
         """Answers for the server where it gives no answer of the protocol."""
 
         async def send(self, request: Any, **options: Any) -> Any:
@@ -279,11 +274,11 @@ async def _unchecked(*_: Any) -> None:
 class McpSession:
     """A connection that is open. `modern` is the era of 2026: a call may end in a question."""
 
-    def __init__(self, inner: Any, *, modern: bool, second: bool) -> None:
-        self.inner, self.modern, self._second = inner, modern, second
+    def __init__(self, inner: Any, *, modern: bool) -> None:
+        self.inner, self.modern = inner, modern
         # Results are checked by us: a server's pattern on a server's text could run for ever, and
         # a regular expression that runs holds up the whole process.
-        inner.validate_tool_result = inner._validate_tool_result = _unchecked
+        inner.validate_tool_result = _unchecked
         self.idle = asyncio.Event()
         """Set while no call is under way."""
         self.idle.set()
@@ -311,17 +306,16 @@ class McpSession:
     @property
     def instructions(self) -> str:
         """What the server says of itself: data, never ours."""
-        return str(getattr(self.inner, "instructions", None) or "")
+        return str(self.inner.instructions or "")
 
     def declares(self, what: str) -> bool:
-        """True if the server declares tools, resources or prompts, or declares nothing at all."""
-        said = get(self.inner, "server_capabilities")
-        return said is None or get(said, what) is not None
+        """True if the server declares tools, resources or prompts."""
+        return getattr(self.inner.server_capabilities, what) is not None
 
     def tells(self, what: str) -> bool:
         """True if the server declares notifications about changes of these."""
-        said = get(self.inner, "server_capabilities")
-        return bool(get(get(said, what), "list_changed", False))
+        offered = getattr(self.inner.server_capabilities, what)
+        return offered is not None and bool(offered.list_changed)
 
     async def listen(self, hear: Hear) -> None:
         """Tell `hear` when the tools change, until the server goes away (the newer era)."""
@@ -336,8 +330,6 @@ class McpSession:
     async def listed(self, what: str, cursor: str | None) -> Any:
         """One page of tools, prompts, resources or resource_templates."""
         ask = getattr(self.inner, f"list_{what}")
-        if not self._second:
-            return await ask(cursor)
         return await ask(params=load("mcp.types").PaginatedRequestParams(cursor=cursor))
 
     async def read(self, uri: str) -> Any:
@@ -388,9 +380,6 @@ class McpSession:
         sealed: str | None = None,
     ) -> Any:
         """Call a tool; its result, or the question that it ends in."""
-        if not self._second:
-            limit = None if seconds is None else timedelta(seconds=seconds)
-            return await self.inner.call_tool(name, arguments, limit, progress_callback=progress)
         return await self.inner.call_tool(
             name,
             arguments,
@@ -417,35 +406,25 @@ async def open_session(
     the requests; by default with the tokens that are kept, if the address says so.
     """
     mcp = load()
-    callbacks: dict[str, Any] = {
-        "elicitation_callback": handlers.elicit,
-        "message_handler": handlers.hear,
-        "sampling_callback": handlers.sample,
-        "list_roots_callback": handlers.roots,
-    }
     async with AsyncExitStack() as stack:
         if address.kind == "here":
             transport: Any = address.server
         else:
             transport = lenient(await _transport(address, stack, tail, authorizer))
-        if not hasattr(mcp, "Client"):
-            streams = await stack.enter_async_context(transport)
-            session: Any = mcp.ClientSession(*streams[:2], **callbacks)
-            await stack.enter_async_context(session)
-            await session.initialize()
-            yield McpSession(session, modern=False, second=False)
-            return
         client = mcp.Client(
             transport,
             mode=mode,
-            **callbacks,
+            elicitation_callback=handlers.elicit,
+            message_handler=handlers.hear,
+            sampling_callback=handlers.sample,
+            list_roots_callback=handlers.roots,
             client_info=mcp.Implementation(name="taofold", version=__version__),
             cache=None,
             extensions=[extension()],
         )
         await stack.enter_async_context(client)
         modern = str(client.protocol_version) >= "2026"
-        opened = McpSession(client.session, modern=modern, second=True)
+        opened = McpSession(client.session, modern=modern)
         if modern and opened.tells("tools"):
             listening = asyncio.create_task(opened.listen(handlers.hear))
             stack.callback(listening.cancel)
@@ -471,21 +450,15 @@ async def _transport(
         return stdio.stdio_client(program, errlog=await _stderr(stack, tail))
     credentials = Credentials(address)
     await credentials.headers()  # what is missing is told before anything is sent
-    create = load("mcp.shared._httpx_utils").create_mcp_http_client
     if authorizer is None and address.oauth is not None:
         authorizer = provider(address, address.oauth)
-    factory = client_factory(address, credentials, create, authorizer)
+    factory = client_factory(address, credentials, authorizer)
     if address.kind == "sse":
         sse = load("mcp.client.sse").sse_client
         return sse(address.url, httpx_client_factory=factory)
-    http = load("mcp.client.streamable_http")
-    if not hasattr(http, "streamable_http_client"):
-        return http.streamablehttp_client(address.url, httpx_client_factory=factory)
-    connect = http.streamable_http_client
+    http = load("mcp.client.streamable_http").streamable_http_client
     client = await stack.enter_async_context(factory())
-    bounded = "max_sse_event_size" in signature(connect).parameters
-    more = {"max_sse_event_size": LARGEST} if bounded else {}
-    return connect(address.url, http_client=client, **more)
+    return http(address.url, http_client=client, max_sse_event_size=LARGEST)
 
 
 async def _stderr(stack: AsyncExitStack, tail: deque[str]) -> Any:
