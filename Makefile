@@ -6,7 +6,7 @@ STAMP := .venv/.ready
 JOBS ?= 2
 RUNTIME := tests/agent tests/runtime tests/engine/test_local.py
 # dspy has an environment of its own: it brings 349 MB
-EXTRAS := $(addprefix --extra ,serve mcp langchain otel code embeddings postgres dbos restate)
+EXTRAS := $(addprefix --extra ,serve mcp langchain otel code postgres dbos restate)
 
 .PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server bench-rust docs site site-serve lock environments rust clean
 

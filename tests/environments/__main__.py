@@ -40,8 +40,6 @@ OFFERS: Final = {
     "mcp-clients": Offer(104, "our MCP server with pydantic-ai and the OpenAI agents SDK",
                          partial(_python, "mcp-clients")),
     "mcp-servers": Offer(261, "other people's MCP servers and their test suite", servers.make),
-    "minilm": Offer(88, "searching patterns by meaning, with a real model",
-                    partial(_python, "minilm")),
     "npm": Offer(28, "the official AG-UI client, and a judge of accessibility", node.make),
     "phoenix": Offer(367, "traces in a real Arize Phoenix", partial(_python, "phoenix")),
     "providers": Offer(330, "agents against strict fake providers and official SDKs",

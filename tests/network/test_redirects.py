@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 
 from taofold import network
-from taofold.bridges.embeddings import served
 from taofold.cli import model_probe
-from taofold.core.errors import ModelError
 from taofold.core.events import Record, RunStarted
 from taofold.telemetry.projection import spans_of
 from taofold.telemetry.targets import TraceTarget
@@ -76,11 +74,6 @@ class Elsewhere:
                 thread.join()
 
 
-def _embeddings(url: str) -> None:
-    with pytest.raises(ModelError, match="redirects are not followed"):
-        served("m", base_url=url, api_key=SECRET)(["a text"])
-
-
 def _spans(url: str) -> None:
     otel = pytest.importorskip("taofold.telemetry.otel")
     spans = spans_of([Record("r", 0, 1, RunStarted(goal="x"))])
@@ -98,7 +91,7 @@ def _direct(url: str) -> None:
 
 
 CLIENTS: dict[str, Callable[[str], None]] = {
-    "embeddings": _embeddings, "spans": _spans, "doctor's probe": _probe, "direct": _direct,
+    "spans": _spans, "doctor's probe": _probe, "direct": _direct,
 }  # fmt: skip
 
 

@@ -248,7 +248,7 @@ KNOWN: Final = (
         f"{_PREFIX}{suffix}"
         for suffix in (
             *("HOME", "LOG", "MODEL", "PROVIDER", "SPAWNED", "TRACES", "STARTED_BY"),
-            *("MINILM", "ENGINE", "TRACES_CONTENT"),
+            *("ENGINE", "TRACES_CONTENT"),
         )
     ),
     *(
