@@ -59,6 +59,8 @@ _TOKENS: Final = 10_000
 """Words and signs of it; text between expressions counts once."""
 _ENDLESS: Final = (inf, -inf)
 _DEFAULTS: Final = ("default", "d")
+_EXISTENCE: Final = ("defined", "undefined")
+"""Tests that may ask about a missing name."""
 _COMPARING: Final = frozenset({"eq", "equalto", "ge", "gt", "in", "le", "lt", "ne"})
 """Tests that compare."""
 _CONSTANT_TESTS: Final = {"None": "none", "True": "true", "False": "false", "null": "none"}
@@ -236,7 +238,7 @@ def _free(tree: nodes.Template) -> Iterator[str]:
 def _reads(tree: nodes.Template, of: str) -> set[str]:
     """What is read `of` a mapping, but for what the template itself asks whether it exists."""
     lenient: list[nodes.Node] = [
-        *[test.node for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")],
+        *[test.node for test in tree.find_all(nodes.Test) if test.name in _EXISTENCE],
         *[
             part.node
             for part in tree.find_all(nodes.Filter)
@@ -289,6 +291,9 @@ def _lone(tree: nodes.Template) -> nodes.Expr | None:
 
 def _guarded(node: Any) -> Any:
     """The `node`, with all below it, such that what it makes, reads and repeats is counted."""
+    if isinstance(node, nodes.Compare | nodes.Operand) and isinstance(node.expr, nodes.Tuple):
+        # JSON has no tuples: one would equal no list.
+        node.expr = nodes.List(node.expr.items, lineno=node.expr.lineno)
     for name, value in node.iter_fields():
         if isinstance(value, nodes.Node):
             setattr(node, name, _guarded(value))
@@ -308,8 +313,10 @@ def _guarded(node: Any) -> Any:
             node.expr = _filtered(node.expr, "_read")
         case nodes.Getitem() if isinstance(node.arg, nodes.Slice):
             node.node = _filtered(node.node, "_read")
-        case nodes.Test() if node.name in _COMPARING:
-            node.node = _filtered(node.node, "_read")
+        case nodes.Test() if node.name not in _EXISTENCE:
+            # Jinja answers `missing is none` with no, and `missing is not none` with yes.
+            comparing = node.name in _COMPARING
+            node.node = _filtered(node.node, "_read" if comparing else "_defined")
             node.args = [_filtered(argument, "_read") for argument in node.args]
         case _:
             pass
@@ -659,9 +666,16 @@ def _each(values: Any) -> Iterator[Any]:
         yield value
 
 
+def _defined(value: Any) -> Any:
+    """Returns what a test looks at; raises UndefinedError if it is missing."""
+    if isinstance(value, StrictUndefined):
+        str(value)
+    return value
+
+
 def _read(value: Any) -> Any:
     """What is compared or sliced goes through this, and every list and mapping through `made`."""
-    charge(value)
+    charge(_defined(value))
     return value
 
 
@@ -700,7 +714,14 @@ def _environment() -> Environment:
         namespace.clear()
     names.update(FUNCTIONS, range=_range, null=None)
     environment.filters.update(
-        {**FILTERS, "_each": _each, "_concat": _concat, "_made": within_bounds, "_read": _read}
+        {
+            **FILTERS,
+            "_each": _each,
+            "_concat": _concat,
+            "_made": within_bounds,
+            "_read": _read,
+            "_defined": _defined,
+        }
     )
     for name in set(environment.tests) - set(TESTS):
         del environment.tests[name]
