@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from taofold import RunContext, tool
-from taofold.core.events import RunStarted
-from taofold.core.values import Reply, Usage
+from taofold.core.events import Rewound, RunStarted
+from taofold.core.values import Action, Observation, Reply, Usage
 from taofold.log.sqlite.log import SqliteLog
+from taofold.server.api.responses import spans as timeline
 from taofold.tools import ModelQuestion
+from tests.core.story import Story
 from tests.server.agents import Bench, act, finish
 from tests.server.live import serving
 
@@ -44,6 +46,17 @@ async def test_calls_waits_and_children_stand_in_the_order_of_their_starts(tmp_p
     assert all(span["end"] >= span["start"] for span in spans)
     assert [span["tokens"] for span in spans if span["tokens"]] == [110, 42]
     assert shown["tokens"] == 152
+
+
+def test_a_call_that_waits_after_a_rewind_took_no_time_though_its_place_was_used_before() -> None:
+    """Mutant: read `Started` and `Observed` of all records: the new call counts as done."""
+    story = Story()
+    key = story.think("go", Action("look", {}, "w"))
+    story.start(key).see(key, Observation("seen"))
+    assert [span.name for span in timeline(story.records, set()).items] == ["look"]
+    story.put(Rewound(to=0))
+    assert story.think("again", Action("send", {}, "w"), key=key) == key
+    assert timeline(story.records, set()).items == []
 
 
 async def test_a_tool_that_asked_the_runs_model_is_no_agent(tmp_path: Path) -> None:

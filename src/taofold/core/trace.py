@@ -1,10 +1,11 @@
 """The log as a person reads it: turn after turn, as flat spans, call by call.
 
-`state.fold` keeps what a run needs to go on; `turns` keeps what can be judged, measured and
-exported. It takes any log, also an imported one that breaks the rules. `trace` gives one span per
-run, model call, step, tool call and limit that ended something, ready for JSON lines. `audit`
-gives for every call who asked, who decided, what happened and when (D10). Pure; secrets were taken
-out before anything was logged.
+`TurnFold` turns records into turns and their calls, one record at a time. `turns`, `trace`, `audit`
+and the spans of `telemetry.projection` read it, so that a call is followed in one place. `turns`
+takes any log, also an imported one that breaks the rules. `trace` gives one span per run, model
+call, step, tool call and limit that ended something, ready for JSON lines. `audit` gives for every
+call who asked, who decided, what happened and when (D10). Pure; secrets were taken out before
+anything was logged.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from taofold.core import events as e
 from taofold.core.call_ids import branch
-from taofold.core.state import live
+from taofold.core.state import live, opening
 from taofold.core.text import iso
 from taofold.core.values import JSON, RESERVED, Action, Observation, Step, Thought, Usage, Value
 
@@ -31,6 +32,38 @@ class TracedCall(Value, frozen=True):
     started: bool = False
     effect: str = ""
     """"once" or "idempotent" where the log says that the call changed the world."""
+    started_seq: int = -1
+    decision: e.Decided | None = None
+    """The newest decision about the call."""
+    decided_at: int = 0
+    usage: Usage | None = None
+    """What the run that served the call consumed."""
+
+    def after(self, record: e.Record) -> "TracedCall":
+        """Returns the call with a record about it."""
+        match record.event:
+            case e.Decided() as event:
+                action = self.action if event.action is None else event.action
+                return replace(self, action=action, decision=event, decided_at=record.at)
+            case e.Started() as event:
+                effect = event.effect if isinstance(event, e.StartedOnce) else self.effect
+                return replace(
+                    self,
+                    started=True,
+                    started_at=record.at,
+                    started_seq=record.seq,
+                    effect=effect,
+                )
+            case e.Observed() as event:
+                return replace(
+                    self,
+                    observation=event.observation,
+                    observed_at=record.at,
+                    observed_seq=record.seq,
+                    usage=event.usage,
+                )
+            case _:
+                return self
 
     @property
     def local(self) -> bool:
@@ -89,18 +122,26 @@ class TracedTurn(Value, frozen=True):
 _NEVER: Final = float("inf")
 
 
-class _Open:
-    """A turn while its records come in."""
+class OpenTurn:
+    """A turn while its records come in.
 
-    __slots__ = ("at", "calls", "event", "seq")
+    `again` counts the turns before it under the same key, as there are after a rewind.
+    """
 
-    def __init__(self, seq: int, at: int, event: e.Proposed) -> None:
-        self.seq, self.at, self.event = seq, at, event
-        self.calls = [_Pending(action) for action in event.actions]
+    __slots__ = ("again", "at", "calls", "event", "seq")
+
+    def __init__(self, record: e.Record, event: e.Proposed, again: int) -> None:
+        self.seq, self.at, self.event, self.again = record.seq, record.at, event, again
+        self.calls = [TracedCall(action) for action in event.actions]
+
+    @property
+    def complete(self) -> bool:
+        """True if there are calls and each has its observation."""
+        return bool(self.calls) and all(call.observation is not None for call in self.calls)
 
     def place(self, abandoned: bool) -> float:
         """Where the turn stands among the others: complete ones by their end, as `fold` does."""
-        if self.calls and all(call.observation is not None for call in self.calls):
+        if self.complete:
             # The last observation closes the step, which is when `fold` gives it its number.
             return max(call.observed_seq for call in self.calls)
         # Only an imported log has turns that were left open and gone on from;
@@ -108,40 +149,44 @@ class _Open:
         return self.seq if abandoned else _NEVER
 
     def close(self, number: int) -> TracedTurn:
-        calls = tuple([call.close() for call in self.calls])
+        """Returns the turn as a value, with the number of its step."""
         event = self.event
-        return TracedTurn(number, event.key, self.seq, self.at, event.thought, calls)
+        return TracedTurn(number, event.key, self.seq, self.at, event.thought, (*self.calls,))
 
 
-class _Pending:
-    __slots__ = (
-        "action",
-        "effect",
-        "observation",
-        "observed_at",
-        "observed_seq",
-        "started",
-        "started_at",
-    )
+class TurnFold:
+    """The newest turn of each key, from records that are fed in order."""
 
-    def __init__(self, action: Action) -> None:
-        self.action = action
-        self.observation: Observation | None = None
-        self.started_at = self.observed_at = 0
-        self.observed_seq = -1
-        self.started = False
-        self.effect = ""
+    def __init__(self) -> None:
+        self.open: dict[str, OpenTurn] = {}
+        self._proposed: dict[str, int] = {}
 
-    def close(self) -> TracedCall:
-        return TracedCall(
-            self.action,
-            self.observation,
-            self.started_at,
-            self.observed_at,
-            self.observed_seq,
-            self.started,
-            self.effect,
-        )
+    def feed(self, record: e.Record) -> OpenTurn | None:
+        """Takes a record. Returns the turn that it is about, None if it is about no turn."""
+        event = record.event
+        match event:
+            case e.Proposed():
+                again = self._proposed.get(event.key, 0)
+                self._proposed[event.key] = again + 1
+                # An imported log may use a key twice: what follows belongs to the newest turn.
+                turn = self.open[event.key] = OpenTurn(record, event, again)
+                return turn
+            case e.Decided() | e.Started() | e.Observed():
+                found = self.open.get(event.key)
+                # An imported log may point anywhere; what points to no call is left out.
+                if found is None or not 0 <= event.index < len(found.calls):
+                    return None
+                found.calls[event.index] = found.calls[event.index].after(record)
+                return found
+            case _:
+                return None
+
+
+def _open_turns(records: Iterable[e.Record]) -> list[OpenTurn]:
+    """All turns in order of their proposal."""
+    fold = TurnFold()
+    found = [(record, fold.feed(record)) for record in records]
+    return [turn for record, turn in found if turn and isinstance(record.event, e.Proposed)]
 
 
 def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
@@ -151,44 +196,11 @@ def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
     their steps. A turn that the same branch left open and went on from (only an
     imported log has such) keeps its place; what is open at the end of the log comes last.
     """
-    opened: list[_Open] = []
-    current: dict[str, _Open] = {}
-    last: dict[str, int] = {}
-
-    # An imported log may use a key twice: what follows belongs to the newest turn under it.
-    for record in live(records):
-        event = record.event
-        match event:
-            case e.Proposed():
-                turn = _Open(record.seq, record.at, event)
-                opened.append(turn)
-                current[event.key] = turn
-                last[branch(event.key)] = record.seq
-            case e.Decided() | e.Started() | e.Observed():
-                open_turn = current.get(event.key)
-                # An imported log may point anywhere; what points to no call is left out.
-                if open_turn is not None and 0 <= event.index < len(open_turn.calls):
-                    _enter(open_turn.calls[event.index], event, record)
-            case _:
-                pass
-
+    opened = _open_turns(live(records))
+    last = {branch(turn.event.key): turn.seq for turn in opened}
     # A later proposal in the same branch means that this turn was given up, not that it runs.
     opened.sort(key=lambda turn: turn.place(turn.seq < last[branch(turn.event.key)]))
     return tuple([turn.close(number) for number, turn in enumerate(opened, 1)])
-
-
-def _enter(call: _Pending, event: e.Decided | e.Started | e.Observed, record: e.Record) -> None:
-    match event:
-        case e.Decided():
-            if event.action is not None:
-                call.action = event.action
-        case e.Started():
-            call.started, call.started_at = True, record.at
-            if isinstance(event, e.StartedOnce):
-                call.effect = event.effect
-        case e.Observed():
-            call.observation = event.observation
-            call.observed_at, call.observed_seq = record.at, record.seq
 
 
 VERSION: Final = 1
@@ -416,51 +428,38 @@ def audit(
     records: Iterable[e.Record],
 ) -> tuple[tuple[AuditEntry, ...], tuple[RefusedDecision, ...]]:
     """Every call of the run in order of proposal, and every refused attempt to decide."""
-    who = ""
-    entries: dict[tuple[str, int], AuditEntry] = {}
-    attempts: list[RefusedDecision] = []
-    for record in live(records):
-        event = record.event
-        match event:
-            case e.RunStarted():
-                who = event.principal.id
-            case e.Proposed():
-                for index, action in enumerate(event.actions):
-                    entries[event.key, index] = AuditEntry(
-                        event.key,
-                        index,
-                        who,
-                        action.tool,
-                        action.parameters,
-                        proposed_at=record.at,
-                    )
-            case e.Decided() | e.Started() | e.Observed():
-                position = (event.key, event.index)
-                # The entry is there: `Proposed` comes first, and an import where it does not is
-                # refused (`core.imported_runs`).
-                entries[position] = _with(entries[position], event, record.at)
-            case e.DecisionRefused():
-                attempts.append(
-                    RefusedDecision(event.id, event.by, event.why, event.at or record.at)
-                )
-            case _:
-                pass
-    return tuple(entries.values()), tuple(attempts)
+    current = live(records)
+    start = opening(current)
+    who = "" if start is None else start.principal.id
+    entries = [
+        _audited(turn, index, who)
+        for turn in _open_turns(current)
+        for index in range(len(turn.calls))
+    ]
+    attempts = [
+        RefusedDecision(event.id, event.by, event.why, event.at or record.at)
+        for record in current
+        if isinstance(event := record.event, e.DecisionRefused)
+    ]
+    return tuple(entries), tuple(attempts)
 
 
-def _with(entry: AuditEntry, event: e.Decided | e.Started | e.Observed, at: int) -> AuditEntry:
-    if isinstance(event, e.Started):
-        return replace(entry, started_at=at)
-    if isinstance(event, e.Observed):
-        observation = event.observation
-        return replace(entry, outcome=observation.refused or observation.status, finished_at=at)
-    parameters = entry.parameters if event.action is None else event.action.parameters
-    return replace(
-        entry,
-        parameters=parameters,
-        tier=event.tier,
-        decision=event.verdict,
-        resolver=event.decider,
-        reason=event.reason,
-        decided_at=at,
+def _audited(turn: OpenTurn, index: int, who: str) -> AuditEntry:
+    call, decision = turn.calls[index], turn.calls[index].decision or e.Decided("", "ask", tier=0)
+    observation = call.observation
+    return AuditEntry(
+        turn.event.key,
+        index,
+        who,
+        turn.event.actions[index].tool,
+        call.action.parameters,
+        tier=decision.tier,
+        decision=decision.verdict if call.decision else "",
+        resolver=decision.decider if call.decision else "",
+        reason=decision.reason,
+        outcome="open" if observation is None else observation.refused or observation.status,
+        proposed_at=turn.at,
+        decided_at=call.decided_at,
+        started_at=call.started_at,
+        finished_at=call.observed_at,
     )

@@ -1,7 +1,7 @@
 """The place of a run in the trace of an application: read of a header, or found where code runs.
 
 W3C Trace Context, as text and as ids. OpenTelemetry is never imported: it is asked only if the
-application has loaded it. What a run says of itself as spans is in `core.trace`.
+application has loaded it. The spans of runs are in `telemetry`.
 """
 
 import re

@@ -1,14 +1,13 @@
 """From records to spans, one record at a time: a span comes out when it is over. `SpanProjection`
-is of one run that goes on, `spans_of` of a stored one, `Calls` are what was proposed and is not
-over.
+is of one run that goes on, `spans_of` of a stored one. Calls are followed by `core.trace.TurnFold`.
 
 Where an application started the run, its spans hang in the application's trace (`context_of`), and
-`SpanProjection.sampled` says whether that one is recorded.
+`SpanProjection.sampled` is True if that one is recorded.
 
-Pure. What was rewound is part of the trace: it was done, and paid for (`core.trace` is the run as
-it stands now, without). What a fork copied is not: it is in the trace of the run that did it, to
-which the fork has a link. A log does not hold prompts; where nobody gives the one that was sent,
-it is put together from what the log holds.
+Pure. What was rewound is part of the trace: it was done, and paid for (`core.trace.trace` is the
+run as it stands now, without). What a fork copied is not: it is in the trace of the run that did
+it, to which the fork has a link. A log does not hold prompts; without the one that was sent, it is
+put together from what the log holds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,8 @@ from taofold.core.call_ids import branch
 from taofold.core.content import Message, result_message
 from taofold.core.json_values import render
 from taofold.core.reply import Usage
-from taofold.core.values import RESERVED, Action, Observation, Principal, Thought
+from taofold.core.trace import OpenTurn, TurnFold
+from taofold.core.values import Action, Observation, Principal
 from taofold.runtime.trace_context import TRACE_SETTING, TraceContext
 from taofold.telemetry.prompt import Prompt
 from taofold.telemetry.spans import (
@@ -40,7 +40,6 @@ from taofold.telemetry.spans import (
 )
 
 _FAILED: Final = frozenset({"failure", "timeout"})
-_SILENT: Final = Thought("")
 
 
 class Origin:
@@ -65,161 +64,14 @@ class Origin:
         }
 
 
-class _Call:
-    __slots__ = ("action", "began", "started", "thought", "time")
-
-    def __init__(self, action: Action, thought: Thought, began: float, time: int) -> None:
-        self.action, self.thought, self.began, self.time = action, thought, began, time
-        self.started = False
-
-
-class Calls:
-    """What was proposed and is not over."""
-
-    def __init__(self, origin: Origin) -> None:
-        self._origin = origin
-        self._known: dict[tuple[str, int], _Call] = {}
-        self._asked: dict[tuple[str, int], tuple[e.Record, e.Decided]] = {}
-        self._left: dict[str, int] = {}
-        self.steps = 0
-        """Batches that are over."""
-
-    def propose(self, record: e.Record, event: e.Proposed) -> None:
-        """A batch. Its place may be known from before a rewind; the new calls are others."""
-        self._left[event.key] = len(event.actions)
-        for index, action in enumerate(event.actions):
-            before = self._known.get((event.key, index))
-            time = 0 if before is None else before.time + 1
-            self._known[event.key, index] = _Call(action, event.thought, moment(record), time)
-
-    def place(self, key: str, index: int) -> TraceContext | None:
-        """Returns the place of an open call's span in the trace, or None if it is unknown."""
-        call = self._known.get((key, index))
-        if call is None:
-            return None
-        span = span_id(self._origin.run, call_part(key, index, call.time))
-        return TraceContext(self._origin.trace, span)
-
-    def start(self, record: e.Record, event: e.Started) -> None:
-        """The tool is about to be called."""
-        call = self._known.get((event.key, event.index))
-        if call is not None:
-            call.started, call.began = True, moment(record)
-
-    def decide(self, record: e.Record, event: e.Decided) -> ApprovalSpan | None:
-        """A ruling: the span of an approval that it closes, if it does."""
-        position = event.key, event.index
-        call = self._known.get(position)
-        if event.action is not None and call is not None:
-            call.action = event.action
-        if event.verdict == "ask":
-            self._asked[position] = record, event
-            return None
-        question = self._asked.pop(position, None)
-        return None if question is None else self._approval(*question, moment(record), event)
-
-    def observe(self, record: e.Record, event: e.Observed) -> ToolSpan | None:
-        """The span of the call, None for a strategy's own step, which calls nothing."""
-        call = self._known.get((event.key, event.index))
-        if call is not None:
-            # A batch is over, and counts as a step, with its last result.
-            left = self._left[event.key] = self._left[event.key] - 1
-            self.steps += left == 0
-        if call is None or call.action.tool in RESERVED:
-            return None
-        if not call.started and not event.observation.refused:
-            return None
-        span = self._tool(event.key, event.index, call, moment(record), event)
-        # What was observed is not open any more: `rest` must not tell it again.
-        call.started = False
-        return span
-
-    def action(self, event: e.Observed) -> Action | None:
-        """What was done, as it was allowed."""
-        call = self._known.get((event.key, event.index))
-        return None if call is None else call.action
-
-    def thought(self, event: e.Observed) -> str:
-        """Why."""
-        call = self._known.get((event.key, event.index))
-        return "" if call is None else call.thought.content
-
-    def rest(self, end: float) -> tuple[ApprovalSpan | ToolSpan, ...]:
-        """What is open at `end`."""
-        approvals = [
-            self._approval(question, record, end) for question, record in self._asked.values()
-        ]
-        started = [
-            self._tool(key, index, call, end)
-            for (key, index), call in self._known.items()
-            if call.started
-        ]
-        return (*approvals, *started)
-
-    def forget(self) -> None:
-        """The calls so far were another run's."""
-        self._known.clear()
-        self._asked.clear()
-        self._left.clear()
-
-    def _approval(
-        self, question: e.Record, decision: e.Decided, end: float, answer: e.Decided | None = None
-    ) -> ApprovalSpan:
-        origin, call = self._origin, self._known.get((decision.key, decision.index))
-        refused = answer is not None and answer.verdict not in ("allow", "done")
-        return ApprovalSpan(
-            **origin.shared,
-            id=span_id(origin.run, f"approval {question.seq}"),
-            parent=origin.root,
-            start=moment(question),
-            end=end,
-            error=answer.verdict if answer is not None and refused else "",
-            message=answer.reason if answer is not None else "",
-            tool=call.action.tool if call is not None else "",
-            call=f"{decision.key}[{decision.index}]",
-            parameters=call.action.parameters if call is not None else {},
-            tier=decision.tier,
-            reason=decision.reason,
-            verdict=answer.verdict if answer is not None else "open",
-            by=answer.by if answer is not None else "",
-        )
-
-    def _tool(
-        self, key: str, index: int, call: _Call, end: float, event: e.Observed | None = None
-    ) -> ToolSpan:
-        """The span of a call; without an event nobody knows how it ended."""
-        origin, error, message, start = self._origin, "interrupted", "", call.began
-        observation = Observation() if event is None else event.observation
-        if event is not None:
-            failure = observation.status if observation.status in _FAILED else ""
-            error = observation.refused or failure
-            message = render(observation.result) if error else ""
-        if observation.duration_ms:
-            # The duration is measured around the tool; `Started` is written some time before.
-            start = max(start, end - observation.duration_ms)
-        return ToolSpan(
-            **origin.shared,
-            id=span_id(origin.run, call_part(key, index, call.time)),
-            parent=origin.root,
-            start=start,
-            end=end,
-            error=error,
-            message=message,
-            tool=call.action.tool,
-            call=call.action.id or f"{key}[{index}]",
-            parameters=call.action.parameters,
-            thought=call.thought.content,
-            thought_type=call.thought.type,
-            result=observation.result,
-            refused=observation.refused,
-            figures=figures(observation.facts),
-        )
-
-
 def moment(record: e.Record) -> float:
-    """When it happened; what happened in the same millisecond keeps its order."""
+    """Returns when it happened; what happened in the same millisecond keeps its order."""
+    return _moment(record.at, record.seq)
+
+
+def _moment(at: int, seq: int) -> float:
     # Thousandths of a millisecond; from event 1000 on the order within one is not told.
-    return record.at + min(record.seq, 999) / 1000
+    return at + min(seq, 999) / 1000
 
 
 def figures(facts: Mapping[str, Any]) -> dict[str, float]:
@@ -236,9 +88,6 @@ _TICK: Final = 0.001
 _LOCAL: Final = Principal().id
 _MARKS: Final = 128
 """Marks of a run that are kept: what every OpenTelemetry span holds by default."""
-
-
-_UNTOLD: Final = Prompt()
 
 
 Roots: TypeAlias = dict[str, TraceContext | None]
@@ -262,8 +111,11 @@ class SpanProjection:
         self.head = -1
         """Number of the last record it was fed."""
         self._origin = Origin(run)
-        self._calls = Calls(self._origin)
-        self._records: list[e.Record] = []
+        self._turns = TurnFold()
+        self._asked: dict[tuple[str, int], tuple[e.Record, e.Decided]] = {}
+        """Open questions to people."""
+        self._steps = 0
+        self._last: e.Record | None = None
         self._opened = e.RunStarted(goal="")
         self._begun = 0.0
         self._roots = {} if roots is None else roots
@@ -281,28 +133,30 @@ class SpanProjection:
 
     def place(self, key: str, index: int) -> TraceContext | None:
         """Returns the place of an open call's span in the trace, or None if it is unknown."""
-        place = self._calls.place(key, index)
-        return None if place is None else place._replace(sampled=self.sampled)
+        turn = self._turns.open.get(key)
+        if turn is None:
+            return None
+        span = span_id(self._origin.run, call_part(key, index, turn.again))
+        return TraceContext(self._origin.trace, span, self.sampled)
 
     def feed(self, record: e.Record, prompt: Prompt | None = None) -> Span | None:
         """What is over with this record; `prompt` is what was sent if it ends a model call."""
         record = record.public
-        self._records.append(record)
+        previous, self._last = self._last or record, record
         self.head = record.seq
         event = record.event
+        turn = self._turns.feed(record)
         match event:
             case e.Replied():
                 return self._replied(record, event, prompt)
-            case e.Proposed():
-                self._calls.propose(record, event)
+            case e.Proposed() | e.Started():
+                pass
             case e.Decided():
-                return self._calls.decide(record, event)
-            case e.Started():
-                self._calls.start(record, event)
+                return self._decided(record, event)
             case e.Observed():
-                return self._observed(record, event)
+                return None if turn is None else self._observed(record, event, turn)
             case e.AskFailed():
-                return self._failed(record, event, prompt)
+                return self._failed(previous, record, event, prompt)
             case e.RunFinished():
                 return self._agent(moment(record), event)
             case e.RunStarted():
@@ -315,10 +169,17 @@ class SpanProjection:
 
     def rest(self) -> tuple[Span, ...]:
         """What is open, as if it ended with the last record; the run itself comes last."""
-        if not self._records or isinstance(self._records[-1].event, e.RunFinished):
+        if self._last is None or isinstance(self._last.event, e.RunFinished):
             return ()
-        end = moment(self._records[-1])
-        return (*self._calls.rest(end), self._agent(end, None))
+        end = moment(self._last)
+        approvals = [self._approval(*asked, end) for asked in self._asked.values()]
+        started = [
+            self._tool(turn, index, end)
+            for turn in self._turns.open.values()
+            for index, call in enumerate(turn.calls)
+            if call.started and call.observation is None
+        ]
+        return (*approvals, *started, self._agent(end, None))
 
     def _open(self, record: e.Record, event: e.RunStarted) -> None:
         origin = self._origin
@@ -346,7 +207,8 @@ class SpanProjection:
         self._forked, self._begun = event.run, moment(record)
         self._marks = []
         # What was copied is in the other run's trace; its open calls are not this one's.
-        self._calls.forget()
+        self._turns = TurnFold()
+        self._asked.clear()
 
     def _root(self, root: str, context: TraceContext | None) -> None:
         """Which trace this is: that of the run `root`, or the application's."""
@@ -405,22 +267,89 @@ class SpanProjection:
 
     def _rebuilt(self, key: str) -> Prompt:
         """What must have been sent, by what the log holds."""
-        return Prompt(tuple(self._talk(key))) if self._rebuild else _UNTOLD
+        return Prompt(tuple(self._talk(key))) if self._rebuild else Prompt()
 
-    def _observed(self, record: e.Record, event: e.Observed) -> Span | None:
-        action = self._calls.action(event)
-        if action is None:
+    def _decided(self, record: e.Record, event: e.Decided) -> ApprovalSpan | None:
+        """Returns the span of the approval that a decision closes, if it closes one."""
+        position = event.key, event.index
+        if event.verdict == "ask":
+            self._asked[position] = record, event
             return None
+        question = self._asked.pop(position, None)
+        return None if question is None else self._approval(*question, moment(record), event)
+
+    def _approval(
+        self, question: e.Record, decision: e.Decided, end: float, answer: e.Decided | None = None
+    ) -> ApprovalSpan:
+        origin, turn = self._origin, self._turns.open.get(decision.key)
+        action = turn.calls[decision.index].action if turn is not None else Action("", {}, "")
+        refused = answer is not None and answer.verdict not in ("allow", "done")
+        return ApprovalSpan(
+            **origin.shared,
+            id=span_id(origin.run, f"approval {question.seq}"),
+            parent=origin.root,
+            start=moment(question),
+            end=end,
+            error=answer.verdict if answer is not None and refused else "",
+            message=answer.reason if answer is not None else "",
+            tool=action.tool,
+            call=f"{decision.key}[{decision.index}]",
+            parameters=action.parameters,
+            tier=decision.tier,
+            reason=decision.reason,
+            verdict=answer.verdict if answer is not None else "open",
+            by=answer.by if answer is not None else "",
+        )
+
+    def _observed(self, record: e.Record, event: e.Observed, turn: OpenTurn) -> ToolSpan | None:
+        call = turn.calls[event.index]
         if event.usage is not None:
             self._usage += event.usage
         observation = event.observation
         if self._rebuild:
             result = observation.parts or render(observation.result)
-            self._hear(event.key, result_message(action.id, result))
-        span = self._calls.observe(record, event)
-        if span is None:
-            self._mark(record, "step", self._calls.thought(event), action=action.tool)
-        return span
+            self._hear(event.key, result_message(call.action.id, result))
+        if turn.complete:
+            # A batch is over, and counts as a step, with its last result.
+            self._steps += 1
+            del self._turns.open[event.key]
+        if call.local:
+            self._mark(record, "step", turn.event.thought.content, action=call.action.tool)
+            return None
+        return self._tool(turn, event.index, moment(record))
+
+    def _tool(self, turn: OpenTurn, index: int, end: float) -> ToolSpan:
+        """Returns the span of a call; without an observation nothing is known of its end."""
+        origin, call, key = self._origin, turn.calls[index], turn.event.key
+        observation = call.observation or Observation()
+        error, message = "interrupted", ""
+        if call.observation is not None:
+            failure = observation.status if observation.status in _FAILED else ""
+            error = observation.refused or failure
+            message = render(observation.result) if error else ""
+        start = _moment(turn.at, turn.seq)
+        if call.started:
+            start = _moment(call.started_at, call.started_seq)
+        if observation.duration_ms:
+            # The duration is measured around the tool; `Started` is written some time before.
+            start = max(start, end - observation.duration_ms)
+        return ToolSpan(
+            **origin.shared,
+            id=span_id(origin.run, call_part(key, index, turn.again)),
+            parent=origin.root,
+            start=start,
+            end=end,
+            error=error,
+            message=message,
+            tool=call.action.tool,
+            call=call.action.id or f"{key}[{index}]",
+            parameters=call.action.parameters,
+            thought=turn.event.thought.content,
+            thought_type=turn.event.thought.type,
+            result=observation.result,
+            refused=observation.refused,
+            figures=figures(observation.facts),
+        )
 
     def _replied(self, record: e.Record, event: e.Replied, prompt: Prompt | None) -> ModelSpan:
         origin = self._origin
@@ -449,14 +378,16 @@ class SpanProjection:
             issuer=event.issuer,
         )
 
-    def _failed(self, record: e.Record, event: e.AskFailed, prompt: Prompt | None) -> ModelSpan:
+    def _failed(
+        self, previous: e.Record, record: e.Record, event: e.AskFailed, prompt: Prompt | None
+    ) -> ModelSpan:
         origin = self._origin
         return ModelSpan(
             **origin.shared,
             id=span_id(origin.run, f"reply {record.seq}"),
             parent=origin.root,
             # A failed call has no duration of its own: it began after the event before it.
-            start=moment(self._records[-2] if len(self._records) > 1 else record),
+            start=moment(previous),
             end=moment(record),
             error=event.kind,
             message=event.message,
@@ -468,7 +399,7 @@ class SpanProjection:
 
     def _agent(self, end: float, event: e.RunFinished | None) -> AgentSpan:
         origin, opened = self._origin, self._opened
-        parked = isinstance(self._records[-1].event, e.Parked)
+        parked = self._last is not None and isinstance(self._last.event, e.Parked)
         # Of a run that has not ended, an end that says nothing.
         ended = event or e.RunFinished("waiting" if parked else "open", "", False)
         failed = event is not None and event.status != "finished"
@@ -493,7 +424,7 @@ class SpanProjection:
             links=self._links,
             marks=tuple(self._marks),
             usage=self._usage,
-            steps=self._calls.steps,
+            steps=self._steps,
         )
 
 

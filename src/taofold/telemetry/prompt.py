@@ -5,11 +5,10 @@ A prompt that is too long is cut between messages, a text within it to its ends 
 never in the middle of JSON.
 
 A log holds the digest of each prompt and everything it was made of, but not the prompt. For a
-stored run (`prompts_of`) its agent is driven once more, offline: what it makes of the log today is
-the prompt that was sent if the digests agree; no other is used.
+stored run (`prompts_of`) its agent is driven once more, offline (`agent.prompts`): a prompt is used
+only if its digest is the recorded one.
 """
 
-import contextlib
 import os
 from collections.abc import Mapping
 from functools import lru_cache
@@ -28,9 +27,8 @@ from taofold.core.content import (
     ToolCall,
     ToolResult,
 )
-from taofold.core.errors import TaofoldError
 from taofold.core.text import excerpt
-from taofold.log.log import Log, WrappedLog
+from taofold.log.log import Log
 from taofold.policy.redaction import Redactor
 from taofold.runtime.model import Request, ToolSpec
 
@@ -221,22 +219,19 @@ def _encode(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-class _Listening(WrappedLog):
-    def __init__(self, log: Log) -> None:
-        super().__init__(log)
-        self.prompts: dict[str, Prompt] = {}
-
-    def on_request(self, run: str, key: str, request: Any) -> None:
-        self.prompts[request.conversation.digest] = prompt_of(request)
-
-
 async def prompts_of(agent: Agent[Any, Any], log: Log, run: str) -> dict[str, Prompt]:
-    """The prompts of `run` by their digest; fewer, perhaps none, where the agent has changed.
+    """Returns the prompts of a stored run by digest, without those that `agent` makes no more.
 
     Asks no model and writes nothing.
     """
-    listening = _Listening(log)
-    # Where the replay diverges, the prompts until then are exact; later ones are rebuilt.
-    with contextlib.suppress(TaofoldError):
-        await agent.replace(log=listening).replay(run)
-    return listening.prompts
+    return {
+        sent.digest: Prompt(
+            tuple(sent.messages),
+            sent.tools,
+            sent.settings.temperature,
+            sent.settings.max_tokens,
+            exact=True,
+        )
+        for sent in await agent.replace(log=log).prompts(run)
+        if sent.digest and not sent.missing
+    }

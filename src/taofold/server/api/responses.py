@@ -18,7 +18,7 @@ from taofold.core.json_values import plain
 from taofold.core.metrics import measure
 from taofold.core.state import fold, opening
 from taofold.core.text import iso, line
-from taofold.core.trace import audit, trace
+from taofold.core.trace import audit, trace, turns
 from taofold.log.log import RunRow
 from taofold.policy import Facts
 from taofold.policy.redaction.views import shown, shown_value
@@ -106,16 +106,11 @@ def spans(records: Sequence[e.Record], children: Container[str]) -> schemas.Span
         records: The run's events.
         children: The ids of the runs that its calls began.
     """
-    observed: dict[tuple[str, int], e.Observed | None] = {}
-    """What was observed of each call that began, None if nothing was."""
-    for record in records:
-        match record.event:
-            case e.Started(key=key, index=index):
-                observed.setdefault((key, index), None)
-            case e.Observed(key=key, index=index) as end:
-                observed[key, index] = end
-            case _:
-                pass
+    calls = {
+        (turn.seq, index): (turn.key, call)
+        for turn in turns(records)
+        for index, call in enumerate(turn.calls)
+    }
     over = bool(records) and isinstance(records[-1].event, e.RunFinished)
     items: list[schemas.SpanView] = []
     for span in trace(records):
@@ -123,15 +118,16 @@ def spans(records: Sequence[e.Record], children: Container[str]) -> schemas.Span
             continue
         usage, child, status = span.usage, "", span.status
         if span.type == "tool":
-            index = int(span.id.rpartition(".")[2])
-            if (span.key, index) not in observed:
+            run, _, place = span.id.rpartition(":")
+            seq, _, index = place.partition(".")
+            key, call = calls[int(seq), int(index)]
+            if not call.started and call.observation is None:
                 continue  # it waits for a person, or for others: no time went into it yet
-            event = observed[span.key, index]
-            if event is None and not over:
+            if call.observation is None and not over:
                 status = "open"
-            usage = event.usage if event else None
+            usage = call.usage
             # Usage alone does not tell: a tool that asked the run's model has some too.
-            child = child_id(span.id.partition(":")[0], span.key, index)
+            child = child_id(run, key, int(index))
             child = child if child in children else ""
         items.append(
             schemas.SpanView(
