@@ -7,16 +7,14 @@ it, and the summary of a run that ended.
 
 import os
 import sys
-from collections import Counter
-from dataclasses import dataclass
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from taofold.cli.output import invocation
 from taofold.core import events as e
-from taofold.core.content import media_of, parts_of, thoughts
-from taofold.core.errors import LogError
+from taofold.core.content import media_of
 from taofold.core.happenings import Delta, Happening, Progress
-from taofold.core.state import RunState, reduce
+from taofold.core.state import RunState
 from taofold.core.text import (
     BAR,
     CONTINUED,
@@ -33,6 +31,7 @@ from taofold.core.text import (
     visible_line,
 )
 from taofold.core.values import ASK_USER, FINISH, Action, Observation, Thought
+from taofold.core.watched import UNKNOWN, WatchedChange, WatchedRun
 from taofold.policy.redaction.views import shown
 
 if TYPE_CHECKING:
@@ -162,105 +161,84 @@ class Voice(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Known:
-    """A run as far as it has been told."""
-
-    state: RunState = RunState()
-    steps: int = 0
-    thinking: str = ""
-    """Of the newest reply, until its step begins."""
-
-
 class Story:
     """Listens to a run and its children. Give it to `Agent.run(listener=…)`.
 
-    `waved`: what `--approve all` allowed is told on one line, without its question.
+    `waved`: what `--approve all` allowed is shown on one line, without its question.
     """
 
     def __init__(self, voice: Voice, run: str, *, waved: bool = False) -> None:
         self._voice, self._run, self._waved = voice, run, waved
         self._held: list[tuple[str, bool]] = []
-        self._runs: dict[str, _Known] = {}
+        self._runs: defaultdict[str, WatchedRun] = defaultdict(WatchedRun)
 
     def before(self, records: list[e.Record]) -> None:
-        """Take in what was told in an earlier life of the run."""
+        """Take in what was shown in an earlier life of the run."""
         for record in records:
-            followed = self._runs.setdefault(record.run, _Known())
-            followed.state = _fold(followed.state, shown(record))
-            followed.steps += isinstance(record.event, e.Proposed)
+            self._runs[record.run].feed(shown(record))
 
     def __call__(self, happening: Happening) -> None:
-        """Tell one happening."""
+        """Show one happening."""
         if isinstance(happening, Delta):
             self._voice.delta(happening.text)
             return
         if isinstance(happening, Progress):
             self._voice.busy(f"{happening.tool}: {line(happening.text, 80)}")
             return
-        happening = shown(happening)
-        followed = self._runs.setdefault(happening.run, _Known())
-        # Both are needed: a step that closes with this event is gone from the state after it.
-        before, followed.state = followed.state, _fold(followed.state, happening)
-        self._tell(happening.run, happening.event, followed, before)
+        watched = self._runs[happening.run]
+        self._tell(watched.feed(shown(happening)), watched.state)
 
     def totals(self, run: str) -> str:
         """What the run has used so far."""
-        followed = self._runs.get(run)
-        return "" if followed is None else totals(followed.state)
+        return totals(self._runs[run].state) if run in self._runs else ""
 
-    def _tell(self, run: str, event: e.Event, trace: _Known, before: RunState) -> None:
-        voice, child = self._voice, run != self._run
+    def _tell(self, change: WatchedChange, state: RunState) -> None:
+        voice, run, event = self._voice, change.record.run, change.record.event
+        child = run != self._run
         match event:
             case e.RunStarted():
                 voice.opening(run, event, child=child)
                 voice.busy("the model thinks")
             case e.Proposed():
-                self._proposed(event, trace, child=child)
+                self._proposed(change, event, child=child)
             case e.Decided():
                 self._decided(event, child=child)
             case e.Started():
-                voice.busy(f"{_tool(trace.state, event.key, event.index)} is running")
+                tool = "a tool" if change.slot is UNKNOWN else change.slot.action.tool
+                voice.busy(f"{tool} is running")
             case e.Observed():
-                self._observed(event, trace, before, child=child)
-            # A child's end is told as the result of the call that started it.
+                self._observed(change, event, state, child=child)
+            # A child's end is shown as the result of the call that started it.
             case e.RunFinished() | e.Parked() if not child:
                 voice.busy("")
                 self._release()
-                voice.ending(run, event, totals(trace.state))
+                voice.ending(run, event, totals(state))
             case e.Replied():
-                trace.thinking = thoughts(parts_of(event.content))
                 voice.busy("reading the reply")
             case _:
                 announcement = event.announcement
                 if announcement is not None:
                     voice.note(line(announcement, 160), alarm=event.alarming, child=child)
 
-    def _proposed(self, event: e.Proposed, trace: _Known, *, child: bool) -> None:
-        trace.steps += 1
-        self._voice.thought(trace.steps, event.thought, child=child)
-        if trace.thinking.strip():
-            self._voice.thinking(trace.thinking, child=child)
-        trace.thinking = ""
-        batch = len(event.actions) > 1
+    def _proposed(self, change: WatchedChange, event: e.Proposed, *, child: bool) -> None:
+        self._voice.thought(change.step, event.thought, child=child)
+        if change.reasoning:
+            self._voice.thinking(change.reasoning, child=child)
         for index, action in enumerate(event.actions):
             if action.tool != FINISH:
-                self._voice.action(action, _mark(index, batch), child=child)
+                self._voice.action(action, _mark(index, change.batch > 1), child=child)
 
-    def _observed(self, event: e.Observed, trace: _Known, before: RunState, *, child: bool) -> None:
-        closed = event.key not in trace.state.open
-        opened = before.open.get(event.key)
-        slots = () if opened is None else opened.slots
-        sums = totals(trace.state) if closed else ""
-        finish = event.index < len(slots) and slots[event.index].action.tool == FINISH
+    def _observed(
+        self, change: WatchedChange, event: e.Observed, state: RunState, *, child: bool
+    ) -> None:
+        sums = totals(state) if change.closes else ""
         observation = event.observation
-        if not finish:
-            self._voice.observation(
-                observation, _mark(event.index, len(slots) > 1), sums, child=child
-            )
+        if change.slot.action.tool != FINISH:
+            mark = _mark(event.index, change.batch > 1)
+            self._voice.observation(observation, mark, sums, child=child)
         elif observation.status != "success":
             self._voice.observation(observation, "", sums, child=child)
-        if closed:
+        if change.closes:
             self._voice.busy("the model thinks")
 
     def _decided(self, event: e.Decided, *, child: bool) -> None:
@@ -309,18 +287,6 @@ def totals(state: RunState) -> str:
             duration(state.active_ms),
         )
     )
-
-
-def _fold(state: RunState, record: e.Record) -> RunState:
-    try:
-        return reduce(state, record)
-    except LogError:  # after a rewind; the story only loses its sums
-        return state
-
-
-def _tool(state: RunState, key: str, index: int) -> str:
-    opened = state.open.get(key)
-    return "a tool" if opened is None else opened.slots[index].action.tool
 
 
 def _mark(index: int, batch: bool) -> str:

@@ -7,6 +7,7 @@ that it became. What the client holds by then is computed here, too: its message
 the shared state (`view`), of which it is sent JSON patches.
 """
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,12 +15,11 @@ from ag_ui.core import events as ag
 
 from taofold.core import events as e
 from taofold.core.call_ids import child_id
-from taofold.core.errors import LogError
 from taofold.core.json_values import is_object, render
-from taofold.core.state import RunState, reduce
+from taofold.core.state import RunState
 from taofold.core.values import FINISH, JSON, Action, Thought, Usage
+from taofold.core.watched import WatchedChange, WatchedRun
 from taofold.log.log import Log
-from taofold.policy.limits import STOP_REASON
 from taofold.policy.redaction.views import shown_value
 from taofold.server.agui import translation
 from taofold.server.client_tools import asks_client
@@ -43,7 +43,7 @@ class Projection:
         self.run, self.thread, self.name = run, thread, name
         self.ended = False
         self._answered = frozenset(answered)
-        self._states: dict[str, RunState] = {}
+        self._runs = defaultdict[str, WatchedRun](WatchedRun)
         self._shown: dict[str, Any] = {}
         self._spent: Mapping[str, Usage] = {}
         self._calls: dict[CallKey, tuple[str, Action]] = {}
@@ -54,12 +54,9 @@ class Projection:
         self._spawned: dict[str, str] = {}
         self._brought: set[CallKey] = set()
         """Calls of which the client has the result already."""
-        self._asks: dict[CallKey, e.Record] = {}
         self._message, self._text, self._messages = "", "", 0
         self._thought = ""
         """What was told of the model's thinking before its record came."""
-        self._limited: set[tuple[str, str]] = set()
-        """Run and stop reason of each limit that was told."""
 
     def before(self, records: Iterable[e.Record]) -> list[dict[str, Any]]:
         """Take in what earlier activations told, without telling it again; the messages of it."""
@@ -82,7 +79,7 @@ class Projection:
         if messages:
             snapshot = {"messages": [dict(message) for message in messages]}
             yield ag.MessagesSnapshotEvent.model_validate(snapshot)
-        state = self._states.get(self.run, RunState())
+        state = self._runs[self.run].state
         self._shown, self._spent = view(self.run, state), state.usage_by_model
         yield ag.StateSnapshotEvent(snapshot=self._shown)
         for child in self._children:
@@ -136,7 +133,7 @@ class Projection:
         """The calls that wait for the client to do them: their questions by their ids."""
         return {
             self._calls[position][0]: f"{record.run}:{record.seq}"
-            for position, record in self._asks.items()
+            for position, record in self._questions()
             if isinstance(record.event, e.Decided) and asks_client(record.event)
         }
 
@@ -154,16 +151,17 @@ class Projection:
         """The calls of the tool that have begun and not ended."""
         return [
             self._calls[run, key, index][0]
-            for key, step in self._states.get(run, RunState()).open.items()
+            for key, step in self._runs[run].state.open.items()
             for index, slot in enumerate(step.slots)
             if slot.action.tool == tool and slot.started and slot.observation is None
         ]
 
     def _told(self, record: e.Record) -> Iterator[ag.BaseEvent]:
-        record = record.public
         run, event = record.run, record.event
-        state = self._states[run] = _after(self._states.get(run, RunState()), record)
-        yield from self._happened(record, state)
+        watched = self._runs[run]
+        change = watched.feed(record.public)
+        state = watched.state
+        yield from self._happened(change, state)
         # `_shown` is empty until `open` has sent the
         # snapshot: there is nothing to patch before it.
         if run == self.run and self._shown:
@@ -182,7 +180,8 @@ class Projection:
             case _:
                 pass
 
-    def _happened(self, record: e.Record, state: RunState) -> Iterator[ag.BaseEvent]:
+    def _happened(self, change: WatchedChange, state: RunState) -> Iterator[ag.BaseEvent]:
+        record = change.record
         run, event = record.run, record.event
         match event:
             case e.RunStarted() | e.Resumed():
@@ -193,25 +192,19 @@ class Projection:
                 for part in self._proposed(record, event):
                     yield self._of(run, part)
             case e.Decided():
-                yield from self._decided(record, event)
+                yield from self._decided(change, event)
             case e.StartedOnce():
-                yield from self._autonomous(run, event, state)
+                yield from self._autonomous(change, event)
             case e.Observed():
-                for part in self._observed(run, event, state):
+                for part in self._observed(run, event, change):
                     yield self._of(run, part)
-            case e.LimitHit() if self._limit_told(run, event.limit):
+            # A run may meet a limit more than once; a client hears of it once.
+            case e.LimitHit() if not change.limit:
                 pass
             case _:
                 note = translation.side_event(event)
                 if note is not None:
                     yield self._of(run, note)
-
-    def _limit_told(self, run: str, limit: str) -> bool:
-        """Was it told before? A run may meet a limit more than once."""
-        limit_hit = run, STOP_REASON.get(limit, limit)
-        repeated = limit_hit in self._limited
-        self._limited.add(limit_hit)
-        return repeated
 
     def _proposed(self, record: e.Record, event: e.Proposed) -> Iterator[ag.BaseEvent]:
         run, here = record.run, f"{record.run}:{record.seq}"
@@ -232,42 +225,39 @@ class Projection:
             if action.tool != FINISH:
                 yield from translation.call_events(here, name, action)
 
-    def _decided(self, record: e.Record, event: e.Decided) -> Iterator[ag.BaseEvent]:
-        call = (record.run, event.key, event.index)
-        if event.verdict == "ask":
-            self._asks[call] = record
-            return
-        question = self._asks.pop(call, None)
+    def _decided(self, change: WatchedChange, event: e.Decided) -> Iterator[ag.BaseEvent]:
+        record, question = change.record, change.question
         if question is None or not isinstance(question.event, e.Decided):
             return
         if asks_client(question.event):
             # A client that brought the result along has a message of it already.
             if f"{question.run}:{question.seq}" in self._answered:
-                self._brought.add(call)
+                self._brought.add((record.run, event.key, event.index))
         else:
             yield self._of(record.run, translation.resolved_event(question, event))
 
-    def _autonomous(
-        self, run: str, event: e.StartedOnce, state: RunState
-    ) -> Iterator[ag.BaseEvent]:
+    def _autonomous(self, change: WatchedChange, event: e.StartedOnce) -> Iterator[ag.BaseEvent]:
         """A write that nobody was asked about."""
-        opened = state.open.get(event.key)
+        run, decided = change.record.run, change.slot.decided
         # Decided by the policy alone. A `Resolved` has a person's or a rule's name in `by`.
-        decided = None if opened is None else opened.slots[event.index].decided
         if event.kept is None and (decided is None or decided.by == "policy"):
             name, action = self._calls[run, event.key, event.index]
             value = {"toolCallId": name, "tool": action.tool, "effect": event.effect}
             yield self._of(run, ag.CustomEvent(name="autonomous_action", value=value))
 
-    def _observed(self, run: str, event: e.Observed, state: RunState) -> Iterator[ag.BaseEvent]:
+    def _observed(
+        self, run: str, event: e.Observed, change: WatchedChange
+    ) -> Iterator[ag.BaseEvent]:
         call = (run, event.key, event.index)
-        self._asks.pop(call, None)
+        if change.limit:
+            value = {"limit": change.limit, "value": -1 if change.last else 0}
+            yield ag.CustomEvent(name="limit_reached", value=value)
         name, action = self._calls[call]
         if action.tool != FINISH and not (call in self._brought and self._shown):
             yield translation.result_event(name, event.observation)
         # The fold closes a step with its last observation;
         # only then is it finished for the client.
-        if event.key not in state.open and (run, event.key) in self._steps:
+        if change.closes and (run, event.key) in self._steps:
             del self._steps[run, event.key]
             yield ag.StepFinishedEvent(step_name=_step(event.key))
 
@@ -277,7 +267,7 @@ class Projection:
             return
         unanswered = {
             position: record
-            for position, record in self._asks.items()
+            for position, record in self._questions()
             if f"{record.run}:{record.seq}" not in self._answered
         }
         if not unanswered:
@@ -299,7 +289,7 @@ class Projection:
             outcome=ag.RunFinishedInterruptOutcome(interrupts=interrupts)
             if interrupts
             else ag.RunFinishedSuccessOutcome(),
-            usage=translation.usage(self._spent, self._states[run]) or None,
+            usage=translation.usage(self._spent, self._runs[run].state) or None,
         )
 
     def _paused(self) -> Iterator[ag.BaseEvent]:
@@ -309,7 +299,7 @@ class Projection:
         yield from self._message_ended()
         # Innermost first: `_children` has them in the order in which they began.
         for child in reversed(self._children):
-            ids = [f"{child}:{r.seq}" for call, r in self._asks.items() if call[0] == child]
+            ids = [f"{child}:{record.seq}" for record in self._runs[child].questions.values()]
             outcome = ag.SubagentFinishedSuspendedOutcome(interrupt_ids=ids)
             yield ag.SubagentFinishedEvent(subagent_run_id=child, outcome=outcome)
 
@@ -336,12 +326,19 @@ class Projection:
         self._message, self._text = "", ""
 
     def _closed(self, run: str) -> Iterator[ag.BaseEvent]:
-        """Close what `run` left open for good: the steps and questions of a cut branch."""
+        """Close what `run` left open for good: the steps of a cut branch."""
         for here, key in [step for step in self._steps if step[0] == run]:
             del self._steps[here, key]
             yield self._of(run, ag.StepFinishedEvent(step_name=_step(key)))
-        for call in [call for call in self._asks if call[0] == run]:
-            del self._asks[call]
+
+    def _questions(self) -> Iterator[tuple[CallKey, e.Record]]:
+        """The open questions of the run and its children, with the calls that they are about."""
+        asked = [
+            ((run, *call), record)
+            for run, watched in self._runs.items()
+            for call, record in watched.questions.items()
+        ]
+        return iter(sorted(asked, key=lambda question: question[1].at))
 
     def _child_started(self, run: str) -> ag.SubagentStartedEvent:
         parent = run.rpartition(".")[0]
@@ -357,13 +354,6 @@ class Projection:
         if run == self.run:
             return event
         return event.model_copy(update={"subagent_run_id": run})
-
-
-def _after(state: RunState, record: e.Record) -> RunState:
-    try:
-        return reduce(state, record)
-    except LogError:  # after a rewind: what was open there is not
-        return state
 
 
 def _step(key: str) -> str:

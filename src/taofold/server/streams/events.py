@@ -20,12 +20,12 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from taofold.core import events as e
-from taofold.core.call_ids import branch
-from taofold.core.content import MediaPart, media_of, parts_of, thoughts
+from taofold.core.content import MediaPart, media_of
 from taofold.core.json_values import render
-from taofold.core.state import ActionSlot, RunState, fold, live, reduce
+from taofold.core.state import RunState
 from taofold.core.text import iso
-from taofold.core.values import ASK_USER, FINISH, Action, Value
+from taofold.core.values import ASK_USER, FINISH, Value
+from taofold.core.watched import WatchedChange, WatchedRun
 from taofold.policy.limits import STOP_REASON
 from taofold.policy.redaction.views import shown_value
 
@@ -50,10 +50,7 @@ SSE_NAMES: Final = {"error": "run_error"}
 """`EventSource` has an `error` event of its own, for the connection."""
 _ACTED_ON: Final = frozenset(("answer", "confirmation_request", "done"))
 """Events on which decisions depend: they are exact, others mask guessed secrets."""
-_DECISIONS: Final = {"allow": "approved", "deny": "denied"}
 _LOOPING: Final = ("repeat", "repetition")
-_REFUSING: Final = {"limit": "tool_calls", "time_limit": "seconds"}
-"""The limit of the run behind a refusal of a call."""
 
 
 class WireEvent(Value, frozen=True):
@@ -109,25 +106,16 @@ class EventProjection:
 
     def __init__(self, *, child: bool = False) -> None:
         self._child = child
-        self._records: list[e.Record] = []
-        self._steps: dict[str, int] = {}
-        self._asked: dict[tuple[str, int], int] = {}
-        self._thinking: dict[str, str] = {}
-        """What the model showed of its thinking, by branch, until its step begins."""
-        self._failed = ""
-        self._limited: set[str] = set()
-        """Codes of the limits that were told."""
-        self.state = RunState()
+        self._view = WatchedRun()
+
+    @property
+    def state(self) -> RunState:
+        """The run's state after the newest record."""
+        return self._view.state
 
     def __call__(self, record: e.Record) -> tuple[WireEvent, ...]:
         """The events of the next record."""
-        record = record.public
-        # Before the fold: `_told` compares the record with the state that it changes.
-        payloads = list(self._told(record))
-        self._records.append(record)
-        self._fold(record)
-        if isinstance(record.event, e.RunFinished) and not self._child:
-            payloads.append(("done", _ended(self.state, record.event)))
+        payloads = list(self._told(self._view.feed(record.public)))
         last = len(payloads)
         return tuple(
             [
@@ -146,103 +134,46 @@ class EventProjection:
             ]
         )
 
-    def _fold(self, record: e.Record) -> None:
-        if isinstance(record.event, e.Rewound):
-            # A rewind takes back what was folded, so the state
-            # is made anew. Rare, hence no cost to spare.
-            self.state = fold(self._records)
-            self._asked.clear()
-            events = [past.event for past in live(self._records)]
-            keys = dict.fromkeys(
-                [proposal.key for proposal in events if isinstance(proposal, e.Proposed)]
-            )
-            self._steps = {key: number for number, key in enumerate(keys, 1)}
-            self._failed, self._limited = "", set()
-            return
-        self.state = reduce(self.state, record)
-
-    def _told(self, record: e.Record) -> Iterator[tuple[Name, dict[str, Any]]]:
-        event = record.event
+    def _told(self, change: WatchedChange) -> Iterator[tuple[Name, dict[str, Any]]]:
+        event = change.record.event
         match event:
             case e.Proposed():
-                self._steps[event.key] = len(self._steps) + 1
-                thinking = self._thinking.pop(branch(event.key), "")
-                yield (
-                    "thinking",
-                    {"step": self._steps[event.key], "thought": _thought(event)}
-                    | ({"reasoning": thinking} if thinking.strip() else {}),
-                )
-            case e.Replied():
-                self._thinking[branch(event.key)] = thoughts(parts_of(event.content))
-            case e.Decided():
-                yield from self._decided(record.run, record.seq, event)
-            case e.Started():
-                yield from self._started(record.run, event)
-            case e.Observed():
-                yield from self._observed(record.run, event)
-            case e.LimitHit():
-                yield from self._limit(event.limit, last=event.value < 0)
+                reasoning = {"reasoning": change.reasoning} if change.reasoning else {}
+                yield "thinking", {"step": change.step, "thought": _thought(event)} | reasoning
+            case e.Decided() if event.verdict == "ask":
+                yield "confirmation_request", self._question(change, event)
+            case e.Decided() if change.question is not None:
+                yield "confirmation_resolved", _resolved(change, change.question, event)
+            # The same call once more, after a crash, is not told again.
+            case e.Started() if not change.slot.started:
+                yield from _started(change, event)
+            case e.Observed() if change.slot.action.tool != FINISH:
+                yield "tool_result", _result(change, event)
             case e.Violated() if event.rule.startswith(_LOOPING):
                 yield "loop_warning", {"rule": event.rule, "detail": event.detail}
-            case e.AskFailed():
-                self._failed = event.kind  # the run's `error` says it
             case e.Rewound():
                 yield "rewound", {"to": event.to}
             case e.RunFinished() if not self._child:
                 yield from self._finished(event)
-            case e.Resumed() | e.Noted():
-                # Which process drives it is nothing to those who watch; what a flow did between
+            case e.Decided() | e.Started() | e.Observed() | e.Resumed() | e.Noted() | e.LimitHit():
+                # Which process drives a run is nothing to those who watch; what a flow did between
                 # its actions they read in the log.
                 pass
-            case _ if event.announcement is not None:
+            case _ if event.announcement is not None and not isinstance(event, e.AskFailed):
                 yield "note", note(event)
             case _:
                 pass
+        if change.limit:
+            code = STOP_REASON.get(change.limit, change.limit)
+            yield "limit_reached", {"limit": change.limit, "code": code, "last": change.last}
 
-    def _slot(self, key: str, index: int) -> ActionSlot:
-        opened = self.state.open.get(key)
-        return ActionSlot(Action("?")) if opened is None else opened.slots[index]
-
-    def _decided(
-        self, run: str, seq: int, event: e.Decided
-    ) -> Iterator[tuple[Name, dict[str, Any]]]:
-        action, call = self._slot(event.key, event.index).action, (event.key, event.index)
-        if event.verdict == "ask":
-            self._asked[call] = seq
-            yield "confirmation_request", self._question(run, seq, event)
-            return
-        question = self._asked.pop(call, None)
-        if question is None:
-            return
-        decision = _DECISIONS.get(event.verdict, event.verdict)
-        if event.verdict == "allow" and action.tool == ASK_USER:
-            decision = "answered"
-        elif event.verdict == "allow" and event.action is not None:
-            decision = "edited"
-        elif not isinstance(event, e.Resolved):
-            # Closed by the policy, not by a person: what the question was bound to has changed.
-            decision = "void"
-        yield (
-            "confirmation_resolved",
-            {
-                "actionId": f"{run}:{question}",
-                "callId": _call(run, *call),
-                "tool": action.tool,
-                "decision": decision,
-                "by": event.decider,
-                "reason": event.reason,
-                "args": (event.action or action).parameters,
-            },
-        )
-
-    def _question(self, run: str, seq: int, event: e.Decided) -> dict[str, Any]:
-        slot = self._slot(event.key, event.index)
+    def _question(self, change: WatchedChange, event: e.Decided) -> dict[str, Any]:
+        run, slot, started = change.record.run, change.slot, self.state.started
         action = slot.action
         asks = action.tool == ASK_USER or slot.started or event.request is not None
-        started = self.state.started
         return {
-            "actionId": f"{run}:{seq}",
-            "callId": _call(run, event.key, event.index),
+            "actionId": f"{run}:{change.record.seq}",
+            "callId": _call(run, event),
             "tool": action.tool,
             "args": action.parameters,
             "summary": event.preview,
@@ -256,69 +187,63 @@ class EventProjection:
             "batch": f"{run}#{event.key}",
         }
 
-    def _started(self, run: str, event: e.Started) -> Iterator[tuple[Name, dict[str, Any]]]:
-        slot = self._slot(event.key, event.index)
-        if slot.started:  # the same call once more, after a crash
-            return
-        action, decided = slot.action, slot.decided
-        call = {
-            "callId": _call(run, event.key, event.index),
-            "tool": action.tool,
-            "args": action.parameters,
-            "tier": decided.tier if decided is not None else 1,
-        }
-        step = self._steps.get(event.key, 0)
-        yield "tool_start", {**call, "step": step, "rationale": action.rationale}
-        # Allowed without a person: a write that nobody was asked about is told besides.
-        alone = decided is not None and not isinstance(decided, e.Resolved)
-        if isinstance(event, e.StartedOnce) and alone:
-            summary = action.rationale or f"{action.tool} runs without asking"
-            yield "autonomous_action", {**call, "summary": summary}
-
-    def _observed(self, run: str, event: e.Observed) -> Iterator[tuple[Name, dict[str, Any]]]:
-        slot, observation = self._slot(event.key, event.index), event.observation
-        # A question that was still open is void with the result.
-        self._asked.pop((event.key, event.index), None)
-        if slot.action.tool == FINISH:
-            return
-        yield (
-            "tool_result",
-            {
-                "callId": _call(run, event.key, event.index),
-                "step": self._steps.get(event.key, 0),
-                "tool": slot.action.tool,
-                "status": observation.status,
-                "result": observation.result,
-                "extraction": observation.extraction,
-                "refused": observation.refused,
-                "cut": observation.cut,
-                "blob": observation.blob,
-                "media": [_medium(part) for part in media_of(observation.parts)],
-                "durationMs": observation.duration_ms,
-                "facts": observation.facts,
-                "remark": observation.remark,
-            },
-        )
-        limit = _REFUSING.get(observation.refused)
-        if limit is not None:
-            yield from self._limit(limit, last=True)
-
-    def _limit(self, limit: str, *, last: bool) -> Iterator[tuple[Name, dict[str, Any]]]:
-        """Tell once that a limit is reached, however often the run meets it."""
-        code = STOP_REASON.get(limit, limit)
-        if code not in self._limited:
-            self._limited.add(code)
-            yield "limit_reached", {"limit": limit, "code": code, "last": last}
-
     def _finished(self, event: e.RunFinished) -> Iterator[tuple[Name, dict[str, Any]]]:
         if event.output is not None:
             yield "answer", {"text": render(event.output), "output": event.output}
         if event.status in ("limited", "failed"):
             message = event.error or f"the run ended with {event.stop_reason}"
             data = {"code": event.stop_reason, "message": message, "terminal": True}
-            if event.status == "failed" and self._failed:
-                data["kind"] = self._failed
+            if event.status == "failed" and self._view.failed:
+                data["kind"] = self._view.failed
             yield "error", data
+        yield "done", _ended(self.state, event)
+
+
+def _resolved(change: WatchedChange, question: e.Record, event: e.Decided) -> dict[str, Any]:
+    return {
+        "actionId": f"{question.run}:{question.seq}",
+        "callId": _call(change.record.run, event),
+        "tool": change.slot.action.tool,
+        "decision": change.decision,
+        "by": event.decider,
+        "reason": event.reason,
+        "args": (event.action or change.slot.action).parameters,
+    }
+
+
+def _started(change: WatchedChange, event: e.Started) -> Iterator[tuple[Name, dict[str, Any]]]:
+    action, decided = change.slot.action, change.slot.decided
+    call = {
+        "callId": _call(change.record.run, event),
+        "tool": action.tool,
+        "args": action.parameters,
+        "tier": decided.tier if decided is not None else 1,
+    }
+    yield "tool_start", {**call, "step": change.step, "rationale": action.rationale}
+    # Allowed without a person: a write that nobody was asked about is told besides.
+    alone = decided is not None and not isinstance(decided, e.Resolved)
+    if isinstance(event, e.StartedOnce) and alone:
+        summary = action.rationale or f"{action.tool} runs without asking"
+        yield "autonomous_action", {**call, "summary": summary}
+
+
+def _result(change: WatchedChange, event: e.Observed) -> dict[str, Any]:
+    observation = event.observation
+    return {
+        "callId": _call(change.record.run, event),
+        "step": change.step,
+        "tool": change.slot.action.tool,
+        "status": observation.status,
+        "result": observation.result,
+        "extraction": observation.extraction,
+        "refused": observation.refused,
+        "cut": observation.cut,
+        "blob": observation.blob,
+        "media": [_medium(part) for part in media_of(observation.parts)],
+        "durationMs": observation.duration_ms,
+        "facts": observation.facts,
+        "remark": observation.remark,
+    }
 
 
 def note(event: e.Event) -> dict[str, Any]:
@@ -338,8 +263,8 @@ def _medium(part: MediaPart) -> dict[str, Any]:
     }
 
 
-def _call(run: str, key: str, index: int) -> str:
-    return f"{run}:{key}:{index}"
+def _call(run: str, event: e.Decided | e.Started | e.Observed) -> str:
+    return f"{run}:{event.key}:{event.index}"
 
 
 def _thought(event: e.Proposed) -> dict[str, Any]:
