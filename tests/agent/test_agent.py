@@ -204,7 +204,6 @@ def test_run_sync_works_without_a_loop_and_raises_what_happened() -> None:
         ({"models": None}, "models: is a mapping"),
         ({"extra": None}, "extra: is a mapping"),
         ({"strategy": None}, "strategy: is a name or a function"),
-        ({"settings": 3}, "settings: is a mapping, not 3"),
         ({"base_url": 3}, "base_url: is a text, not 3"),
         ({"discover": 3}, "discover: is a folder or a list of folders, not 3"),
         ({"discover": ["tools", 3]}, "discover: is a folder or a list of folders"),

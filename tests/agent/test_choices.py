@@ -18,7 +18,6 @@ from taofold.testing import FunctionModel, TestModel
         ({"on_denial": "stopp"}, "on_denial: is 'continue' or 'stop'"),
         ({"effort": "hihg"}, "effort: must be one of none, minimal, low"),
         ({"prompt_cache": "5mn"}, "prompt_cache: must be '5m'"),
-        ({"settings": {"efort": "low"}}, "settings.efort: there is no setting 'efort'; did you"),
     ],
 )
 def test_an_agent_with_a_misspelt_choice_is_not_made(options: dict[str, Any], said: str) -> None:

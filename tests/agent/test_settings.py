@@ -13,10 +13,9 @@ from taofold.testing import ScriptedModel
 pytestmark = pytest.mark.anyio
 
 
-async def test_settings_reach_the_model_and_a_field_goes_before_them() -> None:
+async def test_settings_reach_the_model() -> None:
     model = ScriptedModel(["ok"])
-    settings = {"temperature": 0.2, "max_tokens": 500, "extra": {"seed": 7}}
-    await Agent(model, settings=settings, max_tokens=900).run("g")
+    await Agent(model, temperature=0.2, max_tokens=900, extra={"seed": 7}).run("g")
     asked = model.requests[0].request.asked()
     assert (asked.temperature, asked.max_tokens, asked.extra) == (0.2, 900, {"seed": 7})
 
@@ -24,20 +23,18 @@ async def test_settings_reach_the_model_and_a_field_goes_before_them() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"temprature": 0.2}, "did you mean 'temperature'"),
-        ({"temperature": "hot"}, r"settings.temperature: must be a number ≥ 0, not 'hot'"),
+        ({"temperature": "hot"}, r"temperature: must be a number ≥ 0, not 'hot'"),
         ({"temperature": float("nan")}, "a number ≥ 0, not nan"),
-        ({"top_p": 7}, r"settings.top_p: must be a number in \(0, 1\], not 7"),
-        ({"max_tokens": -4}, "settings.max_tokens: must be a whole number ≥ 0, not -4"),
-        ({"effort": "insane"}, "settings.effort: must be one of none, minimal, .* not 'insane'"),
-        ({"seed": 7}, "there is no setting 'seed'"),
+        ({"top_p": 7}, r"top_p: must be a number in \(0, 1\], not 7"),
+        ({"max_tokens": -4}, "max_tokens: must be a whole number ≥ 0, not -4"),
+        ({"effort": "insane"}, "effort: must be one of none, minimal, .* not 'insane'"),
     ],
 )
 def test_a_setting_that_is_wrong_is_refused_when_the_agent_is_made(
     settings: Any, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        Agent(ScriptedModel([]), settings=settings)
+        Agent(ScriptedModel([]), **settings)
 
 
 def test_a_field_is_checked_like_the_setting_of_its_name() -> None:

@@ -54,7 +54,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def agent() -> Agent[None, str]:
-    return Agent("openai-chat:m", strategy="direct", settings={"max_tokens": 9})
+    return Agent("openai-chat:m", strategy="direct", max_tokens=9)
 
 
 @pytest.mark.usefixtures("provider")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, Unpack, cast
 
 from pydantic import PydanticUserError
+from typing_extensions import TypeForm
 
 from taofold.agent.history import Earlier
 from taofold.agent.instructions import Instructions
@@ -103,7 +104,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     ),
     # None is what `os.environ.get` gives.
     "base_url": (_of(str, type(None)), "is a text"),
-    **dict.fromkeys(("models", "extra", "settings"), _MAPPING),
+    **dict.fromkeys(("models", "extra"), _MAPPING),
     **dict.fromkeys(("ask_user", "research", "cache", "raise_on_limit"), _FLAG),
     "strict": (_of(bool), "is True or False"),
     "strategy": (
@@ -144,8 +145,7 @@ class Agent(Generic[Deps, Out]):
     Args:
         model: Provider:model, a Model, or a list of fallbacks.
         base_url: Address of the model's server, if it is not at its provider's.
-        settings: Settings of models in one mapping: effort, temperature, ….
-        output: Type of the answer; result.output is an instance of it.
+        output: Type of the answer, also a union such as City | None.
         deps_type: Type of deps; a run without deps is then a ConfigError.
         name: Name in the log, and as another agent's tool.
         description: What it is good for, when it is another agent's tool.
@@ -180,12 +180,8 @@ class Agent(Generic[Deps, Out]):
     _: KW_ONLY
     base_url: str = ""
     """Where the model's server is, if not at its provider's; of `model`, if it is one name."""
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """How models are asked, in one piece: effort, temperature, top_p, max_tokens, prompt_cache,
-    service_tier, extra. A field of the same name goes before it.
-    """
-    output: type[Out] = str  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
-    """The type of the answer; `result.output` is an instance of it."""
+    output: TypeForm[Out] = str  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
+    """The type of the answer, also a union; `result.output` is an instance of it."""
     deps_type: type[Deps] | None = None
     """What `deps` must be, for type checkers. A run without `deps` is then a `ConfigError`."""
     name: str = "agent"
@@ -351,7 +347,7 @@ class Agent(Generic[Deps, Out]):
     @cached_property
     def model_settings(self) -> ModelSettings:
         """How its models are asked, where they have no settings of their own."""
-        own = ModelSettings.of(
+        return ModelSettings.of(
             {
                 "effort": self.effort,
                 "temperature": self.temperature,
@@ -362,7 +358,6 @@ class Agent(Generic[Deps, Out]):
                 "extra": dict(self.extra),
             }
         )
-        return own.over(ModelSettings.of(self.settings, "settings")) if self.settings else own
 
     @cached_property
     def answer(self) -> "Output":

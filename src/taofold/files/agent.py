@@ -46,7 +46,6 @@ NOT_IN_FILES: Final = {
     "log": "runs are kept in .taofold",
     "base_url": "where keys are sent is set by the environment (OPENAI_BASE_URL, "
     "OPENAI_COMPATIBLE_BASE_URL, …), never by a file",
-    "settings": "each setting is a key of its own",
     "hooks": "code of the program that runs it",
 }
 OUTPUTS: Final = {"str": str, "int": int, "float": float, "bool": bool, "dict": dict, "list": list}
