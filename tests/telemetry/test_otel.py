@@ -239,7 +239,7 @@ async def test_a_back_end_that_hangs_does_not_hold_up_the_end(caplog, monkeypatc
     begun.wait()
     await log.close()
     assert not release.is_set()
-    assert "export them from the log" in caplog.text
+    assert "the log has them: taofold runs export" in caplog.text
     release.set()
 
 
@@ -286,6 +286,20 @@ async def test_what_passes_is_tried_again(monkeypatch):
         server.answers = [503, 429]
         otel.post(spans, otel.OtelTranslation(), endpoint=server.url)
     assert len(server.requests) == 3
+
+
+async def test_a_back_end_that_is_not_there_is_named_with_the_kind_of_failure(monkeypatch):
+    """Mutant: the text of the failed attempt is shown: it holds the query of the URL."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+    monkeypatch.setattr("opentelemetry.exporter.otlp.common.http.random.uniform", lambda *_: 0)
+    spans = spans_of((await calculator(approve="all").run("add")).records)
+    with pytest.raises(otel.ExportFailed) as caught:
+        otel.post(
+            spans, otel.OtelTranslation(), endpoint="http://me:hidden@127.0.0.1:9/x?key=hidden"
+        )
+    assert str(caught.value).startswith("http://127.0.0.1:9/x did not take the spans: ")
+    assert "ConnectionError" in str(caught.value)
+    assert "hidden" not in str(caught.value)
 
 
 async def test_a_refusal_names_the_back_end_without_its_password(caplog):

@@ -58,6 +58,7 @@ _PROVIDERS: Final = (
     "OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
 )
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_AGAIN: Final = "the log has them: taofold runs export RUN --format otlp --endpoint URL"
 _BATCH: Final = 512
 """Spans in one request: the SDK's default."""
 _CONTENT_BATCH: Final = 16
@@ -246,7 +247,7 @@ class OtelExporter:
         """Sends the queued spans, within `PATIENCE`."""
         atexit.unregister(self._processor.shutdown)
         if not _within(PATIENCE, self._processor.shutdown):
-            _LOGGER.warning("spans were not sent within %g s; export them from the log", PATIENCE)
+            _LOGGER.warning("spans were not sent within %g s; %s", PATIENCE, _AGAIN)
 
 
 def _within(seconds: float, call: Callable[[], object]) -> bool:
@@ -272,7 +273,7 @@ def post(
         ConfigError: the endpoint is not an http or https URL.
     """
     to = target(backend, endpoint, headers)
-    exporter, reasons = otlp_exporter(to), _Reasons(logging.ERROR)
+    exporter, reasons = otlp_exporter(to), _Reasons()
     logger = logging.getLogger(type(exporter).__module__)
     logger.addHandler(reasons)
     try:
@@ -290,9 +291,15 @@ class _Reasons(logging.Handler):
     """Keeps the last failure that the SDK's exporter logs, which is the only place it is named."""
 
     last = "no reason given"
+    _error = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = record.getMessage()
+        cause = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        if record.levelno >= logging.ERROR:
+            self.last = record.getMessage() + self._error
+        elif isinstance(cause, requests.RequestException):
+            # Only its kind: the text of a failed attempt holds the URL with its query.
+            self._error = f" ({type(cause).__name__})"
 
 
 def dumps(spans: Iterable[Span], translate: OtelTranslation) -> str:
