@@ -109,7 +109,7 @@ def measure(steps: int, rounds: int, url: str, content: bool) -> dict[str, float
         gc.collect()
         log = otel.traced(MemoryLog(), endpoint=url, content=content)
         clock = Clock()
-        for name in ("_tell", "on_request"):
+        for name in ("_export", "on_request"):
             setattr(log, name, clock.around(getattr(log, name)))
         traced = once(steps, log)
         pairs.append((plain, traced))

@@ -1,6 +1,7 @@
 """Over OTLP: what a back end of ours receives, decoded from protobuf."""
 
 import json
+import logging
 import threading
 
 import pytest
@@ -241,6 +242,23 @@ async def test_a_back_end_that_hangs_does_not_hold_up_the_end(caplog, monkeypatc
     assert not release.is_set()
     assert "the log has them: taofold runs export" in caplog.text
     release.set()
+
+
+async def test_a_configured_log_shows_each_failure_once(monkeypatch, caplog):
+    """Mutant: no filter is added: each batch is logged."""
+    logger = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    before = list(logger.filters)
+    with capturing() as server:
+        server.answers = [401] * 20
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
+        log = with_traces(MemoryLog(), "otlp")
+        for _ in range(2):
+            assert (await calculator(log=log, approve="all").run("add")).success
+            assert await log.flush()
+        await log.close()
+    assert len(server.requests) == 2
+    assert caplog.text.count("401") == 1
+    assert logger.filters == before
 
 
 async def test_a_projection_that_fails_costs_a_run_nothing(caplog):

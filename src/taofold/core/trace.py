@@ -1,4 +1,4 @@
-"""The log as a person reads it: turn after turn, as flat spans, call by call.
+"""Turns, flat spans and the audit of a run, from its records.
 
 `TurnFold` turns records into turns and their calls, one record at a time. `turns`, `trace`, `audit`
 and the spans of `telemetry.projection` read it, so that a call is followed in one place. `turns`
@@ -67,7 +67,7 @@ class TracedCall(Value, frozen=True):
 
     @property
     def local(self) -> bool:
-        """Was it a step of the strategy's own, or reserved, rather than a tool?"""
+        """True for a step of the strategy's own and for reserved names, which are no tools."""
         # A refused call never started either, but it was meant for a tool.
         own = not self.started and self.observation is not None and not self.observation.refused
         return own or self.action.tool in RESERVED
@@ -85,7 +85,7 @@ class TracedTurn(Value, frozen=True):
 
     @property
     def lack(self) -> str:
-        """What it lacks to be a whole triplet: an action, or the observation of one; "" if none."""
+        """The part that a whole triplet needs and the turn lacks; "" if it is whole."""
         if not self.calls:
             return "no action"
         missing = any([call.observation is None for call in self.calls])
@@ -93,7 +93,7 @@ class TracedTurn(Value, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """Is it a whole triplet: at least one action, and an observation for each?"""
+        """True for a whole triplet: at least one action, and an observation for each."""
         return not self.lack
 
     @property
@@ -109,7 +109,7 @@ class TracedTurn(Value, frozen=True):
         )
 
     def step(self) -> Step:
-        """The turn as a step; what has no observation is left out."""
+        """Returns the turn as a step, without calls that have no observation."""
         observed = [call for call in self.calls if call.observation is not None]
         return Step(
             self.number,
@@ -140,7 +140,7 @@ class OpenTurn:
         return bool(self.calls) and all(call.observation is not None for call in self.calls)
 
     def place(self, abandoned: bool) -> float:
-        """Where the turn stands among the others: complete ones by their end, as `fold` does."""
+        """Returns a sort key: complete turns stand in the order of their end, as in `fold`."""
         if self.complete:
             # The last observation closes the step, which is when `fold` gives it its number.
             return max(call.observed_seq for call in self.calls)
@@ -183,14 +183,14 @@ class TurnFold:
 
 
 def _open_turns(records: Iterable[e.Record]) -> list[OpenTurn]:
-    """All turns in order of their proposal."""
+    """Returns all turns in order of their proposal."""
     fold = TurnFold()
     found = [(record, fold.feed(record)) for record in records]
     return [turn for record, turn in found if turn and isinstance(record.event, e.Proposed)]
 
 
 def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
-    """The turns that still count, numbered from 1.
+    """Returns the turns that are not rewound, numbered from 1.
 
     Complete turns come in the order in which they closed and so bear the numbers of
     their steps. A turn that the same branch left open and went on from (only an
@@ -206,7 +206,7 @@ def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
 VERSION: Final = 1
 
 
-class TraceSpan(msgspec.Struct, frozen=True, gc=False):
+class TraceSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A span. `step` is 0 outside of steps; `start` and `end` are ms since the epoch.
 
     Ids are `run:seq` with the record that opened the span, so they are the same each time.
@@ -214,24 +214,24 @@ class TraceSpan(msgspec.Struct, frozen=True, gc=False):
     of the branches forked at "3"), whatever ran at the same time.
     """
 
-    version: int
+    version: int = VERSION
     id: str
     parent: str
     step: int
     timestamp: str
     type: Literal["run", "model", "limit", "step", "tool"]
     name: str
-    input: Any
-    output: Any
+    input: Any = None
+    output: Any = None
     status: str
-    usage: Usage | None
+    usage: Usage | None = None
     start: int
     end: int
     key: str = ""
 
 
 def trace(records: Iterable[e.Record]) -> tuple[TraceSpan, ...]:
-    """The entries of a log in the order of their start; what is open ends with the log."""
+    """Returns the entries of a log in the order of their start; open ones end with the log."""
     live_records = live(records)
     if not live_records:
         return ()
@@ -245,7 +245,7 @@ def trace(records: Iterable[e.Record]) -> tuple[TraceSpan, ...]:
 
 
 def _entry(id: str, parent: str, step: int, start: int, **rest: Any) -> TraceSpan:  # noqa: A002
-    return TraceSpan(VERSION, id, parent, step, iso(start), start=start, **rest)
+    return TraceSpan(id=id, parent=parent, step=step, timestamp=iso(start), start=start, **rest)
 
 
 def _run(live_records: Sequence[e.Record], root: str) -> TraceSpan:
@@ -262,7 +262,6 @@ def _run(live_records: Sequence[e.Record], root: str) -> TraceSpan:
         input=opened.goal,
         output=done.output if done else None,
         status=done.status if done else "open",
-        usage=None,
         end=live_records[-1].at,
     )
 
@@ -270,7 +269,7 @@ def _run(live_records: Sequence[e.Record], root: str) -> TraceSpan:
 def _model_calls(
     live_records: Sequence[e.Record], all_turns: Sequence[TracedTurn], root: str
 ) -> list[TraceSpan]:
-    """Model calls, also those that failed. Each belongs to the next step of its branch."""
+    """Returns model calls, also failed ones. Each belongs to the next step of its branch."""
     numbers = {turn.seq: turn.number for turn in all_turns}
     # From the end to the beginning: the step that a reply led to is the next one of its branch.
     following: dict[str, int] = {}
@@ -311,7 +310,7 @@ def _replied(record: e.Record, event: e.Replied, step: int, root: str) -> TraceS
 
 
 def _unanswered(record: e.Record, event: e.AskFailed, step: int, root: str) -> TraceSpan:
-    """A model call that brought an error. The log does not say which model, nor for how long."""
+    """Returns a failed model call. The log has neither its model nor its duration."""
     return _entry(
         f"{record.run}:{record.seq}",
         root,
@@ -319,17 +318,15 @@ def _unanswered(record: e.Record, event: e.AskFailed, step: int, root: str) -> T
         record.at,
         type="model",
         name="",
-        input=None,
         output=event.message,
         status="timeout" if event.kind == "timeout" else "failure",
-        usage=None,
         end=record.at,
         key=event.key,
     )
 
 
 def _limits(live_records: Sequence[e.Record], root: str) -> list[TraceSpan]:
-    """The limits that let nothing more be called. Of time it may have ended a call that hung."""
+    """Returns the limits that ended something. The time limit may have ended an open call."""
     return [
         _entry(
             f"{record.run}:{record.seq}",
@@ -338,10 +335,7 @@ def _limits(live_records: Sequence[e.Record], root: str) -> list[TraceSpan]:
             record.at,
             type="limit",
             name=event.limit,
-            input=None,
-            output=None,
             status="timeout" if event.limit == "seconds" else "limited",
-            usage=None,
             end=record.at,
             key=event.key,
         )
@@ -352,7 +346,7 @@ def _limits(live_records: Sequence[e.Record], root: str) -> list[TraceSpan]:
 
 
 def _turn(turn: TracedTurn, last: e.Record, root: str) -> list[TraceSpan]:
-    """A step and the calls in it."""
+    """Returns a step and the calls in it."""
     own = f"{last.run}:{turn.seq}"
     ends = [call.observed_at or last.at for call in turn.calls]
     step = _entry(
@@ -365,7 +359,6 @@ def _turn(turn: TracedTurn, last: e.Record, root: str) -> list[TraceSpan]:
         input=turn.thought.content,
         output=[call.observation.extraction for call in turn.calls if call.observation is not None],
         status="success" if turn.complete else "interrupted",
-        usage=None,
         end=max(ends, default=turn.at),
         key=turn.key,
     )
@@ -387,14 +380,13 @@ def _call(call: TracedCall, own: str, turn: TracedTurn, until: int) -> TraceSpan
         input=call.action.parameters,
         output=observation.result if observation else None,
         status=observation.status if observation else "interrupted",
-        usage=None,
         end=call.observed_at or until,
         key=turn.key,
     )
 
 
 class AuditEntry(Value, frozen=True):
-    """One call. Times are milliseconds since the epoch, 0 where it never came so far."""
+    """One call. Times are milliseconds since the epoch, 0 = never."""
 
     key: str
     index: int
@@ -405,7 +397,7 @@ class AuditEntry(Value, frozen=True):
     decision: str = ""
     """The last verdict: allow, deny, expired, void, done, or ask while it waits."""
     resolver: str = ""
-    """Who decided: "policy", a person's id, "clock"."""
+    """The decider: "policy", a person's id, "clock"."""
     reason: str = ""
     outcome: str = "open"
     """success, failure, partial or timeout; why it was refused; or "open"."""
@@ -416,7 +408,7 @@ class AuditEntry(Value, frozen=True):
 
 
 class RefusedDecision(Value, frozen=True):
-    """A decision that somebody tried to take and may not."""
+    """A refused attempt to decide."""
 
     id: str
     who: str
@@ -427,7 +419,7 @@ class RefusedDecision(Value, frozen=True):
 def audit(
     records: Iterable[e.Record],
 ) -> tuple[tuple[AuditEntry, ...], tuple[RefusedDecision, ...]]:
-    """Every call of the run in order of proposal, and every refused attempt to decide."""
+    """Returns each call of the run in order of proposal, and each refused attempt to decide."""
     current = live(records)
     start = opening(current)
     who = "" if start is None else start.principal.id

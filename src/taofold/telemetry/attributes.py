@@ -1,5 +1,5 @@
-"""What a span says, its moments, links and exception too, in the words of OpenTelemetry's GenAI
-conventions and of OpenInference.
+"""The attributes of spans, their events, links and exceptions, under the names of OpenTelemetry's
+GenAI conventions and of OpenInference.
 
 Back ends differ in which of the two they read, so each span has its kind, names, sizes and single
 values in both; whole conversations are in the GenAI form only. Names follow
@@ -27,7 +27,7 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "openai-compatible": "openai",
     "xai": "x_ai",
 }
-"""Where the conventions have another word for a provider than we."""
+"""Names of providers that differ in the conventions."""
 _KINDS: Final[dict[type, str]] = {
     AgentSpan: "AGENT",
     ModelSpan: "LLM",
@@ -35,7 +35,7 @@ _KINDS: Final[dict[type, str]] = {
     ApprovalSpan: "GUARDRAIL",
 }
 _FINISH: Final[Mapping[str, str]] = {"": "stop", "tool_calls": "tool_call", "overflow": "error"}
-"""Where the conventions have another word for the end of a reply."""
+"""Reasons of an end that have another name in the conventions."""
 _PYTHONS_OWN: Final = frozenset(
     [
         n
@@ -44,11 +44,11 @@ _PYTHONS_OWN: Final = frozenset(
     ]
 )
 _RAISED: Final = frozenset({"failure", "timeout", "interrupted", "error"})
-"""Errors that are somebody's exception; a refusal is none."""
+"""Errors that come from an exception; a refusal does not."""
 
 
 def title(span: Span) -> str:
-    """The span's name. What a model called a tool that there is not stays out of it."""
+    """Returns the span's name, without names of tools that do not exist."""
     match span:
         case AgentSpan():
             return f"invoke_agent {span.agent}"
@@ -63,13 +63,13 @@ def title(span: Span) -> str:
 
 
 def tool_of(span: ToolSpan) -> str:
-    """The tool's name, which is the model's free text where there is no such tool."""
+    """Returns the tool's name; "unknown" if a model named a tool that does not exist."""
     # Names of spans are what back ends group by: free text would make a group for each call.
     return "unknown" if span.refused in ("unknown", "malformed") else span.tool
 
 
 def model_of(span: ModelSpan | AgentSpan) -> tuple[str, str]:
-    """Provider and model, taken from `provider:model`; the provider may be unknown ("")."""
+    """Returns provider ("" = unknown) and model, taken from `provider:model`."""
     requested = span.model if isinstance(span, AgentSpan) else span.requested
     provider, colon, name = requested.partition(":")
     if not colon:
@@ -81,7 +81,7 @@ def model_of(span: ModelSpan | AgentSpan) -> tuple[str, str]:
 
 
 def attributes(span: Span, content: Disclosure | None = None) -> Attributes:
-    """Everything that is told about `span`; with `content` also what was said, redacted."""
+    """Returns the attributes of `span`; with `content` also the content, redacted."""
     result: Attributes = {
         "openinference.span.kind": _KINDS[type(span)],
         "gen_ai.agent.name": span.agent,
@@ -112,7 +112,7 @@ def attributes(span: Span, content: Disclosure | None = None) -> Attributes:
 
 
 def mark_attributes(mark: Mark, content: Disclosure | None = None) -> Attributes:
-    """The same for a moment of a run."""
+    """Returns the attributes of an event of a run."""
     result: Attributes = {f"taofold.{name}": fact for name, fact in mark.facts.items()}
     if content is not None and mark.quoted:
         result["taofold.said"] = content.text(mark.quoted)
@@ -120,12 +120,12 @@ def mark_attributes(mark: Mark, content: Disclosure | None = None) -> Attributes
 
 
 def link_attributes(link: Link) -> Attributes:
-    """The same for another span that this one goes back to."""
+    """Returns the attributes of a link."""
     return {"taofold.link": link.why}
 
 
 def exception_attributes(span: Span, content: Disclosure | None = None) -> Attributes | None:
-    """The event `exception` of a span whose work raised one, None for the others.
+    """Returns the attributes of the event `exception`, None if the span's work raised none.
 
     A tool's error begins with the name of its class. The name of one of Python's own is
     always sent; any other is text of the tool's, and sent with content only.
@@ -145,7 +145,7 @@ def exception_attributes(span: Span, content: Disclosure | None = None) -> Attri
 
 
 def _raised(span: Span) -> str:
-    """The class of what was raised where it is one of Python's own, else the kind of error.
+    """Returns the class of the exception if it is one of Python's own, else the kind of error.
 
     The name of another class is text of the tool's.
     """
@@ -234,7 +234,7 @@ def _tool(span: ToolSpan, result: Attributes) -> None:
 
 
 def _details(usage: Usage) -> list[tuple[str, int]]:
-    """Which tokens were of a special kind, where there were any."""
+    """Returns the counts of tokens of a special kind that are not 0."""
     counts = [
         ("cache_read.input_tokens", usage.cached_tokens),
         ("cache_write.input_tokens", usage.written_tokens),
@@ -246,7 +246,7 @@ def _details(usage: Usage) -> list[tuple[str, int]]:
 
 
 def _server(host: str, result: Attributes) -> None:
-    """Where the reply came from: `host` or `host:port`; "bedrock:eu-west-1" is no address."""
+    """Adds the server from `host` or `host:port`; "bedrock:eu-west-1" is no address."""
     address, colon, port = host.rpartition(":")
     if not colon:
         address = port
@@ -260,13 +260,12 @@ def _server(host: str, result: Attributes) -> None:
 
 def _provider(provider: str, result: Attributes) -> None:
     if provider:
-        # The convention's name, the one it had before
-        # (some back ends still read it), OpenInference's.
+        # The name of the conventions, their older name, which back ends read, and OpenInference's.
         result["gen_ai.provider.name"] = result["gen_ai.system"] = result["llm.provider"] = provider
 
 
 def _content(span: Span, content: Disclosure) -> Attributes:
-    """What was said, by whom it may be read. Everything goes through the redactor once more."""
+    """Returns the content of `span`. All of it goes through the redactor once more."""
     result: Attributes = {}
     if span.message:
         result["error.message"] = content.text(span.message)

@@ -43,7 +43,7 @@ _FAILED: Final = frozenset({"failure", "timeout"})
 
 
 class Origin:
-    """Where the spans of a run hang, and what all of them say."""
+    """The place of a run's spans in the trace, and the fields that all of them share."""
 
     __slots__ = ("agent", "parent", "root", "run", "session", "trace", "user")
 
@@ -54,7 +54,7 @@ class Origin:
 
     @property
     def shared(self) -> dict[str, Any]:
-        """The fields that all spans of the run have alike."""
+        """The fields that are equal in all spans of the run."""
         return {
             "run": self.run,
             "trace": self.trace,
@@ -65,17 +65,17 @@ class Origin:
 
 
 def moment(record: e.Record) -> float:
-    """Returns when it happened; what happened in the same millisecond keeps its order."""
+    """Returns the time of a record, so that records of one millisecond keep their order."""
     return _moment(record.at, record.seq)
 
 
 def _moment(at: int, seq: int) -> float:
-    # Thousandths of a millisecond; from event 1000 on the order within one is not told.
+    # Thousandths of a millisecond: from record 1000 on, equal times stay equal.
     return at + min(seq, 999) / 1000
 
 
 def figures(facts: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers among the facts of an event or a result: they quote nobody."""
+    """Returns the numbers among the facts of an event or a result, which are not content."""
     return {
         name: value
         for name, value in facts.items()
@@ -100,7 +100,7 @@ def _trace(root: str, context: TraceContext | None) -> str:
 
 
 class SpanProjection:
-    """The spans of one run. Feed it every record, in order.
+    """The spans of one run, from its records, which are fed in order.
 
     `roots` is shared by the runs of one trace; the eldest of them puts itself in. Without
     `rebuild` no prompt is put together from the log: for who tells nothing of what was said.
@@ -123,11 +123,11 @@ class SpanProjection:
         self._forked = ""
         self._usage = Usage()
         self._marks: list[Mark] = []
-        self._talks: dict[str, list[Message]] = {}
+        self._conversations: dict[str, list[Message]] = {}
 
     @property
     def sampled(self) -> bool:
-        """Does the application's trace, if there is one, want to be recorded?"""
+        """False if the application's trace is not recorded."""
         context = self._roots.get(root_run(self._origin.run, self._opened.parent))
         return context is None or context.sampled
 
@@ -140,7 +140,10 @@ class SpanProjection:
         return TraceContext(self._origin.trace, span, self.sampled)
 
     def feed(self, record: e.Record, prompt: Prompt | None = None) -> Span | None:
-        """What is over with this record; `prompt` is what was sent if it ends a model call."""
+        """Takes a record. Returns the span that it ends, or None.
+
+        `prompt` is what was sent, if the record ends a model call.
+        """
         record = record.public
         previous, self._last = self._last or record, record
         self.head = record.seq
@@ -168,7 +171,7 @@ class SpanProjection:
         return None
 
     def rest(self) -> tuple[Span, ...]:
-        """What is open, as if it ended with the last record; the run itself comes last."""
+        """Returns the open spans as if the last record ended them; the run's comes last."""
         if self._last is None or isinstance(self._last.event, e.RunFinished):
             return ()
         end = moment(self._last)
@@ -189,10 +192,10 @@ class SpanProjection:
         self._root(root_run(origin.run, event.parent), context_of(event))
         if event.parent:
             origin.parent = span_id(event.parent, parent_part(origin.run, event.parent))
-        self._talks[""] = _opening(event)
+        self._conversations[""] = _opening(event)
 
     def _fork(self, record: e.Record, event: e.Forked) -> None:
-        """A run of its own, with a link to the one that it branched off.
+        """Begins a trace of its own, with a link to the run that was forked.
 
         It hangs where that one hangs in the application's trace, if it does: its log has the
         beginning of the first of them, and does not say whether a fork was forked.
@@ -211,7 +214,7 @@ class SpanProjection:
         self._asked.clear()
 
     def _root(self, root: str, context: TraceContext | None) -> None:
-        """Which trace this is: that of the run `root`, or the application's."""
+        """Sets the trace: that of the run `root`, or the application's."""
         origin = self._origin
         # The eldest run of its trace: the others look here for its trace.
         if root == origin.run:
@@ -220,15 +223,15 @@ class SpanProjection:
         origin.trace = _trace(root, self._roots.get(root))
 
     def _aside(self, record: e.Record) -> None:
-        """What is a moment of the run rather than a span."""
+        """Adds an event to the run's span."""
         event = record.event
         match event:
             case e.Violated():
                 self._mark(record, "violated", event.detail, rule=event.rule)
-                self._hear(event.key, Message("user", event.detail))
+                self._add_message(event.key, Message("user", event.detail))
             case e.Steered():
                 self._mark(record, "steered", event.text)
-                self._hear(event.key, Message("user", event.content))
+                self._add_message(event.key, Message("user", event.content))
             case e.LimitHit():
                 self._mark(record, "limit", limit=event.limit)
             case e.Parked():
@@ -238,7 +241,7 @@ class SpanProjection:
             case e.Hooked():
                 self._mark(record, "hook", event.rejected, hook=event.hook, point=event.point)
                 if event.message:
-                    self._hear(event.key, Message("user", event.message))
+                    self._add_message(event.key, Message("user", event.message))
             case e.Rewound():
                 self._mark(record, "rewound", to=event.to)
             case _ if event.announcement is not None:
@@ -253,21 +256,21 @@ class SpanProjection:
         if len(self._marks) < _MARKS:
             self._marks.append(Mark(name, moment(record), dict(facts), quoted))
 
-    def _hear(self, key: str, message: Message) -> None:
+    def _add_message(self, key: str, message: Message) -> None:
         if message.content and self._rebuild:
-            self._talk(key).append(message)
+            self._conversation(key).append(message)
 
-    def _talk(self, key: str) -> list[Message]:
-        """What the log says of the conversation of this branch; a new one begins with the goal."""
+    def _conversation(self, key: str) -> list[Message]:
+        """Returns the conversation of a branch; a new one begins with the goal."""
         position = branch(key)
-        talk = self._talks.get(position)
+        talk = self._conversations.get(position)
         if talk is None:
-            talk = self._talks[position] = [Message("user", self._opened.content)]
+            talk = self._conversations[position] = [Message("user", self._opened.content)]
         return talk
 
     def _rebuilt(self, key: str) -> Prompt:
-        """What must have been sent, by what the log holds."""
-        return Prompt(tuple(self._talk(key))) if self._rebuild else Prompt()
+        """Returns the prompt that the log implies."""
+        return Prompt(tuple(self._conversation(key))) if self._rebuild else Prompt()
 
     def _decided(self, record: e.Record, event: e.Decided) -> ApprovalSpan | None:
         """Returns the span of the approval that a decision closes, if it closes one."""
@@ -308,7 +311,7 @@ class SpanProjection:
         observation = event.observation
         if self._rebuild:
             result = observation.parts or render(observation.result)
-            self._hear(event.key, result_message(call.action.id, result))
+            self._add_message(event.key, result_message(call.action.id, result))
         if turn.complete:
             # A batch is over, and counts as a step, with its last result.
             self._steps += 1
@@ -356,7 +359,7 @@ class SpanProjection:
         self._usage += event.usage
         sent = prompt or self._rebuilt(event.key)
         if self._rebuild:
-            self._hear(event.key, Message("assistant", event.content, event.issuer))
+            self._add_message(event.key, Message("assistant", event.content, event.issuer))
         return ModelSpan(
             **origin.shared,
             id=span_id(origin.run, f"reply {record.seq}"),
@@ -400,7 +403,7 @@ class SpanProjection:
     def _agent(self, end: float, event: e.RunFinished | None) -> AgentSpan:
         origin, opened = self._origin, self._opened
         parked = self._last is not None and isinstance(self._last.event, e.Parked)
-        # Of a run that has not ended, an end that says nothing.
+        # For a run that has not ended, an end without facts.
         ended = event or e.RunFinished("waiting" if parked else "open", "", False)
         failed = event is not None and event.status != "finished"
         return AgentSpan(
@@ -433,7 +436,7 @@ def spans_of(
     roots: Roots | None = None,
     prompts: Mapping[str, Prompt] | None = None,
 ) -> tuple[Span, ...]:
-    """The spans of a stored run, in the order of their end; those of a fork's past are left out.
+    """Returns the spans of a stored run in the order of their end, without a fork's past.
 
     Give the same `roots` to a run and then to its children. `prompts` are what was sent, by the
     digest of the conversation that the reply notes.
@@ -452,7 +455,7 @@ def spans_of(
 
 
 def context_of(event: e.RunStarted) -> TraceContext | None:
-    """Where the run hangs in the trace of the application that started it."""
+    """Returns the application's span in which the run was started, or None."""
     noted = event.settings.get(TRACE_SETTING)
     return TraceContext.parse(noted) if isinstance(noted, str) else None
 

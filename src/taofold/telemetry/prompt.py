@@ -40,19 +40,19 @@ _LENGTHS: Final = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VAL
 
 
 class Lengths(NamedTuple):
-    """How much of what was said is told, in characters: of one text, of one attribute."""
+    """The longest text and the longest attribute, in characters."""
 
     text: int = TEXT
     attribute: int = LONGEST_PROMPT
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> "Lengths":
-        """What OpenTelemetry's variables say of the length of an attribute."""
+        """Returns the lengths that OpenTelemetry's variables set."""
         named = [environment.get(name, "").strip() for name in _LENGTHS]
         length = next(
             (int(value) for value in named if value.isdecimal() and int(value)), LONGEST_PROMPT
         )
-        # Half: of two texts at least the first and the last message of a prompt find room.
+        # Half, so that the first and the last message of a prompt fit.
         return cls(min(TEXT, max(length // 2, 1)), length)
 
 
@@ -149,7 +149,7 @@ def prompt_of(request: Request) -> Prompt:
 
 
 def definition(tool: ToolSpec) -> dict[str, Any]:
-    """A tool as the conventions have it."""
+    """Returns a tool in the form of the conventions."""
     return {
         "type": "function",
         "name": tool.name,
@@ -159,13 +159,13 @@ def definition(tool: ToolSpec) -> dict[str, Any]:
 
 
 def message_of(message: Message, content: Disclosure) -> dict[str, Any]:
-    """A message as the conventions have it."""
+    """Returns a message in the form of the conventions."""
     parts = [encoded for part in message.parts if (encoded := part_of(part, content)) is not None]
     return {"role": message.role, "parts": parts}
 
 
 def part_of(part: Part, content: Disclosure) -> dict[str, Any] | None:
-    """A part as the conventions have it, None for one that only its issuer can read.
+    """Returns a part in the form of the conventions, None for one that only its issuer can read.
 
     Bytes of media stay in the log: a part names them by their digest, as a file.
     """
@@ -191,7 +191,7 @@ def part_of(part: Part, content: Disclosure) -> dict[str, Any] | None:
 
 
 def call_of(call: ToolCall, content: Disclosure) -> dict[str, Any]:
-    """A tool call as a part: its arguments as JSON, or as text if they are none."""
+    """Returns a tool call as a part; arguments that are not JSON stay text."""
     return {
         "type": "tool_call",
         "id": call.id,
@@ -201,7 +201,7 @@ def call_of(call: ToolCall, content: Disclosure) -> dict[str, Any]:
 
 
 def arguments_of(text: str, content: Disclosure) -> Any:
-    """What a model wrote as arguments, redacted."""
+    """Returns the arguments that a model wrote, redacted."""
     if len(text) <= content.bounds.text:
         try:
             return content.redactor.json(msgspec.json.decode(text))

@@ -1,5 +1,5 @@
-"""The spans of a run, as values, with moments (`Mark`) and links to other spans; and their ids,
-which are derived from the run's id.
+"""The spans of a run as values, with events (`Mark`) and links to other spans. Their ids are
+derived from the run's id.
 
 Spans know nothing about OpenTelemetry; `attributes` and `otel` translate them. Times are
 milliseconds since the epoch, with fractions. Ids are OpenTelemetry's: 16 and 8 bytes. Pure.
@@ -17,7 +17,7 @@ from taofold.telemetry.prompt import Prompt
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What all spans share. `trace`, `id` and `parent` are hex digits ("" = the root)."""
+    """The fields of all spans. `trace`, `id` and `parent` are hex digits ("" = the root)."""
 
     run: str
     trace: str
@@ -26,17 +26,17 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     agent: str
     session: str = ""
     user: str = ""
-    """Who the run is for; "" for the local user of a command line."""
+    """The principal's id; "" for the local user of a command line."""
     start: float
     end: float
     error: str = ""
     """The kind of failure, a word: timeout, denied, rate, … ("" = none)."""
     message: str = ""
-    """What was said about it."""
+    """The text of the failure."""
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
-    """Something that happened at one moment of a run. `quoted` may be words of models and tools."""
+    """An event within a run. `quoted` is text that a model, a tool or a person may have written."""
 
     name: str
     at: float
@@ -45,7 +45,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
-    """Another span, perhaps of another trace, that this one goes back to."""
+    """A reference to another span, which may belong to another trace."""
 
     trace: str
     id: str
@@ -64,12 +64,12 @@ class AgentSpan(Timed, frozen=True, kw_only=True):
     stop_reason: str = ""
     success: bool = False
     root: bool = True
-    """Is it the eldest run of its trace? Its parent then is the application's, if any."""
+    """True for the eldest run of its trace. Its parent is a span of the application, or none."""
     forked_from: str = ""
     links: tuple[Link, ...] = ()
     marks: tuple[Mark, ...] = ()
     usage: Usage = Usage()
-    """Of the run and its children: their spans have it, too."""
+    """The usage of the run and its children. The spans of the children have theirs, too."""
     steps: int = 0
 
 
@@ -87,7 +87,7 @@ class ModelSpan(Timed, frozen=True, kw_only=True):
     usage: Usage = Usage()
     cached: bool = False
     issuer: Issuer | None = None
-    """Who made the reply, if its provider says so."""
+    """The maker of the reply, if the provider names it."""
 
 
 class ToolSpan(Timed, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class ToolSpan(Timed, frozen=True, kw_only=True):
 
 
 class ApprovalSpan(Timed, frozen=True, kw_only=True):
-    """A person was asked, and answered."""
+    """An approval, from its request to its answer."""
 
     tool: str
     call: str
@@ -118,13 +118,13 @@ class ApprovalSpan(Timed, frozen=True, kw_only=True):
 
 Span: TypeAlias = AgentSpan | ModelSpan | ToolSpan | ApprovalSpan
 _CHILD: Final = re.compile(r"\.(\d+(?:-\d+)*-\d+)(?:s\d+)?\Z")
-"""How the runtime names the run of an agent that serves a call: `<run>.<key>-<index>`, and one in
-which a model answers its tool: the same with `s` and a number.
+"""Matches the id of the run of an agent that serves a call, `<run>.<key>-<index>`, and of a run in
+which a model answers its tool, the same with `s` and a number.
 """
 
 
 def root_run(run: str, parent: str) -> str:
-    """The run whose trace `run` belongs to: its eldest ancestor."""
+    """Returns the eldest ancestor of `run`, to whose trace the run belongs."""
     if not parent:
         return run
     # Ids of child runs hold their callers' ids, so no log has to be read.
@@ -134,14 +134,17 @@ def root_run(run: str, parent: str) -> str:
 
 
 def call_part(key: str, index: int, time: int = 0) -> str:
-    """The part of a span's id that stands for a call; `time` counts how often it was rewound."""
+    """Returns the part of a span's id that stands for a call.
+
+    `time` counts how often the call's key was used before.
+    """
     suffix = f"{key.replace('.', '-')}-{index}"
     # After a rewind the same key is another call, which must not replace the first one's span.
     return f"call {suffix}" if not time else f"call {suffix} again {time}"
 
 
 def parent_part(run: str, parent: str) -> str:
-    """The same for what a child run hangs on: the call that it serves, else the whole parent."""
+    """Returns the same for the parent of a child run: the call that it serves, else the run."""
     match = _CHILD.search(run)
     if match is not None and run[: match.start()] == parent:
         return f"call {match[1]}"
@@ -149,11 +152,11 @@ def parent_part(run: str, parent: str) -> str:
 
 
 def trace_id(root: str) -> str:
-    """32 hex digits."""
+    """Returns the id of the trace of the run `root`, 32 hex digits."""
     return blake2b(root.encode(), digest_size=16, person=b"taofold.trace").hexdigest()
 
 
 def span_id(run: str, part: str) -> str:
-    """16 hex digits for one span of `run`."""
+    """Returns the id of one span of `run`, 16 hex digits."""
     identity = f"{run}\x1f{part}".encode()
     return blake2b(identity, digest_size=8, person=b"taofold.span").hexdigest()

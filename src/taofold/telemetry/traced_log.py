@@ -75,27 +75,27 @@ class TracedLog(WrappedLog):
         """Prompts of open model calls, by run and key of the call."""
 
     def __getattr__(self, name: str) -> Any:
-        """What a log can do beyond the protocol."""
+        """Returns what the wrapped log has beyond the protocol."""
         return getattr(self.log, name)
 
     async def create(self, row: RunRow, *, records: Sequence[Record] = (), **named: Any) -> Claim:
-        """Register the run, then tell the exporter what is over with its first records."""
-        # Written first, told afterwards: an exporter hears of nothing that is not durable.
+        """Registers the run, then exports the spans that its first records end."""
+        # Written first: only durable records are exported.
         claim = await super().create(row, records=records, **named)
         for record in records:
             if isinstance(record.event, RunStarted) and record.event.parent:
                 await self._find(root_run(row.run, record.event.parent))
-        self._tell(row.run, records)
+        self._export(row.run, records)
         return claim
 
     async def claim(self, run: str, owner: str, **named: Any) -> Claim:
-        """Become the owner, and learn what happened in the run before."""
+        """Becomes the owner, and reads the records of the run so far."""
         claim = await super().claim(run, owner, **named)
         projection = self._runs.setdefault(run, self._projection(run))
         for record in await self.log.read(run, after=projection.head):
             if isinstance(record.event, RunStarted) and record.event.parent:
                 await self._find(root_run(run, record.event.parent))
-            # Not exported: the process that wrote these records told of their spans.
+            # Not exported: the process that wrote these records did it.
             projection.feed(record)
         return claim
 
@@ -103,7 +103,7 @@ class TracedLog(WrappedLog):
         return SpanProjection(run, self._roots, rebuild=self._content)
 
     async def _find(self, root: str) -> None:
-        """Learn where the eldest run hangs: another process may have begun it."""
+        """Reads the application's span of the eldest run, which another process may have begun."""
         if root in self._roots:
             return
         first = await self.log.read(root, limit=1)
@@ -138,13 +138,13 @@ class TracedLog(WrappedLog):
             context.detach(token)
 
     async def append(self, run: str, epoch: int, records: Sequence[Record], **named: Any) -> bool:
-        """Write the records, then tell the exporter what is over with them."""
+        """Writes the records, then exports the spans that they end."""
         written = await super().append(run, epoch, records, **named)
         if written:
-            self._tell(run, records)
+            self._export(run, records)
         return written
 
-    def _tell(self, run: str, records: Sequence[Record]) -> None:
+    def _export(self, run: str, records: Sequence[Record]) -> None:
         try:
             projection = self._runs.get(run) or self._projection(run)
             self._runs[run] = projection
@@ -158,12 +158,12 @@ class TracedLog(WrappedLog):
                 if span is not None:
                     spans.append(span)
                 if isinstance(event, Forked):
-                    spans.clear()  # what was copied is in the trace of the run that did it
+                    spans.clear()  # copied records belong to the trace of the forked run
                 over = over or isinstance(event, RunFinished | Parked)
             if spans and projection.sampled:
                 self.exporter.export(spans)
             if over:
-                self._forget(run)  # whoever carries it on reads it again
+                self._forget(run)  # `claim` reads it again
         except Exception:
             _LOGGER.exception("run %s goes on, but a part of its trace is lost", run)
 
@@ -174,7 +174,7 @@ class TracedLog(WrappedLog):
             del self._prompts[key]
 
     async def delete(self, run: str) -> None:
-        """Forget the run. What a back end was sent stays there."""
+        """Deletes the run. A back end keeps what it was sent."""
         self._forget(run)
         await super().delete(run)
 
@@ -182,7 +182,7 @@ class TracedLog(WrappedLog):
         """Waits until the spans of everything recorded so far are sent.
 
         Example:
-            await log.flush()  # in a test, before the collector is looked at
+            await log.flush()  # in a test, before it reads the collector
 
         Returns:
             False if `seconds` were over first.
@@ -190,11 +190,11 @@ class TracedLog(WrappedLog):
         return await asyncio.to_thread(self.exporter.flush, seconds)
 
     async def close(self) -> None:
-        """Close the log and the exporter."""
+        """Closes the log and the exporter."""
         try:
             await super().close()
         finally:
-            # In a thread: it may wait some seconds for the back end, and other runs go on.
+            # In a thread: it may wait for the back end while other runs go on.
             await asyncio.to_thread(self.exporter.close)
 
 
@@ -224,6 +224,7 @@ class LazyExporter:
         self._backend: Backend = backend
         self._content = content
         self._made: Exporter | None = None
+        self._logger, self._failures = _LOGGER, _NewFailures()
 
     def export(self, spans: Sequence[Span]) -> None:
         """Passes the spans on."""
@@ -231,10 +232,8 @@ class LazyExporter:
             from taofold.telemetry import otel  # noqa: PLC0415 - takes 0.3 s to load
 
             exporter = otel.otlp_exporter(target(self._backend))
-            logger = logging.getLogger(type(exporter).__module__)
-            # It logs each attempt: a command shows each different failure once.
-            logger.setLevel(logging.ERROR)
-            logger.addFilter(_Once())
+            self._logger = logging.getLogger(type(exporter).__module__)
+            self._logger.addFilter(self._failures)
             self._made = otel.OtelExporter(otel.OtelTranslation(content=self._content), exporter)
         self._made.export(spans)
 
@@ -246,10 +245,11 @@ class LazyExporter:
         """Closes what was made."""
         if self._made is not None:
             self._made.close()
+            self._logger.removeFilter(self._failures)
 
 
-class _Once(logging.Filter):
-    """Lets each different message pass once."""
+class _NewFailures(logging.Filter):
+    """Passes each different failure once. The SDK's exporter logs each attempt."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -257,6 +257,6 @@ class _Once(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
-        new = message not in self._seen
+        new = record.levelno >= logging.ERROR and message not in self._seen
         self._seen.add(message)
         return new
