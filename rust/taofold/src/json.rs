@@ -2,6 +2,9 @@
 //!
 //! Knows nothing about events or schemas.
 
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Serialize, Serializer};
 pub use serde_json::{Map, Value, json};
 
@@ -107,6 +110,81 @@ fn number_end(bytes: &[u8], start: usize) -> usize {
     start + length.max(1)
 }
 
+/// Reads JSON text, and refuses an object in which a key has two different values: `serde_json` takes
+/// the last of them, and nothing says which was meant.
+pub(crate) fn unambiguous(text: &str) -> Result<Value, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let value = Unambiguous.deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(value)
+}
+
+struct Unambiguous;
+
+impl<'de> DeserializeSeed<'de> for Unambiguous {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Unambiguous {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value of JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut read = Vec::new();
+        while let Some(entry) = entries.next_element_seed(Unambiguous)? {
+            read.push(entry);
+        }
+        Ok(Value::Array(read))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut read = Object::new();
+        while let Some(key) = members.next_key::<String>()? {
+            let member = members.next_value_seed(Unambiguous)?;
+            if read.get(&key).is_some_and(|before| *before != member) {
+                return Err(A::Error::custom(format!("the key {key:?} is given twice")));
+            }
+            read.insert(key, member);
+        }
+        Ok(Value::Object(read))
+    }
+}
+
 /// Serializes any value to a [`Value`]; a value that JSON cannot hold becomes `null`.
 pub(crate) fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
@@ -127,6 +205,18 @@ mod tests {
         assert_eq!(oversized_integer("18446744073709551615"), None);
         assert_eq!(oversized_integer("1e30"), None);
         assert_eq!(oversized_integer(r#""\" 99999999999999999999""#), None);
+    }
+
+    #[test]
+    fn a_key_with_two_values_is_refused() {
+        let text = r#"{"a": [1, -2, 3.5, null, true, {"b": "x", "b": "x"}]}"#;
+        let read = unambiguous(text).unwrap();
+        assert_eq!(read, serde_json::from_str::<Value>(text).unwrap());
+        let wrong = unambiguous(r#"[{"a": 1, "a": 2}]"#)
+            .unwrap_err()
+            .to_string();
+        assert!(wrong.starts_with("the key \"a\" is given twice"), "{wrong}");
+        assert!(unambiguous("{} {}").is_err());
     }
 
     #[test]

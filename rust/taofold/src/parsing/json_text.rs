@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::json::{Object, Value};
+use crate::json::{Object, Value, unambiguous};
 use crate::parsing::outcome::{Repair, Unparsed};
 
 /// Characters of a text that a reading looks at.
@@ -32,6 +32,16 @@ pub(super) struct Search {
 /// A brace that begins an object: a key follows, or the end of the object. Another one is text.
 static OPENING: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"\A\{\s*(?:["'“}]|[\p{L}_][\w-]*\s*:)"#).ok());
+
+/// A key without quotes, as `JavaScript` has it.
+static BARE_KEY: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\A[\w$][\w$.-]{0,63}(?:\s*:)").ok());
+
+/// Returns a key without quotes that begins the text, before its colon.
+fn bare_key(text: &str) -> Option<&str> {
+    let found = BARE_KEY.as_ref()?.find(text)?.as_str();
+    Some(found.strip_suffix(':')?.trim_end())
+}
 
 /// Finds the objects of a text, the outermost ones, in order.
 pub(super) fn objects(text: &str) -> Search {
@@ -131,22 +141,30 @@ fn string_end(text: &str, start: usize) -> Option<usize> {
 
 /// Reads JSON text strictly, else with the changes that cannot alter what it says.
 fn lenient(text: &str) -> Result<(Value, Vec<Repair>), String> {
-    if let Some(number) = crate::json::oversized_integer(text) {
-        return Err(format!("the integer {number} is too large"));
-    }
-    let strict = match serde_json::from_str::<Value>(text) {
+    let strict = match exact(text) {
         Ok(value) => return Ok((value, Vec::new())),
-        Err(error) => error.to_string(),
+        Err(error) => error,
     };
     let (mended, repairs) = mended(text);
-    match serde_json::from_str(&mended) {
-        Ok(value) if !repairs.is_empty() => Ok((value, repairs)),
-        _ => Err(strict),
+    if repairs.is_empty() {
+        return Err(strict);
+    }
+    // Of a text that nothing mends, the first fault is the one to tell.
+    let value = exact(&mended).map_err(|_| strict)?;
+    Ok((value, repairs))
+}
+
+/// Reads JSON text strictly; a number that would lose digits is refused.
+fn exact(text: &str) -> Result<Value, String> {
+    let value = unambiguous(text).map_err(|error| error.to_string())?;
+    match crate::json::oversized_integer(text) {
+        Some(number) => Err(format!("the integer {number} is too large")),
+        None => Ok(value),
     }
 }
 
-/// Takes away trailing commas and comments, escapes line breaks in strings, and writes Python's
-/// strings and constants as JSON.
+/// Takes away trailing commas and comments, escapes line breaks in strings, quotes keys, and writes
+/// Python's strings and constants as JSON.
 fn mended(text: &str) -> (String, Vec<Repair>) {
     let mut out = String::with_capacity(text.len());
     let mut kinds: Vec<&'static str> = Vec::new();
@@ -157,8 +175,18 @@ fn mended(text: &str) -> (String, Vec<Repair>) {
     };
     let mut rest = text;
     let mut before = ' ';
+    // The brackets that are open: in an object a key is due behind its brace and each comma.
+    let mut open: Vec<char> = Vec::new();
     while let Some(character) = rest.chars().next() {
         let length = character.len_utf8();
+        let key_is_due = open.last() == Some(&'{') && matches!(before, '{' | ',');
+        if key_is_due && let Some(key) = bare_key(rest) {
+            note("unquoted_key");
+            out.extend(["\"", key, "\""]);
+            rest = &rest[key.len()..];
+            before = '"';
+            continue;
+        }
         let end = opens_string(character, before)
             .then(|| string_end(rest, 0))
             .flatten();
@@ -183,6 +211,11 @@ fn mended(text: &str) -> (String, Vec<Repair>) {
             out.push_str(json);
             rest = &rest[python.len()..];
         } else {
+            match character {
+                '{' | '[' => open.push(character),
+                '}' | ']' => drop(open.pop()),
+                _ => {}
+            }
             out.push(character);
             rest = &rest[length..];
         }
@@ -350,6 +383,24 @@ mod tests {
         let kinds: Vec<_> = repairs.iter().map(|repair| repair.kind).collect();
         assert_eq!(kinds, ["foreign_quotes", "foreign_literal"]);
         assert_eq!(read("{'a': 'b"), Err("incomplete"));
+    }
+
+    #[test]
+    fn keys_without_quotes_are_read() {
+        let text = r#"{a: 1, $b.c-d : [x_1, {e: "f: 1, g: 2"}], "h": {True: 2,}}"#;
+        assert_eq!(read(text), Err("invalid"), "a word is no value");
+        let (value, repairs) = read_object(&text.replace("x_1", "true"), "").unwrap();
+        let expected = json!({"a": 1, "$b.c-d": [true, {"e": "f: 1, g: 2"}], "h": {"True": 2}});
+        assert_eq!(Value::Object(value), expected);
+        let kinds: Vec<_> = repairs.iter().map(|repair| repair.kind).collect();
+        assert_eq!(kinds, ["unquoted_key", "trailing_comma"]);
+    }
+
+    #[test]
+    fn a_key_that_is_given_twice_is_refused() {
+        assert_eq!(read(r#"{"a": 1, "a": 2}"#), Err("invalid"));
+        assert_eq!(read("{a: 1, 'a': 2}"), Err("invalid"));
+        assert_eq!(read(r#"{"a": 1, "a": 1}"#), Ok(json!({"a": 1})));
     }
 
     #[test]
