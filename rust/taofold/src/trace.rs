@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::events::{Event, Record};
+use crate::events::{Event, Record, Verdict};
 use crate::json::{Value, json};
 use crate::state::live;
 use crate::values::{ASK_USER, Action, FINISH, Observation, Sideeffect, Thought};
@@ -20,6 +20,8 @@ pub struct TracedCall {
     pub observed_at: i64,
     /// Whether a tool was started.
     pub started: bool,
+    /// Who approved it with other parameters than were proposed; empty: nobody.
+    pub edited_by: String,
     /// What it does to the world, where the log says that it changes something.
     pub effect: Option<Sideeffect>,
     observed_seq: u64,
@@ -34,6 +36,7 @@ impl TracedCall {
             started_at: 0,
             observed_at: 0,
             started: false,
+            edited_by: String::new(),
             effect: None,
             observed_seq: 0,
         }
@@ -128,8 +131,11 @@ pub fn turns(records: &[Record]) -> Vec<TracedTurn> {
 
 fn enter(call: &mut TracedCall, record: &Record) {
     let edited = match &record.event {
-        Event::Decided(event) => event.action.clone(),
-        Event::Resolved(event) => event.decided.action.clone(),
+        Event::Decided(event) => event.action.clone().map(|action| (action, event)),
+        Event::Resolved(event) => {
+            let decided = &event.decided;
+            decided.action.clone().map(|action| (action, decided))
+        }
         Event::Started(_) | Event::StartedOnce(_) => {
             call.started = true;
             call.started_at = record.at;
@@ -146,7 +152,14 @@ fn enter(call: &mut TracedCall, record: &Record) {
         }
         _ => None,
     };
-    if let Some(action) = edited {
+    if let Some((action, decided)) = edited {
+        // A void takes the edit back.
+        let allowed = decided.verdict == Verdict::Allow;
+        call.edited_by = if allowed {
+            decided.by.clone()
+        } else {
+            String::new()
+        };
         call.action = action;
     }
 }
