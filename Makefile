@@ -8,7 +8,7 @@ RUNTIME := tests/agent tests/runtime tests/engine/test_local.py
 # dspy has an environment of its own: it brings 349 MB
 EXTRAS := $(addprefix --extra ,serve mcp langchain otel code postgres dbos restate)
 
-.PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server bench-rust docs site site-serve lock environments rust clean
+.PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server bench-rust rust-audit docs site site-serve lock environments rust clean
 
 setup: $(STAMP)
 
@@ -94,6 +94,11 @@ rust:
 	cd rust && cargo test --locked -j $(JOBS)
 	cd rust && cargo clippy --locked --all-targets -j $(JOBS) -- -D warnings
 	cd rust && RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -j $(JOBS)
+
+# Known vulnerabilities in the crates of the lock file: `cargo install cargo-audit` first. It fetches
+# the database of rustsec; without a network: make rust-audit AUDIT="--db FOLDER --no-fetch --stale".
+rust-audit:
+	cd rust && cargo audit --deny warnings $(AUDIT)
 
 # Both runtimes beside a bare loop in each language.
 bench-rust: $(STAMP)
