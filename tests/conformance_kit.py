@@ -16,6 +16,7 @@ import msgspec
 from ruamel.yaml import YAML
 
 from taofold import Agent, Decision
+from taofold.cli.agent_argument import with_model
 from taofold.core.events import Annotation, Event, Happened, Record, decode
 from taofold.core.grounding import tokens
 from taofold.core.json_values import plain
@@ -26,9 +27,8 @@ from taofold.files import Config, build, read_agent
 from taofold.log.formats import ndjson, react_json, tao_yaml
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
-from taofold.runtime.control import cancel, decide, pending, steer
+from taofold.runtime.control import cancel, children, decide, pending, steer
 from taofold.testing.models import ScriptedModel
-from tests.files.flow.kit import with_model
 
 KIT: Final = Path(__file__).parents[1] / "conformance"
 EVENTS: Final[tuple[type[Happened], ...]] = get_args(Event)
@@ -37,9 +37,11 @@ UNCOMPARED: Final = frozenset(
         *("at", "elapsed", "duration_ms", "ms", "prompt", "prefix", "policy", "digest", "settings"),
         *("profile", "principal", "usage", "strategy_version", "agent", "model", "session"),
         *("preview", "thinking_format", "detail", "owner", "runtime", "deciders", "expires_at"),
+        "models",
     }
 )
-"""Keys that another runtime may fill otherwise: times, digests of its prompts, its own settings."""
+"""Keys that another runtime may fill otherwise: times, digests of its prompts, its own settings,
+tokens by the names of models."""
 Json = dict[str, Any]
 
 
@@ -81,7 +83,9 @@ def performed(case: Path) -> dict[str, Any]:
         for acts in script.get("people", ()):
             asyncio.run(_go_on(agent, log, acts))
         records = asyncio.run(log.read("r1"))
-    lines = [json.loads(line) for line in ndjson.dumps(records).splitlines()[1:]]
+        called = {
+            run: events_of(asyncio.run(log.read(run))) for run in asyncio.run(children(log, "r1"))
+        }
     state = fold(records)
     outcome = {
         "status": state.status,
@@ -91,11 +95,18 @@ def performed(case: Path) -> dict[str, Any]:
         "state": dict(state.data),
     }
     return {
-        "events.json": [compared(line["event"]) for line in lines],
+        "events.json": events_of(records),
         "result.json": compared(json.loads(json.dumps(outcome))),
         "trace.json": json.loads(react_json.dumps(records)),
         "iterations.json": [compared(each) for each in iterations(tao_yaml.dumps(records))],
+        **({"children.json": called} if called else {}),
     }
+
+
+def events_of(records: list[Record]) -> list[Json]:
+    """The events of a run, as far as they are compared."""
+    lines = [json.loads(line) for line in ndjson.dumps(records).splitlines()[1:]]
+    return [compared(line["event"]) for line in lines]
 
 
 async def _go_on(agent: Agent[Any, Any], log: Log, acts: list[Json]) -> None:

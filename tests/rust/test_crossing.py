@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from taofold.cli.agent_argument import with_model
 from taofold.files import Config, build, read_agent
 from taofold.log.open import make_home
 from taofold.log.sqlite.log import SqliteLog
 from taofold.testing.models import ScriptedModel
 from tests import conformance_kit as kit
-from tests.files.flow.kit import with_model
 from tests.prerequisites import TAOFOLD_RS, taofold_rs
 from tests.rust.kit import AGENT, ANSWER, COUNT, Program, Script, action, begun, events, identical
 from tests.terminal import until
@@ -152,8 +152,9 @@ def test_a_kit_run_of_python_replays_in_rust(case: Path, rust: Program, project:
     agent = with_model(build(file, Config(), project), ScriptedModel(script["replies"]))
     log = SqliteLog(project / ".taofold" / "runs.db")
     agent.replace(log=log).run_sync(script["goal"], data=script["data"], run_id="r1")
-    replayed = rust("runs", "replay", "r1", "--agent", str(case / "flow.yaml"), "--json")
-    assert replayed.code == 0, replayed
+    for row in rust("runs", "list", "--json").json:
+        replayed = rust("runs", "replay", row["id"], "--agent", str(case / "flow.yaml"), "--json")
+        assert replayed.code == 0, replayed
 
 
 def test_a_run_that_ctrl_c_ends_is_cancelled_and_gone_on_with_by_python(
@@ -187,27 +188,75 @@ result: "{{ state.a }}"
 """
 
 
-def test_a_question_of_a_child_run_is_decided_on_through_rust_and_python_finishes_the_parent(
-    python: Program, rust: Program, script: Script, project: Path
+def test_a_run_that_waits_inside_a_child_run_is_approved_and_finished_by_the_other(
+    both: tuple[Program, Program], script: Script, project: Path
 ) -> None:
-    """Rust has no child runs: it shows them and decides, and refuses to go on with a parent."""
+    """Mutant: a child run that is begun anew, so that its call is asked about a second time."""
+    first, second = both
     (project / "flow.yaml").write_text(ASKS_A_CHILD)
     script([COUNT, ANSWER])
-    run = begun(python, "count", "flow.yaml")
-    [asked] = rust("approvals", "list", "--json").json
+    run = begun(first, "count", "flow.yaml")
+    [asked] = second("approvals", "list", run, "--json").json
     child = asked["run"]
-    assert (asked["tool"], child != run) == ("word_count", True)
-    rows = {row["id"]: row for row in rust("runs", "list", "--json").json}
+    assert (asked["tool"], child) == ("word_count", f"{run}.1-0")
+    rows = {row["id"]: row for row in second("runs", "list", "--json").json}
     assert (rows[run]["status"], rows[child]["parent"]) == ("waiting", run)
-    assert rust("approvals", "approve", asked["id"]).code == 0
-    for verb in ("resume", "replay"):
-        refused = rust("runs", verb, run)
-        assert refused.code == 2
-        assert 'unknown key "agents"' in refused.err
-    assert (done := python("runs", "resume", run, "--json")).code == 0, done
-    assert rust("runs", "show", run, "--json").json["output"] == "3 words"
-    assert rust("runs", "show", child, "--json").json["tool_calls"] == 1
-    identical(run, python)
+    assert second("approvals", "approve", run).code == 0
+    done = second("runs", "resume", run, "--json")
+    assert (done.code, done.json["output"]) == (0, "3 words"), done
+    shown = first("runs", "show", child, "--json").json
+    assert (shown["status"], shown["tool_calls"], shown["model_calls"]) == ("finished", 1, 2)
+    identical(run, first, second)
+
+
+def test_a_run_with_a_child_run_replays_in_the_other(
+    both: tuple[Program, Program], rust: Program, script: Script, project: Path
+) -> None:
+    first, second = both
+    (project / "flow.yaml").write_text(ASKS_A_CHILD)
+    script([COUNT, ANSWER])
+    done = first("run", "flow.yaml", "count", "--approve", "all", "--json")
+    assert (done.code, done.json["output"]) == (0, "3 words"), done
+    run = done.json["id"]
+    identical(run, first, second)
+    # Of a child run Rust finds the agent by that of its caller.
+    identical(f"{run}.1-0", rust)
+
+
+def test_a_run_is_cancelled_with_the_child_run_that_waits(
+    both: tuple[Program, Program], script: Script, project: Path
+) -> None:
+    first, second = both
+    (project / "flow.yaml").write_text(ASKS_A_CHILD)
+    script([COUNT])
+    run = begun(first, "count", "flow.yaml")
+    assert second("runs", "cancel", run).code == 0
+    rows = {row["id"]: row["status"] for row in first("runs", "list", "--json").json}
+    assert rows == {run: "cancelled", f"{run}.1-0": "cancelled"}
+    assert second("approvals", "list", "--json").json == []
+
+
+def test_rust_goes_on_with_a_child_run_by_way_of_the_run_that_began_it(
+    rust: Program, script: Script, project: Path
+) -> None:
+    (project / "flow.yaml").write_text(ASKS_A_CHILD)
+    script([COUNT])
+    run = begun(rust, "count", "flow.yaml")
+    refused = rust("runs", "resume", f"{run}.1-0")
+    assert refused.code == 2
+    assert f"taofold-rs runs resume {run}" in refused.err
+
+
+def test_what_a_person_edited_is_what_is_shown(rust: Program, script: Script) -> None:
+    """Mutant: `runs show` that shows what the model proposed."""
+    script([COUNT, ANSWER])
+    run = begun(rust)
+    edited = rust("approvals", "approve", run, "--parameters", '{"path": "b.txt"}')
+    assert edited.code == 0
+    assert rust("runs", "resume", run, "--json").code == 0
+    shown = rust("runs", "show", run)
+    assert "word_count(path='b.txt')    (approved by local with edited parameters)" in shown.out
+    assert "a.txt" not in shown.out.replace("goal: count a.txt", "")
 
 
 def has_people(case: Path) -> bool:
@@ -225,7 +274,8 @@ def test_a_kit_run_that_waits_is_gone_on_with_by_the_other(
 ) -> None:
     """Each time the run waits, the other runtime takes over; it comes to the events of the kit."""
     told = json.loads((case / "case.json").read_text())
-    (project / "flow.yaml").write_text((case / "flow.yaml").read_text())
+    for file in case.glob("*.yaml"):
+        (project / file.name).write_text(file.read_text())
     script(told["replies"])
     data = f"question={told['data']['question']}"
     run = begun(both[0], told["goal"], "flow.yaml", "--set", data)
@@ -246,13 +296,22 @@ def test_a_kit_run_that_waits_is_gone_on_with_by_the_other(
         if "cancel" not in acts[-1]:
             resumed = by("runs", "resume", run, "--approve", "wait", "--json")
             assert resumed.code in (0, 3), resumed
-    _, *records = rust("runs", "export", run).out.splitlines()
-    found = [kit.compared(json.loads(record)["event"]) for record in records]
-    # The other's words for the same prompt.
-    found = [event for event in found if event["e"] != "prompt_changed"]
-    expected = json.loads((case / "events.json").read_text())
-    assert [*map(agreed, found)] == [*map(agreed, expected)]
+    logs = {run: json.loads((case / "events.json").read_text())}
+    if (case / "children.json").exists():
+        children = json.loads((case / "children.json").read_text())
+        logs |= {child.replace("r1", run, 1): events for child, events in children.items()}
+    for name, expected in logs.items():
+        _, *records = rust("runs", "export", name).out.splitlines()
+        found = [kit.compared(json.loads(record)["event"]) for record in records]
+        # The other's words for the same prompt.
+        found = [event for event in found if event["e"] != "prompt_changed"]
+        assert [*map(agreed, found)] == [agreed(unnamed(event, run)) for event in expected]
     identical(run, *both)
+
+
+def unnamed(event: dict[str, Any], run: str) -> dict[str, Any]:
+    """An event of the kit, in which `r1` calls the run of a child."""
+    return {**event, "parent": run} if "parent" in event else event
 
 
 def test_a_changed_log_replays_in_neither(

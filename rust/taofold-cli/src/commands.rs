@@ -14,7 +14,7 @@ use taofold::events::{Event, Record, RunStarted, encode};
 use taofold::log::{Log, RunRow, SqliteLog, ndjson};
 use taofold::policy::Redactor;
 use taofold::runtime::control::{self, Approval, Decision};
-use taofold::runtime::{Comparison, Outcome, new_id, replay, resume, start};
+use taofold::runtime::{Comparison, Outcome, new_id, replay, replay_child, resume, start};
 use taofold::state::{RunState, fold};
 use taofold::values::Principal;
 
@@ -245,7 +245,8 @@ impl Project {
             Runs::Show { run, json } => {
                 let log = self.log(false)?;
                 let run = find(&log, &run).await?;
-                show(&run, &log.read(&run, 0).await?, json)
+                let pending = control::pending_in(&log, &run).await?;
+                show(&run, &log.read(&run, 0).await?, &pending, json)
             }
             Runs::Log { run, json } => {
                 let log = self.log(false)?;
@@ -270,7 +271,15 @@ impl Project {
                 let log = self.log(false)?;
                 let run = find(&log, &run).await?;
                 let records = log.read(&run, 0).await?;
-                let mut agent = self.agent_of(here, started(&records)?, agent, model)?;
+                let first = started(&records)?;
+                if !first.parent.is_empty() && agent.is_none() {
+                    let root = control::root(&log, &run).await?;
+                    return Err(Failure::usage(format!(
+                        "{run:?} is a child run, which the run that began it carries on: taofold-rs \
+                         runs resume {root}"
+                    )));
+                }
+                let mut agent = self.agent_of(here, first, agent, model)?;
                 open(&mut agent).await?;
                 let driven = Driven {
                     project: self,
@@ -283,8 +292,7 @@ impl Project {
             Runs::Replay { run, agent, json } => {
                 let log = self.log(false)?;
                 let run = find(&log, &run).await?;
-                let records = log.read(&run, 0).await?;
-                self.replay(here, &run, &records, agent, json).await
+                self.replay(here, &log, &run, agent, json).await
             }
             Runs::Steer { run, text } => {
                 let log = self.log(false)?;
@@ -343,19 +351,35 @@ impl Project {
     async fn replay(
         &self,
         here: &Path,
+        log: &SqliteLog,
         run: &str,
-        records: &[Record],
         agent: Option<String>,
         as_json: bool,
     ) -> Done {
-        let started = started(records)?;
+        let records = log.read(run, 0).await?;
+        let first = started(&records)?;
         // No key and no network is needed: the replies come from the log.
         let stand_in = Some("test:answer".to_owned());
-        let mut agent = self.agent_of(here, started, agent, stand_in)?;
+        // The agent of a child run is one that the agent of its first caller asks.
+        let root = control::root(log, run).await?;
+        let named = agent.is_some();
+        let above = log.read(&root, 0).await?;
+        let mut agent = self.agent_of(here, started(&above)?, agent, stand_in)?;
         agent.open_accepted()?;
-        let comparison = Comparison::of(records);
-        let strategy = agent.strategy(started);
-        let derived = replay(records, strategy, &agent.setup, comparison).await;
+        let comparison = Comparison::of(&records);
+        let asked = (root != run).then(|| agent.asked(&first.agent));
+        let derived = match asked.flatten() {
+            Some(asked) => replay_child(&records, asked.as_ref(), &agent.setup, comparison).await,
+            None if root != run && !named => {
+                let name = &first.agent;
+                let message = format!("the agent of the run {root} asks no agent {name:?}");
+                return Err(Failure::usage(message));
+            }
+            None => {
+                let strategy = agent.strategy(first);
+                replay(&records, strategy, &agent.setup, comparison).await
+            }
+        };
         let error = match derived {
             Ok(_) => None,
             Err(Error::Diverged(error)) => Some(error),
@@ -428,7 +452,9 @@ impl Project {
     async fn pending(&self, log: &SqliteLog, run: Option<String>, as_json: bool) -> Done {
         let mut runs: Vec<RunRow> = Vec::new();
         if let Some(run) = run {
-            runs.push(log.row(&find(log, &run).await?).await?);
+            let run = find(log, &run).await?;
+            runs.push(log.row(&run).await?);
+            runs.extend(control::descendants(log, &run).await?);
         } else {
             for status in ["waiting", "running"] {
                 runs.extend(log.rows(status, usize::MAX >> 1).await?);
@@ -483,8 +509,9 @@ impl Project {
             let id = question_of(log, reference).await?;
             let approval = self.decide_one(log, &id, decision).await?;
             say(&format!("{what}: {}", subject(&approval)));
-            if !resumable.contains(&approval.run) {
-                resumable.push(approval.run);
+            let root = control::root(log, &approval.run).await?;
+            if !resumable.contains(&root) {
+                resumable.push(root);
             }
         }
         for run in resumable {
@@ -532,7 +559,7 @@ async fn question_of(log: &SqliteLog, reference: &str) -> Result<String, Failure
         return Ok(format!("{}:{seq}", find(log, run).await?));
     }
     let run = find(log, reference).await?;
-    let open = control::pending(&log.read(&run, 0).await?)?;
+    let open = control::pending_in(log, &run).await?;
     match open.as_slice() {
         [one] => Ok(one.id.clone()),
         [] => Err(Failure::unreached(format!(
@@ -556,10 +583,13 @@ async fn find(log: &SqliteLog, reference: &str) -> Result<String, Failure> {
         Err(LogError::UnknownRun { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    if reference == "last"
-        && let Some(newest) = log.rows("", 1).await?.pop()
-    {
-        return Ok(newest.run);
+    if reference == "last" {
+        // A child run is newer than the run that called it, and seldom the one that is meant.
+        let rows = log.rows("", usize::MAX >> 1).await?;
+        let newest = rows.iter().find(|row| row.parent.is_empty());
+        if let Some(newest) = newest.or(rows.first()) {
+            return Ok(newest.run.clone());
+        }
     }
     let ids = log.ids(reference, SHOWN + 1).await?;
     match ids.as_slice() {
@@ -611,11 +641,10 @@ fn record_line(record: &Record, as_json: bool) -> Result<String, Failure> {
     ))
 }
 
-fn show(run: &str, records: &[Record], as_json: bool) -> Done {
+fn show(run: &str, records: &[Record], pending: &[Approval], as_json: bool) -> Done {
     let state = fold(records)?;
-    let pending = control::pending(records)?;
     if as_json {
-        let mut shown = result_json(run, &state, &pending);
+        let mut shown = result_json(run, &state, pending);
         shown["goal"] = json!(state.goal);
         shown["trace"] = json!(state.steps);
         shown["data"] = json!(state.data);
@@ -628,17 +657,28 @@ fn show(run: &str, records: &[Record], as_json: bool) -> Done {
         state.stop_reason
     ));
     give(&format!("goal: {}", state.goal));
-    for step in &state.steps {
-        give(&format!("{}. {}", step.number, step.thought.content));
-        for (action, observation) in step.actions.iter().zip(&step.observations) {
+    for turn in taofold::trace::turns(records) {
+        give(&format!("{}. {}", turn.number, turn.thought.content));
+        for call in &turn.calls {
+            let action = &call.action;
             let line = taofold::tools::call_line(&action.tool, &action.parameters);
-            give(&format!("   {line}"));
-            let result = taofold::json::render(&observation.result);
-            let result: String = result.chars().take(300).collect();
-            give(&format!("   {}: {result}", observation.status.name()));
+            let edited = match call.edited_by.as_str() {
+                "" => String::new(),
+                by => format!("    (approved by {by} with edited parameters)"),
+            };
+            give(&format!("   {line}{edited}"));
+            match &call.observation {
+                Some(observation) => {
+                    let result = taofold::json::render(&observation.result);
+                    let result: String = result.chars().take(300).collect();
+                    give(&format!("   {}: {result}", observation.status.name()));
+                }
+                None if call.started => give("   started, not observed"),
+                None => give("   not started"),
+            }
         }
     }
-    for approval in &pending {
+    for approval in pending {
         give(&format!("waits: {}  {}", approval.id, subject(approval)));
     }
     if !state.output.is_null() {
@@ -695,7 +735,7 @@ impl Driven<'_> {
             let Some(outcome) = outcome else {
                 return self.interrupted().await;
             };
-            let pending = control::pending(&self.log.read(self.run, 0).await?)?;
+            let pending = control::pending_in(self.log, self.run).await?;
             let waits = outcome.state.status.name() == "waiting";
             if !(waits && self.decide(&pending).await?) {
                 return Ok(self.show(&outcome, &pending));

@@ -48,7 +48,7 @@ impl Slot {
     }
 
     /// Whether the call was started, is not over, and asks no person in the middle of it.
-    fn is_at_work(&self) -> bool {
+    pub(crate) fn is_at_work(&self) -> bool {
         self.started && self.observation.is_none() && !self.asking
     }
 }

@@ -181,6 +181,27 @@ async fn a_message_is_there_until_an_append_consumes_it() {
 }
 
 #[tokio::test]
+async fn child_runs_are_listed_with_the_run_that_began_them_oldest_first() {
+    for log in logs() {
+        for (run, parent) in [("r", ""), ("r.1-0", "r"), ("other", ""), ("r.2-0", "r")] {
+            let row = RunRow {
+                parent: parent.to_owned(),
+                ..row(run)
+            };
+            let first = Record {
+                run: run.to_owned(),
+                ..started()
+            };
+            log.create(&row, &[first], ME).await.unwrap();
+        }
+        let rows = log.children("r").await.unwrap();
+        let names: Vec<&str> = rows.iter().map(|row| row.run.as_str()).collect();
+        assert_eq!(names, ["r.1-0", "r.2-0"]);
+        assert!(log.children("other").await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
 async fn runs_are_listed_newest_first_and_found_by_the_beginning_of_their_id() {
     for log in logs() {
         for run in ["b", "a"] {

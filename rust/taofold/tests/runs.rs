@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use taofold::agent::{Agent, Choice, Place};
 use taofold::events::{Event, Noted, Record, RunStarted, encode};
 use taofold::flow::Flow;
 use taofold::log::{Log, MemoryLog};
 use taofold::model::{Models, ScriptedModel};
 use taofold::policy::{Policy, Redactor, Tier};
-use taofold::runtime::control::{Decision, cancel, decide, pending, steer};
-use taofold::runtime::{Comparison, Setup, replay, resume, start};
+use taofold::runtime::control::{Decision, cancel, decide, descendants, pending_in, steer};
+use taofold::runtime::{Comparison, Setup, replay, replay_child, resume, start};
 use taofold::state::{RunState, fold};
 use taofold::strategy::{Offer, Strategy, Task};
 use taofold::tools::{CallContext, Declared, Tool, Toolset};
@@ -117,6 +118,7 @@ fn flow_of(file: &Path) -> (Flow, Policy) {
     let text = fs::read_to_string(file).unwrap();
     let mut keys: taofold::json::Object = serde_saphyr::from_str(&text).unwrap();
     let written = keys.shift_remove("policy").unwrap_or_default();
+    keys.shift_remove("limits");
     let tiers = written["tiers"].as_object().into_iter().flatten();
     let tier = |(name, tier): (&String, &Value)| {
         assert_eq!(tier, 3, "{name}");
@@ -188,13 +190,28 @@ impl Case {
         tools
     }
 
-    fn setup(&self) -> Setup {
+    /// What the run is driven with, without the first `given` replies.
+    fn setup_after(&self, given: usize) -> Setup {
         let replies = self.script["replies"].as_array().unwrap();
-        let model = ScriptedModel::new(replies.iter().map(|it| it.as_str().unwrap()));
-        let mut setup = Setup::new(Models::new(Arc::new(model)));
+        let left = replies.iter().skip(given);
+        let model = ScriptedModel::new(left.map(|it| it.as_str().unwrap()));
+        let models = Models::new(Arc::new(model));
+        if self.has_children() {
+            // Agents of files, whose tools are their own.
+            return agent(&self.folder, "flow.yaml", &models).setup;
+        }
+        let mut setup = Setup::new(models);
         setup.tools = self.tools();
         setup.policy = self.policy.clone();
         setup
+    }
+
+    fn setup(&self) -> Setup {
+        self.setup_after(0)
+    }
+
+    fn has_children(&self) -> bool {
+        self.folder.join("children.json").is_file()
     }
 
     fn is_cancelled(&self) -> bool {
@@ -225,20 +242,24 @@ impl Case {
     }
 
     async fn run(&self) -> (Vec<Record>, RunState) {
-        let (log, setup) = (MemoryLog::new(), self.setup());
+        self.run_in(&MemoryLog::new()).await
+    }
+
+    async fn run_in(&self, log: &MemoryLog) -> (Vec<Record>, RunState) {
+        let setup = self.setup();
         let task = self.task(&setup);
         let started = RunStarted {
             strategy: self.flow.name().to_owned(),
             data: task.data.clone(),
             ..RunStarted::new(task.goal.as_str())
         };
-        start(&log, "r1", started, self.flow.run(task), &setup)
+        start(log, "r1", started, self.flow.run(task), &setup)
             .await
             .unwrap();
         for acts in self.people() {
-            if act(&log, acts, &setup).await {
+            if act(log, acts, &setup).await {
                 let strategy = self.flow.run(self.task(&setup));
-                resume(&log, "r1", strategy, &setup).await.unwrap();
+                resume(log, "r1", strategy, &setup).await.unwrap();
             }
         }
         let records = log.read("r1", 0).await.unwrap();
@@ -247,13 +268,31 @@ impl Case {
     }
 }
 
+/// Returns the agent of a file, and those that it asks, with one model in every place.
+fn agent(folder: &Path, file: &str, models: &Models) -> Agent {
+    let choice = Choice {
+        agent: file.to_owned(),
+        folder: folder.to_string_lossy().into_owned(),
+        model: "test:answer".to_owned(),
+        ..Choice::default()
+    };
+    let place = Place::find(folder, HashMap::new()).unwrap();
+    let mut made = Agent::make(&choice, &place).unwrap();
+    made.setup.models = models.clone();
+    let text = fs::read_to_string(folder.join(file)).unwrap();
+    let keys: Value = serde_saphyr::from_str(&text).unwrap();
+    for (name, asked) in keys["agents"].as_object().into_iter().flatten() {
+        let asked = agent(folder, asked.as_str().unwrap(), models);
+        made.setup.add_agent(name, Arc::new(asked));
+    }
+    made
+}
+
 /// Does what people do while a run waits. False if they cancelled it.
 async fn act(log: &MemoryLog, acts: &Value, setup: &Setup) -> bool {
     let now = || setup.clock.now_ms();
     let (by, redactor) = (Principal::default(), Redactor::default());
-    let mut open = pending(&log.read("r1", 0).await.unwrap())
-        .unwrap()
-        .into_iter();
+    let mut open = pending_in(log, "r1").await.unwrap().into_iter();
     for act in acts.as_array().unwrap() {
         if let Some(text) = act["steer"].as_str() {
             steer(log, "r1", text, &by, &redactor, now()).await.unwrap();
@@ -294,17 +333,27 @@ fn events_json(records: &[Record]) -> Value {
 #[tokio::test]
 async fn every_case_comes_to_the_expected_files() {
     let cases = cases();
-    assert!(cases.len() >= 64);
+    assert!(cases.len() >= 74);
     let mut differences: Vec<String> = Vec::new();
     for case in cases {
         let name = case.name();
-        let (records, state) = case.run().await;
+        let log = MemoryLog::new();
+        let (records, state) = case.run_in(&log).await;
         let events = kit::compared(&events_json(&records));
+        let mut called = taofold::json::Object::new();
+        for row in descendants(&log, "r1").await.unwrap() {
+            let records = log.read(&row.run, 0).await.unwrap();
+            called.insert(row.run, kit::compared(&events_json(&records)));
+        }
         let mut same = |actual: &Value, file: &str| {
             let difference = kit::difference(actual, &case.expected(file), "");
             differences.extend(difference.map(|it| format!("{name}/{file}: {it}")));
         };
         same(&events, "events.json");
+        assert_eq!(called.is_empty(), !case.has_children(), "{name}");
+        if case.has_children() {
+            same(&Value::Object(called), "children.json");
+        }
         let outcome = json!({
             "status": state.status.name(), "stop_reason": state.stop_reason,
             "success": state.success, "output": state.output, "state": state.data,
@@ -421,7 +470,8 @@ fn tamper(event: &mut Event) -> bool {
         Event::Noted(event) => event.kind.push('x'),
         Event::Proposed(event) => event.thought.content.push('x'),
         Event::Decided(event) => event.reason.push('x'),
-        Event::Observed(event) if event.observation.auto => {
+        // What a child run came to is its own log's.
+        Event::Observed(event) if event.observation.auto && event.calls.is_none() => {
             event.observation.result = json!("another");
         }
         Event::RunFinished(event) => event.output = json!("another"),
@@ -438,19 +488,10 @@ async fn a_run_that_was_cut_anywhere_goes_on_to_the_same_end() {
         for cut in 1..records.len() {
             let log = MemoryLog::new();
             kit::register(&log, "r1", &records[..cut]).await;
-            let mut setup = case.setup();
-            let replied = records[..cut]
-                .iter()
-                .filter(|record| matches!(record.event, Event::Replied(_)))
-                .count();
-            let left = case.script["replies"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .skip(replied);
-            let left = ScriptedModel::new(left.map(|it| it.as_str().unwrap()));
-            setup.models = Models::new(Arc::new(left));
-            setup.tools = left_over(&case, &records[..cut]);
+            let mut setup = case.setup_after(replied(&records[..cut]));
+            if !case.has_children() {
+                setup.tools = left_over(&case, &records[..cut]);
+            }
             let strategy = case.flow.run(case.task(&setup));
             let outcome = resume(&log, "r1", strategy, &setup).await;
             let state = outcome
@@ -460,6 +501,69 @@ async fn a_run_that_was_cut_anywhere_goes_on_to_the_same_end() {
             assert_eq!(state.status, whole.status, "{place}: {}", state.error);
             kit::assert_same(&state.output, &whole.output, &place);
             assert_eq!(state.steps.len(), whole.steps.len(), "{place}");
+        }
+    }
+}
+
+/// Returns how many replies these records have used up, with those of child runs that have ended.
+fn replied(records: &[Record]) -> usize {
+    let used = |record: &Record| match &record.event {
+        Event::Replied(_) => 1,
+        Event::Observed(event) => event.calls.map_or(0, |(asked, _)| asked),
+        _ => 0,
+    };
+    usize::try_from(records.iter().map(used).sum::<u64>()).unwrap()
+}
+
+/// Mutant: a child run that is begun anew instead of carried on.
+#[tokio::test]
+async fn a_run_whose_child_run_was_cut_anywhere_goes_on_to_the_same_end() {
+    let with_children = cases()
+        .into_iter()
+        .filter(|it| it.has_children() && it.people().is_empty());
+    for case in with_children {
+        let whole = MemoryLog::new();
+        let (records, ended) = case.run_in(&whole).await;
+        let row = whole.children("r1").await.unwrap().remove(0);
+        let child = whole.read(&row.run, 0).await.unwrap();
+        // The caller has begun the call and knows nothing of what came of it.
+        let begun = records
+            .iter()
+            .position(|record| matches!(record.event, Event::Observed(_)))
+            .unwrap();
+        for cut in 1..=child.len() {
+            let log = MemoryLog::new();
+            kit::register(&log, "r1", &records[..begun]).await;
+            kit::register_child(&log, &row.run, "r1", &child[..cut]).await;
+            let given = replied(&records[..begun]) + replied(&child[..cut]);
+            let setup = case.setup_after(given);
+            let strategy = case.flow.run(case.task(&setup));
+            let state = resume(&log, "r1", strategy, &setup).await.unwrap().state;
+            let place = format!("{} cut at {cut} of its child", case.name());
+            assert_eq!(state.status, ended.status, "{place}: {}", state.error);
+            kit::assert_same(&state.output, &ended.output, &place);
+            assert_eq!(log.children("r1").await.unwrap().len(), 1, "{place}");
+            let again = fold(&log.read(&row.run, 0).await.unwrap()).unwrap();
+            let before = fold(&child).unwrap();
+            assert_eq!(again.steps.len(), before.steps.len(), "{place}");
+            assert_eq!(again.model_calls, before.model_calls, "{place}");
+            assert_eq!(state.child_model_calls, ended.child_model_calls, "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_child_run_replays_without_models_and_tools() {
+    for case in cases().into_iter().filter(Case::has_children) {
+        let log = MemoryLog::new();
+        case.run_in(&log).await;
+        let caller = case.setup();
+        for row in log.children("r1").await.unwrap() {
+            let records = log.read(&row.run, 0).await.unwrap();
+            let asked = caller.agents.values().next().unwrap();
+            let derived = replay_child(&records, asked.as_ref(), &caller, Comparison::Whole).await;
+            let ended = matches!(&derived, Ok(end) if end.is_some() != case.is_cancelled());
+            assert!(ended, "{}: {derived:?}", case.name());
         }
     }
 }

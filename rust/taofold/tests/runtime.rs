@@ -193,6 +193,10 @@ impl Log for Slow {
         self.log.rows(status, limit).await
     }
 
+    async fn children(&self, run: &str) -> Result<Vec<RunRow>, LogError> {
+        self.log.children(run).await
+    }
+
     async fn ids(&self, prefix: &str, limit: usize) -> Result<Vec<String>, LogError> {
         self.log.ids(prefix, limit).await
     }

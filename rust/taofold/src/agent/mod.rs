@@ -40,7 +40,7 @@ use crate::mcp::{RemoteTool, Server};
 use crate::model::{Model, Models, Request, ToolOffer};
 use crate::policy::{Limits, Policy, Redactor};
 use crate::providers;
-use crate::runtime::Setup;
+use crate::runtime::{Setup, Subagent};
 use crate::strategy::{
     Cot, Decompose, Direct, Offer, Output, Plan, React, SelfCorrect, Strategy, Task,
 };
@@ -82,8 +82,8 @@ struct AgentKeys {
     output: Value,
     #[serde(default)]
     name: Option<String>,
-    #[serde(default, rename = "description")]
-    _description: String,
+    #[serde(default)]
+    description: String,
     #[serde(default)]
     instructions: String,
     #[serde(default)]
@@ -147,8 +147,7 @@ pub(crate) struct LimitKeys {
     #[serde(default)]
     per_tool: BTreeMap<String, u64>,
     parse_retries: Option<usize>,
-    #[serde(rename = "depth")]
-    _depth: Option<u64>,
+    depth: Option<u32>,
 }
 
 impl LimitKeys {
@@ -164,6 +163,7 @@ impl LimitKeys {
             usd: self.usd.or(base.usd),
             per_tool,
             parse_retries: self.parse_retries.unwrap_or(base.parse_retries),
+            depth: self.depth.map_or(base.depth, i64::from),
         }
     }
 }
@@ -203,6 +203,11 @@ pub struct Agent {
     attempts: usize,
     choice: Choice,
     servers: Vec<Arc<Server>>,
+    /// The agents that a flow asks, until their tools are known.
+    unlinked: Vec<(String, Agent)>,
+    /// The same, from then on.
+    linked: Vec<Arc<Agent>>,
+    description: String,
     /// What its runs are driven with.
     pub setup: Setup,
 }
@@ -214,7 +219,19 @@ impl Agent {
     ///
     /// [`ConfigError`] with the place of the first fault: of the file, the policies, the models.
     pub fn make(choice: &Choice, place: &Place) -> Result<Self, ConfigError> {
+        Self::make_asked(choice, place, None, &[])
+    }
+
+    /// Makes an agent, under the policy of the agent that asks it, if one does. None of the files
+    /// in `askers` may be asked again.
+    fn make_asked(
+        choice: &Choice,
+        place: &Place,
+        above: Option<&Policy>,
+        askers: &[PathBuf],
+    ) -> Result<Self, ConfigError> {
         let operator = place.operator_policy()?;
+        let operator = above.cloned().unwrap_or(operator);
         let operator = match choice.autonomy.as_str() {
             "" => operator,
             word => Policy {
@@ -254,10 +271,13 @@ impl Agent {
         if let Some(flow) = &flow {
             add_flow_tools(&mut setup.tools, flow, &root, place)?;
             let mut named = flow.tools().into_iter();
-            let missing = named.find(|name| setup.tools.get(name).is_none());
+            let agents = flow.agents();
+            let missing =
+                named.find(|name| setup.tools.get(name).is_none() && !agents.contains_key(name));
             // Which tools a server has shows when it is reached.
             if let Some(name) = missing.filter(|_| servers.is_empty()) {
-                let known = setup.tools.names().chain(flow_tools::NAMES);
+                let agents = agents.keys().map(String::as_str);
+                let known = setup.tools.names().chain(flow_tools::NAMES).chain(agents);
                 let message = format!("there is no tool {name:?}; {}", near(&name, known));
                 return Err(ConfigError::new("nodes", message));
             }
@@ -281,6 +301,10 @@ impl Agent {
             service_tier: keys.service_tier.clone(),
             extra: keys.extra.clone(),
         };
+        let unlinked = match &flow {
+            Some(flow) => asked_agents(flow, choice, place, &setup, askers)?,
+            None => Vec::new(),
+        };
         let output = output_of(&keys.output)?;
         setup.models = models_of(&keys, flow.as_ref(), choice, &config, place)?;
         setup.reserved = reserved(&output, keys.ask_user);
@@ -294,7 +318,7 @@ impl Agent {
             }
             (None, name) => strategy_of(name.unwrap_or("react"))?,
         };
-        Ok(Self {
+        let mut agent = Self {
             name: keys.name.unwrap_or_else(|| "agent".to_owned()),
             instructions: keys.instructions,
             strategy,
@@ -305,8 +329,41 @@ impl Agent {
             attempts: setup.limits.parse_retries + 1,
             choice: choice.clone(),
             servers,
+            unlinked,
+            linked: Vec::new(),
+            description: keys.description,
             setup,
-        })
+        };
+        if agent.has_no_servers() {
+            agent.link()?;
+        }
+        Ok(agent)
+    }
+
+    /// Whether all tools are known without reaching any server.
+    fn has_no_servers(&self) -> bool {
+        self.servers.is_empty() && self.unlinked.iter().all(|(_, it)| it.has_no_servers())
+    }
+
+    /// Adds the agents that the flow asks as tools, which tell the tiers of their own tools.
+    fn link(&mut self) -> Result<(), ConfigError> {
+        for (name, agent) in std::mem::take(&mut self.unlinked) {
+            if self.setup.tools.get(&name).is_some() {
+                let message = format!("there is another tool with the name {name:?}");
+                return Err(ConfigError::new(format!("agents.{name}"), message));
+            }
+            let agent = Arc::new(agent);
+            self.linked.push(Arc::clone(&agent));
+            self.setup.add_agent(name, agent);
+        }
+        Ok(())
+    }
+
+    /// Returns the agent of this name among those that this one asks, at any depth.
+    #[must_use]
+    pub fn asked(&self, name: &str) -> Option<Arc<Agent>> {
+        let own = self.linked.iter().find(|it| it.name == name).cloned();
+        own.or_else(|| self.linked.iter().find_map(|it| it.asked(name)))
     }
 
     /// Starts or reaches the MCP servers of the agent and adds their tools. Returns what to tell a
@@ -317,11 +374,15 @@ impl Agent {
     /// A server that is required cannot be reached, or a tool has the name of another one.
     pub async fn open(&mut self) -> Result<Vec<String>, ConfigError> {
         let mut notes = Vec::new();
+        for (_, agent) in &mut self.unlinked {
+            notes.extend(Box::pin(agent.open()).await?);
+        }
         for server in self.servers.clone() {
             let offer = server.tools().await?;
             notes.extend(offer.skipped);
             self.add(offer.tools)?;
         }
+        self.link()?;
         Ok(notes)
     }
 
@@ -331,15 +392,21 @@ impl Agent {
     ///
     /// What was accepted cannot be read.
     pub fn open_accepted(&mut self) -> Result<(), ConfigError> {
+        for (_, agent) in &mut self.unlinked {
+            agent.open_accepted()?;
+        }
         for server in self.servers.clone() {
             self.add(server.accepted()?.tools)?;
         }
-        Ok(())
+        self.link()
     }
 
     /// Ends the sessions of the servers, and their programs. Dropped without it, they are killed.
     pub async fn close(&self) {
         futures_util::future::join_all(self.servers.iter().map(|server| server.close())).await;
+        for agent in &self.linked {
+            Box::pin(agent.close()).await;
+        }
     }
 
     fn add(&mut self, tools: Vec<Arc<RemoteTool>>) -> Result<(), ConfigError> {
@@ -355,11 +422,21 @@ impl Agent {
 
     /// Returns the fixed facts of a new run.
     pub fn started(&self, goal: &str, data: Object, tags: BTreeMap<String, String>) -> RunStarted {
-        let model = self.setup.models.main();
         let settings = json!({
             "strict": self.strict,
             "cli": self.choice,
         });
+        RunStarted {
+            settings: settings.as_object().cloned().unwrap_or_default(),
+            data,
+            tags,
+            ..self.facts(goal)
+        }
+    }
+
+    fn facts(&self, goal: &str) -> RunStarted {
+        let model = self.setup.models.main();
+        let settings = json!({"strict": self.strict});
         RunStarted {
             agent: self.name.clone(),
             strategy: self.strategy.name().to_owned(),
@@ -368,8 +445,6 @@ impl Agent {
             principal: self.setup.principal.clone(),
             policy: self.setup.policy.version(),
             settings: settings.as_object().cloned().unwrap_or_default(),
-            data,
-            tags,
             ..RunStarted::new(goal)
         }
     }
@@ -416,6 +491,67 @@ impl Agent {
             ..Task::new(started.goal.as_str())
         }
     }
+}
+
+impl Subagent for Agent {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    fn started(&self, goal: &str) -> RunStarted {
+        self.facts(goal)
+    }
+
+    fn strategy(&self, started: &RunStarted) -> Coroutine<Answer> {
+        Agent::strategy(self, started)
+    }
+}
+
+/// Makes the agents that a flow asks, with the models and the autonomy of the command line.
+fn asked_agents(
+    flow: &Flow,
+    choice: &Choice,
+    place: &Place,
+    setup: &Setup,
+    askers: &[PathBuf],
+) -> Result<Vec<(String, Agent)>, ConfigError> {
+    let folder = canonical(&choice.file_folder(), "agents")?;
+    let root = choice.work_root()?;
+    let mut agents = Vec::new();
+    for (name, spec) in flow.agents() {
+        let wrong = |message: String| ConfigError::new(format!("agents.{name}"), message);
+        let path = canonical(&folder.join(spec), &format!("agents.{name}"))?;
+        // Beside the file or in the project: an agent elsewhere is another project's code.
+        if !path.starts_with(&folder) && !path.starts_with(&root) {
+            return Err(wrong(format!("{spec:?} leads out of the project")));
+        }
+        if askers.contains(&path) {
+            let message = format!("{spec:?} asks itself, by way of the agents that it asks");
+            return Err(wrong(message));
+        }
+        let asked = Choice {
+            agent: path.to_string_lossy().into_owned(),
+            folder: choice.folder.clone(),
+            root: choice.root.clone(),
+            model: choice.model.clone(),
+            autonomy: choice.autonomy.clone(),
+            ..Choice::default()
+        };
+        let mut above = askers.to_vec();
+        above.push(path);
+        let agent = Agent::make_asked(&asked, place, Some(&setup.policy), &above);
+        let agent = agent.map_err(|error| wrong(format!("{spec}: {error}")))?;
+        agents.push((name.clone(), agent));
+    }
+    Ok(agents)
 }
 
 /// Returns the keys of the agent, and the flow that the file is if it has nodes.

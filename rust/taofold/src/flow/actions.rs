@@ -1,4 +1,4 @@
-//! Actions that ask models: `reason.cot`, `reason.react`, `reason.self_correct`,
+//! Actions: `agent.NAME`, which runs another agent, and those that ask models: `reason.cot`, `reason.react`, `reason.self_correct`,
 //! `reason.decompose`, `reason.plan`; the keys of each, and the value that it gives to the flow.
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::effects::{Answer, Halt, Scope};
+use crate::effects::{Act, Answer, Halt, Scope};
 use crate::errors::ConfigError;
 use crate::flow::template;
 use crate::flow::watch::{NodeModels, Rules, SharedTrace, Trace, taken, watched};
@@ -16,7 +16,9 @@ use crate::strategy::{
     Cot, Decompose, Direct, Example, Offer, Output, Plan, Prompt, React, SelfCorrect, Solved,
     Strategy, Task, ThinkingFormat, alone, object,
 };
-use crate::values::{FINISH, ModelSettings, StepRole};
+use crate::values::{
+    Action, FINISH, ModelSettings, Observation, ObservationStatus, StepRole, Thought, ThoughtType,
+};
 
 /// An `output_format` with these types the steps; only its `final_answer` types the answer.
 const STEP_KEYS: [&str; 5] = [
@@ -73,11 +75,19 @@ pub(super) enum Kind {
     SelfCorrect,
     Decompose,
     Plan,
+    /// Another agent, which the file names.
+    Agent,
 }
+
+/// Stands before the name of an agent.
+const AGENT: &str = "agent.";
 
 /// One use of an action in a node.
 pub(super) struct ActionCall<'a> {
     pub(super) node: &'a str,
+    /// The action as the node names it.
+    pub(super) uses: &'a str,
+    pub(super) description: &'a str,
     pub(super) with: &'a Object,
     pub(super) task: Task,
     pub(super) variables: Object,
@@ -119,6 +129,12 @@ fn node_models(keys: &mut Object, flow: &ModelSettings) -> Result<NodeModels, St
         roles: roles.filter(|(_, model)| !model.is_empty()).collect(),
         settings: own.over(flow),
     })
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AgentKeys {
+    goal: Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -271,12 +287,22 @@ impl Kind {
     ];
 
     pub(super) fn named(name: &str) -> Option<Self> {
+        if name.starts_with(AGENT) {
+            return Some(Self::Agent);
+        }
         let known = Self::ALL.into_iter().find(|(known, _)| *known == name);
         known.map(|(_, kind)| kind)
     }
 
-    pub(super) fn unknown(name: &str) -> String {
+    /// Returns the name of the agent that an action of this kind asks.
+    pub(super) fn agent(self, uses: &str) -> Option<&str> {
+        uses.strip_prefix(AGENT).filter(|_| self == Self::Agent)
+    }
+
+    pub(super) fn unknown(name: &str, agents: &[&str]) -> String {
+        let own: Vec<String> = agents.iter().map(|it| format!("{AGENT}{it}")).collect();
         let known = Self::ALL.iter().map(|(known, _)| *known);
+        let known = known.chain(own.iter().map(String::as_str));
         format!(
             "there is no action {name:?}; {}",
             crate::text::near(name, known)
@@ -303,7 +329,10 @@ impl Kind {
         // A template's value is only known when it runs: in its place stands what any key takes.
         let literal: Object = with
             .iter()
-            .filter(|(name, value)| !templated(value) && !SETTINGS.contains(&name.as_str()))
+            .filter(|(name, value)| {
+                let sets = self != Self::Agent && SETTINGS.contains(&name.as_str());
+                !templated(value) && !sets
+            })
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         let result = match self {
@@ -313,6 +342,7 @@ impl Kind {
             Self::SelfCorrect => with_required::<SelfCorrectKeys>(literal, "task", with),
             Self::Decompose => with_required::<DecomposeKeys>(literal, "problem", with),
             Self::Plan => with_required::<PlanKeys>(literal, "goal", with),
+            Self::Agent => with_required::<AgentKeys>(literal, "goal", with),
         };
         result.map_err(|error| ConfigError::new(path, error))
     }
@@ -332,6 +362,10 @@ impl Kind {
                 Err(error) => return Ok(Done::error(format!("with.{name}: {error}"))),
             };
         }
+        if let Some(agent) = self.agent(call.uses) {
+            let done = ask_agent(scope, call, agent, keys).await?;
+            return Ok(done.unwrap_or_else(Done::error));
+        }
         let models = match node_models(&mut keys, &call.settings) {
             Ok(models) => models,
             Err(error) => return Ok(Done::error(error)),
@@ -344,6 +378,7 @@ impl Kind {
             Self::SelfCorrect => self_correct(scope, call, keys).await?,
             Self::Decompose => decompose(scope, call, keys).await?,
             Self::Plan => plan(scope, call, keys).await?,
+            Self::Agent => Err(format!("there is no agent {:?}", call.call.uses)),
         };
         Ok(done.unwrap_or_else(Done::error))
     }
@@ -550,6 +585,60 @@ macro_rules! usable {
             Err(error) => return Ok(Err(error)),
         }
     };
+}
+
+/// Calls the tool behind which an agent stands, as a step of its own that the flow planned.
+async fn ask_agent(scope: &Scope, call: &ActionCall<'_>, agent: &str, keys: Object) -> Outcome {
+    let keys: AgentKeys = usable!(read(keys));
+    let goal = match keys.goal {
+        Value::Null => return Ok(Err("with.goal: it has no value".to_owned())),
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let thought = match call.description {
+        "" => format!("The next node of the flow is {}.", call.node),
+        words => words.to_owned(),
+    };
+    let act = Act {
+        thought: Thought::synthesized(thought, ThoughtType::Progress),
+        actions: vec![Action {
+            tool: agent.to_owned(),
+            parameters: object(json!({"goal": goal})),
+            rationale: "the flow says so".to_owned(),
+            ..Action::default()
+        }],
+        local: Vec::new(),
+        planned: true,
+    };
+    let observations = scope.act(act).await?;
+    let observation = observations.into_iter().next().unwrap_or_default();
+    Ok(Ok(observed(observation)))
+}
+
+/// Returns what a call brought as the end of an action.
+fn observed(observation: Observation) -> Done {
+    let status = observation.status;
+    if matches!(
+        status,
+        ObservationStatus::Success | ObservationStatus::Partial
+    ) {
+        return Done::value(observation.result);
+    }
+    let words = match &observation.result {
+        Value::String(text) => text.clone(),
+        result if observation.extraction.is_empty() => crate::tools::literal(result),
+        _ => observation.extraction,
+    };
+    let error = if words.is_empty() {
+        status.name().to_owned()
+    } else {
+        words
+    };
+    Done {
+        value: observation.result,
+        error,
+        ..Done::default()
+    }
 }
 
 async fn call_model(scope: &Scope, asked: &Asked<'_>, keys: Object) -> Outcome {

@@ -1,6 +1,6 @@
 //! The keys of a flow file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -42,6 +42,9 @@ pub(super) struct FlowFile {
     /// The state's variable that holds the goal.
     #[serde(default)]
     pub(super) input: String,
+    /// Agent files by name: the action `agent.NAME` runs one as a child.
+    #[serde(default)]
+    pub(super) agents: BTreeMap<String, String>,
     /// The answer; the last node's value, if nothing is said.
     #[serde(default)]
     pub(super) result: Option<Value>,
@@ -103,8 +106,9 @@ fn yes() -> bool {
 #[serde(deny_unknown_fields)]
 pub(super) struct Node {
     pub(super) name: String,
-    #[serde(default, rename = "description")]
-    _description: String,
+    /// The thought on the record of a call that the node makes itself.
+    #[serde(default)]
+    pub(super) description: String,
     /// The action that it performs.
     #[serde(default, alias = "action")]
     pub(super) uses: String,
@@ -231,7 +235,11 @@ impl FlowFile {
     }
 
     fn checked(file: Self) -> Result<Self, ConfigError> {
-        check(&file.nodes, "nodes", &mut BTreeSet::new(), 0)?;
+        for (name, spec) in &file.agents {
+            check_agent(name, spec)?;
+        }
+        let agents: Vec<&str> = file.agents.keys().map(String::as_str).collect();
+        check(&file.nodes, "nodes", &agents, &mut BTreeSet::new(), 0)?;
         if let Some(result) = &file.result {
             template::check(result, "result")?;
         }
@@ -239,9 +247,26 @@ impl FlowFile {
     }
 }
 
+fn check_agent(name: &str, spec: &str) -> Result<(), ConfigError> {
+    const LONGEST: usize = 64;
+    let wrong = |message: String| Err(ConfigError::new(format!("agents.{name}"), message));
+    let fits = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+    let begins = name.starts_with(|first: char| first.is_ascii_alphabetic());
+    if !begins || !name.chars().all(fits) || name.len() > LONGEST {
+        return wrong("the name must be letters, digits, _ and -, and begin with a letter".into());
+    }
+    if !(spec.ends_with(".yaml") || spec.ends_with(".yml")) {
+        return wrong(format!(
+            "{spec:?} is no agent file (.yaml): this runtime runs no Python code"
+        ));
+    }
+    Ok(())
+}
+
 fn check(
     nodes: &[Node],
     path: &str,
+    agents: &[&str],
     names: &mut BTreeSet<String>,
     depth: usize,
 ) -> Result<(), ConfigError> {
@@ -258,15 +283,26 @@ fn check(
             let message = format!("there is another node {:?}", node.name);
             return Err(ConfigError::new(format!("{path}.name"), message));
         }
-        check_node(node, &path, &beside)?;
+        check_node(node, &path, agents, &beside)?;
         if !node.steps.is_empty() {
-            check(&node.steps, &format!("{path}.steps"), names, depth + 1)?;
+            check(
+                &node.steps,
+                &format!("{path}.steps"),
+                agents,
+                names,
+                depth + 1,
+            )?;
         }
     }
     Ok(())
 }
 
-fn check_node(node: &Node, path: &str, beside: &[&str]) -> Result<(), ConfigError> {
+fn check_node(
+    node: &Node,
+    path: &str,
+    agents: &[&str],
+    beside: &[&str],
+) -> Result<(), ConfigError> {
     let does = [
         !node.uses.is_empty(),
         node.set.is_some(),
@@ -296,8 +332,10 @@ fn check_node(node: &Node, path: &str, beside: &[&str]) -> Result<(), ConfigErro
         ));
     }
     if !node.uses.is_empty() {
-        let kind = Kind::named(&node.uses)
-            .ok_or_else(|| ConfigError::new(format!("{path}.uses"), Kind::unknown(&node.uses)))?;
+        let known = |kind: &Kind| kind.agent(&node.uses).is_none_or(|it| agents.contains(&it));
+        let kind = Kind::named(&node.uses).filter(known).ok_or_else(|| {
+            ConfigError::new(format!("{path}.uses"), Kind::unknown(&node.uses, agents))
+        })?;
         kind.check(&node.with, &format!("{path}.with"))?;
     }
     for (name, value) in node.with.iter().chain(node.set.iter().flatten()) {

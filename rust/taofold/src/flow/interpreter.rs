@@ -156,6 +156,8 @@ impl Run {
             task.data = self.state.clone();
             let call = ActionCall {
                 node: &node.name,
+                uses: &node.uses,
+                description: &node.description,
                 with: &node.with,
                 task,
                 variables: self.variables(),

@@ -62,6 +62,11 @@ impl Flow {
         self.file.models()
     }
 
+    /// Returns the agent files that the nodes may ask, by name.
+    pub(crate) fn agents(&self) -> &std::collections::BTreeMap<String, String> {
+        &self.file.agents
+    }
+
     /// Returns the backend of `web.search`; empty: there is none.
     pub(crate) fn search(&self) -> &str {
         &self.file.settings.search

@@ -183,6 +183,12 @@ impl Log for MemoryLog {
         Ok(newest.map(|run| run.row(now())).collect())
     }
 
+    async fn children(&self, run: &str) -> Result<Vec<RunRow>, LogError> {
+        let runs = self.lock();
+        let children = runs.iter().filter(|it| it.row.parent == run);
+        Ok(children.map(|it| it.row(now())).collect())
+    }
+
     async fn ids(&self, prefix: &str, limit: usize) -> Result<Vec<String>, LogError> {
         let runs = self.lock();
         let mut ids: Vec<String> = runs.iter().map(|run| run.row.run.clone()).collect();

@@ -196,6 +196,13 @@ pub trait Log: Send + Sync {
     /// [`LogError::Store`].
     async fn rows(&self, status: &str, limit: usize) -> Result<Vec<RunRow>, LogError>;
 
+    /// Returns the rows of the child runs that calls of `run` began, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::Store`].
+    async fn children(&self, run: &str) -> Result<Vec<RunRow>, LogError>;
+
     /// Returns at most `limit` ids that begin with `prefix`, in their order.
     ///
     /// # Errors

@@ -1,9 +1,11 @@
 //! Limits: independent counters, all checked before the call, with `>=`.
 
-use crate::values::times;
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::state::RunState;
+use crate::values::times;
 
 /// A bound of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +58,11 @@ impl Limit {
 }
 
 /// Bounds of one run. `None` is unbounded; seconds count activity, not waiting.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// What child runs consume counts, except for steps and for model calls that are only derived from
+/// steps. A child run records its bounds in this form, as the Python runtime does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
     /// Accepted turns.
     pub steps: Option<u64>,
@@ -74,6 +80,8 @@ pub struct Limits {
     pub per_tool: BTreeMap<String, u64>,
     /// Extra attempts at one unreadable reply.
     pub parse_retries: usize,
+    /// How deep agents may call agents; a child run below -1 is refused.
+    pub depth: i64,
 }
 
 impl Default for Limits {
@@ -87,17 +95,51 @@ impl Default for Limits {
             usd: None,
             per_tool: BTreeMap::new(),
             parse_retries: 2,
+            depth: 3,
         }
     }
 }
 
-/// What calls that were allowed and have not begun will count.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Allowed {
-    /// Of any tool.
-    pub calls: u64,
-    /// Of the tool in question.
-    pub of_tool: u64,
+/// What a call that was allowed, or a child run at work, may still consume.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reserved {
+    /// Calls of models.
+    pub model_calls: u64,
+    /// Tool calls.
+    pub tool_calls: u64,
+    /// Tokens.
+    pub tokens: u64,
+    /// US dollars.
+    pub usd: f64,
+    /// Calls by tool.
+    pub per_tool: BTreeMap<String, u64>,
+}
+
+impl Reserved {
+    /// Returns what one call of `tool` counts.
+    pub fn call(tool: &str) -> Self {
+        Self {
+            tool_calls: 1,
+            per_tool: BTreeMap::from([(tool.to_owned(), 1)]),
+            ..Self::default()
+        }
+    }
+
+    /// Returns what several may consume together.
+    pub fn sum<'r>(all: impl IntoIterator<Item = &'r Self>) -> Self {
+        let mut whole = Self::default();
+        for each in all {
+            whole.model_calls = whole.model_calls.saturating_add(each.model_calls);
+            whole.tool_calls = whole.tool_calls.saturating_add(each.tool_calls);
+            whole.tokens = whole.tokens.saturating_add(each.tokens);
+            whole.usd += each.usd;
+            for (tool, calls) in &each.per_tool {
+                let sum = whole.per_tool.entry(tool.clone()).or_default();
+                *sum = sum.saturating_add(*calls);
+            }
+        }
+        whole
+    }
 }
 
 impl Limits {
@@ -158,15 +200,129 @@ impl Limits {
         state.model_calls + children
     }
 
-    /// Returns what forbids one more call of `tool`: the word for it, and why.
+    /// Returns the limit that forbids another model call beside child runs that may still consume
+    /// `beside`.
+    pub fn hit_beside(&self, state: &RunState, beside: &Reserved) -> Option<Limit> {
+        if self
+            .model_calls
+            .is_some_and(|bound| self.asked(state).saturating_add(beside.model_calls) >= bound)
+        {
+            return Some(Limit::ModelCalls);
+        }
+        if self
+            .tokens
+            .is_some_and(|bound| state.usage.tokens().saturating_add(beside.tokens) >= bound)
+        {
+            return Some(Limit::Tokens);
+        }
+        if self
+            .usd
+            .is_some_and(|bound| state.usage.priced_usd() + beside.usd >= bound)
+        {
+            return Some(Limit::Usd);
+        }
+        None
+    }
+
+    /// Returns this bound; `None`: there is none.
+    pub fn bound(&self, limit: Limit) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "bounds are compared, not added")]
+        let count = |bound: Option<u64>| bound.map(|it| it as f64);
+        match limit {
+            Limit::Steps => count(self.steps),
+            Limit::ModelCalls => count(self.model_calls),
+            Limit::ToolCalls => count(self.tool_calls),
+            Limit::Seconds => self.seconds,
+            Limit::Tokens => count(self.tokens),
+            Limit::Usd => self.usd,
+        }
+    }
+
+    /// Returns what remains for a child run, of which `among` are about to start at once. `beside`
+    /// is what calls under way may still consume, so that all together keep the bound.
+    ///
+    /// Counts are rounded up: the first of several gets the odd one.
+    pub fn left(&self, state: &RunState, beside: &Reserved, among: u64) -> Self {
+        let among = among.max(1);
+        let share = |bound: u64, gone: u64| bound.saturating_sub(gone).div_ceil(among);
+        #[expect(clippy::cast_precision_loss, reason = "few branches run at once")]
+        let parts = among as f64;
+        #[expect(clippy::cast_precision_loss, reason = "a run lasts less than 2^53 ms")]
+        let worked = state.active_ms as f64 / 1000.0;
+        let of_tool = |tool: &String| {
+            let begun = state.per_tool.get(tool).copied().unwrap_or(0);
+            begun.saturating_add(beside.per_tool.get(tool).copied().unwrap_or(0))
+        };
+        let per_tool = self
+            .per_tool
+            .iter()
+            .map(|(tool, bound)| (tool.clone(), share(*bound, of_tool(tool))));
+        let asked = self.asked(state).saturating_add(beside.model_calls);
+        let begun = acted(state).saturating_add(beside.tool_calls);
+        let tokens = state.usage.tokens().saturating_add(beside.tokens);
+        let usd = state.usage.priced_usd() + beside.usd;
+        Self {
+            // Passes on unshared: a child's turns are its own.
+            steps: self.steps,
+            model_calls: self.model_calls.map(|bound| share(bound, asked)),
+            tool_calls: self.tool_calls.map(|bound| share(bound, begun)),
+            seconds: self.seconds.map(|bound| (bound - worked).max(0.0)),
+            tokens: self.tokens.map(|bound| share(bound, tokens)),
+            usd: self.usd.map(|bound| (bound - usd).max(0.0) / parts),
+            per_tool: per_tool.collect(),
+            parse_retries: self.parse_retries,
+            depth: self.depth.saturating_sub(1),
+        }
+    }
+
+    /// Returns all of it, as what a child run may still consume. What has no bound reserves nothing.
+    pub fn reserved(&self) -> Reserved {
+        Reserved {
+            model_calls: self.model_calls.unwrap_or(0),
+            tool_calls: self.tool_calls.unwrap_or(0),
+            tokens: self.tokens.unwrap_or(0),
+            usd: self.usd.unwrap_or(0.0),
+            per_tool: self.per_tool.clone(),
+        }
+    }
+
+    /// Returns the tighter of both, bound by bound.
+    #[must_use]
+    pub fn within(&self, other: &Self) -> Self {
+        fn tighter<T: PartialOrd>(one: Option<T>, other: Option<T>) -> Option<T> {
+            match (one, other) {
+                (Some(one), Some(other)) => Some(if one <= other { one } else { other }),
+                (one, other) => one.or(other),
+            }
+        }
+        let mut per_tool = self.per_tool.clone();
+        for (tool, bound) in &other.per_tool {
+            let own = per_tool.entry(tool.clone()).or_insert(*bound);
+            *own = (*own).min(*bound);
+        }
+        Self {
+            steps: tighter(self.steps, other.steps),
+            model_calls: tighter(self.model_calls, other.model_calls),
+            tool_calls: tighter(self.tool_calls, other.tool_calls),
+            seconds: tighter(self.seconds, other.seconds),
+            tokens: tighter(self.tokens, other.tokens),
+            usd: tighter(self.usd, other.usd),
+            per_tool,
+            parse_retries: self.parse_retries,
+            depth: self.depth.min(other.depth),
+        }
+    }
+
+    /// Returns what forbids one more call of `tool` beside those under way: the word for it, and
+    /// why.
     pub fn blocks(
         &self,
         state: &RunState,
         tool: &str,
-        allowed: Allowed,
+        beside: &Reserved,
     ) -> Option<(&'static str, String)> {
         if let Some(bound) = self.tool_calls
-            && acted(state) + allowed.calls >= bound
+            && acted(state).saturating_add(beside.tool_calls) >= bound
         {
             return Some((
                 "limit",
@@ -174,7 +330,13 @@ impl Limits {
             ));
         }
         if let Some(&bound) = self.per_tool.get(tool)
-            && state.per_tool.get(tool).copied().unwrap_or(0) + allowed.of_tool >= bound
+            && state
+                .per_tool
+                .get(tool)
+                .copied()
+                .unwrap_or(0)
+                .saturating_add(beside.per_tool.get(tool).copied().unwrap_or(0))
+                >= bound
         {
             let why = format!("limit reached: {} of {tool:?}", times(bound, "call"));
             return Some(("tool_limit", why));
@@ -196,9 +358,10 @@ impl Limits {
             .is_some_and(|bound| state.active_ms as f64 >= bound * 1000.0)
     }
 
-    /// Returns what was allowed and spent when a limit ended the run, and what to change.
-    pub fn explained(&self, limit: Limit, state: &RunState) -> String {
-        let change = format!("raise limits.{}", limit.name());
+    /// Returns what was allowed and spent when a limit ended the run, and what to change; `place`
+    /// names whose limit that is, if it is not plain.
+    pub fn explained(&self, limit: Limit, state: &RunState, place: &str) -> String {
+        let change = format!("raise limits.{}{place}", limit.name());
         match limit {
             Limit::Steps => {
                 let bound = self.steps.unwrap_or(0);
@@ -305,10 +468,55 @@ mod tests {
             tool_calls: Some(2),
             ..Limits::default()
         };
-        let allowed = |calls| Allowed { calls, of_tool: 0 };
+        let allowed = |calls| Reserved {
+            tool_calls: calls,
+            ..Reserved::default()
+        };
         let state = RunState::default();
-        assert_eq!(limits.blocks(&state, "read", allowed(1)), None);
-        let blocked = limits.blocks(&state, "read", allowed(2));
+        assert_eq!(limits.blocks(&state, "read", &allowed(1)), None);
+        let blocked = limits.blocks(&state, "read", &allowed(2));
         assert_eq!(blocked.map(|it| it.0), Some("limit"));
+    }
+
+    #[test]
+    fn children_that_start_at_once_keep_the_bound_together() {
+        let limits = Limits {
+            model_calls: Some(8),
+            tool_calls: Some(5),
+            usd: Some(1.0),
+            per_tool: BTreeMap::from([("read".to_owned(), 3)]),
+            ..Limits::default()
+        };
+        let state = RunState {
+            model_calls: 1,
+            child_tool_calls: 1,
+            ..RunState::default()
+        };
+        let first = limits.left(&state, &Reserved::default(), 2);
+        assert_eq!((first.model_calls, first.tool_calls), (Some(4), Some(2)));
+        assert_eq!((first.steps, first.depth), (Some(10), 2));
+        let second = limits.left(&state, &first.reserved(), 1);
+        assert_eq!((second.model_calls, second.tool_calls), (Some(3), Some(2)));
+        assert_eq!(first.per_tool["read"] + second.per_tool["read"], 3);
+        assert_eq!((first.usd, second.usd), (Some(0.5), Some(0.5)));
+    }
+
+    #[test]
+    fn a_child_gets_the_tighter_of_its_own_bounds_and_its_callers() {
+        let own = Limits {
+            steps: Some(4),
+            tokens: Some(10),
+            ..Limits::default()
+        };
+        let caller = Limits {
+            steps: None,
+            tokens: Some(7),
+            depth: 0,
+            per_tool: BTreeMap::from([("read".to_owned(), 1)]),
+            ..Limits::default()
+        };
+        let both = own.within(&caller);
+        assert_eq!((both.steps, both.tokens, both.depth), (Some(4), Some(7), 0));
+        assert_eq!(both.per_tool["read"], 1);
     }
 }

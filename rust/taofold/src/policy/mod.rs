@@ -1,12 +1,12 @@
 //! What may happen: tiers and roles, limits, the guard against repetition, redaction. Pure.
 
-pub(crate) mod limits;
+mod limits;
 mod redaction;
 mod repetition;
 mod roles;
 mod rules;
 
-pub use self::limits::{Limit, Limits};
+pub use self::limits::{Limit, Limits, Reserved};
 pub use self::redaction::{MARK, Redactor, has_mask, is_masked};
 pub use self::repetition::{Judgement, Level, Repetition};
 pub use self::roles::Roles;

@@ -69,6 +69,8 @@ pub struct Facts {
     pub effect: Sideeffect,
     /// The role it declares.
     pub role: String,
+    /// Whether it is an agent, whose own run asks about each of its calls, under this policy too.
+    pub delegated: bool,
 }
 
 /// The policy's word on one action.
@@ -248,7 +250,16 @@ impl Policy {
             let reason = "the agent flagged a critical exception".to_owned();
             return ruling(Verdict::Ask, tier.max(Tier::Card), reason);
         }
+        if facts.delegated && !self.raises(name) {
+            // Else a person is asked twice about the same.
+            return ruling(Verdict::Allow, tier, String::new());
+        }
         self.dial(tier, facts)
+    }
+
+    fn raises(&self, name: &str) -> bool {
+        self.tiers.contains_key(name)
+            || (self.production && self.production_tiers.contains_key(name))
     }
 
     /// Returns the tool's tier under this policy: never lower than declared.

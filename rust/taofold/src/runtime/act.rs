@@ -15,10 +15,10 @@ use crate::events::{
     Decided, Event, Noted, Observed, Proposed, Started, StartedOnce, Verdict, Violated,
 };
 use crate::json::{Object, Value, json, render, to_value};
-use crate::policy::limits::Allowed;
 use crate::policy::{Facts, Level, MARK, Ruling, Tier, has_mask, is_masked};
 use crate::runtime::approvals::{Asked, Question, Settled};
-use crate::runtime::ledger::{Book, Interrupt, Ledger};
+use crate::runtime::child::{self, Parent, Subagent};
+use crate::runtime::ledger::{Interrupt, Ledger, Place};
 use crate::text::{excerpt, key_line};
 use crate::tools::{CallContext, Tool};
 use crate::values::{
@@ -38,6 +38,8 @@ const ALTERED: &str = "a secret was taken out";
 struct Ready {
     index: usize,
     tool: Arc<dyn Tool>,
+    /// Whether its start is on record already: a child run that is carried on.
+    begun: bool,
 }
 
 struct Batch<'a, 'b> {
@@ -250,17 +252,18 @@ impl Batch<'_, '_> {
         if let Err(why) = tool.check(&action.parameters) {
             return self.observe(index, Observation::refused(why, "invalid"));
         }
-        let started = self.earlier_start(index, &action, &tool).await?;
-        match started {
+        let begun = match self.earlier_start(index, &action, &tool).await? {
             Earlier::Answered => return Ok(()),
-            Earlier::Started => {}
+            Earlier::Started => false,
+            Earlier::Delegated => true,
             Earlier::None => {
                 if !self.ruled(index, &action, &tool).await? || self.over_limit(index, &action)? {
                     return Ok(());
                 }
+                false
             }
-        }
-        self.ready.push(Ready { index, tool });
+        };
+        self.ready.push(Ready { index, tool, begun });
         Ok(())
     }
 
@@ -293,12 +296,12 @@ impl Batch<'_, '_> {
                 "masked",
             )));
         }
-        let tier = self
-            .ledger
-            .setup
-            .policy
-            .tier(tool.name(), &facts(tool.as_ref()));
-        if action.guessed && (tool.effect() == Sideeffect::Once || tier >= Tier::Confirm) {
+        let facts = self.facts(tool.as_ref());
+        let tier = self.ledger.setup.policy.tier(tool.name(), &facts);
+        // An agent that does more than read may call tools whose calls must not be repeated.
+        let once = tool.effect() == Sideeffect::Once
+            || (facts.delegated && tool.effect() != Sideeffect::Read);
+        if action.guessed && (once || tier >= Tier::Confirm) {
             let repairs = action.repairs.join(", ");
             let why = format!(
                 "the parameters of {} were not well-formed ({repairs}) and it must not run on \
@@ -373,6 +376,10 @@ impl Batch<'_, '_> {
         };
         // From here on it happens now: the record says how often the call was lost.
         self.ledger.touch(self.key)?;
+        if self.agent_of(tool.name()).is_some() {
+            // A child run knows from its own log what it has done.
+            return Ok(Earlier::Delegated);
+        }
         let (lost, cut) = {
             let book = self.ledger.book();
             let slots = book.state.open.get(self.key).map(|step| &step.slots);
@@ -411,7 +418,7 @@ impl Batch<'_, '_> {
             }
         }
         // A start that takes the place of a lost one is held against the limits.
-        if cut && let Some(why) = self.blocked(action) {
+        if cut && let Some(why) = self.blocked(index, action) {
             let text = format!(
                 "{} was started before an interruption and may have happened; {why}",
                 action.tool
@@ -422,18 +429,32 @@ impl Batch<'_, '_> {
         Ok(Earlier::Started)
     }
 
-    fn blocked(&self, action: &Action) -> Option<String> {
+    fn blocked(&self, index: usize, action: &Action) -> Option<String> {
         let book = self.ledger.book();
         let limits = &self.ledger.setup.limits;
-        let blocked = limits.blocks(&book.state, &action.tool, allowed(&book, &action.tool));
+        let beside = book.beside(&(self.key.to_owned(), place(index)));
+        let blocked = limits.blocks(&book.state, &action.tool, &beside);
         blocked.map(|(_, why)| why)
+    }
+
+    fn agent_of(&self, tool: &str) -> Option<&Arc<dyn Subagent>> {
+        self.ledger.setup.agents.get(tool)
+    }
+
+    fn facts(&self, tool: &dyn Tool) -> Facts {
+        Facts {
+            tier: tool.tier(),
+            effect: tool.effect(),
+            role: tool.declared().role.clone(),
+            delegated: self.agent_of(tool.name()).is_some(),
+        }
     }
 
     fn rule(&self, action: &Action, tool: &Arc<dyn Tool>) -> Ruling {
         let setup = self.ledger.setup;
         let thought = &self.act.thought;
         let critical = thought.critical && thought.kind == ThoughtType::Exception;
-        let facts = facts(tool.as_ref());
+        let facts = self.facts(tool.as_ref());
         setup
             .policy
             .rule(action, &facts, &setup.principal, critical)
@@ -609,11 +630,11 @@ impl Batch<'_, '_> {
             match settled_limit(&book.recording, self.key, place(index)) {
                 Some(settled) => settled,
                 None => {
-                    let allowed = allowed(&book, &action.tool);
+                    let call = (self.key.to_owned(), place(index));
+                    let beside = book.beside(&call);
                     let limits = &self.ledger.setup.limits;
-                    let blocked = limits.blocks(&book.state, &action.tool, allowed);
+                    let blocked = limits.blocks(&book.state, &action.tool, &beside);
                     if blocked.is_none() {
-                        let call = (self.key.to_owned(), place(index));
                         book.allowed.insert(call, action.tool.clone());
                     }
                     blocked.map(|(word, why)| Observation::refused(why, word))
@@ -666,12 +687,17 @@ impl Batch<'_, '_> {
         self.ledger.touch(self.key)?;
         self.ledger.flush().await?;
         let calls = ready.iter().map(|call| self.call(call));
-        let observations = join_all(calls).await;
-        for (call, (observation, update)) in ready.iter().zip(observations) {
-            self.observe_updated(call.index, observation, update)?;
+        let mut interrupts = Vec::new();
+        for (call, ended) in ready.iter().zip(join_all(calls).await) {
+            match ended {
+                Ok(observed) => self.observe_as(call.index, observed)?,
+                Err(interrupt) => interrupts.push(interrupt),
+            }
         }
         self.ledger.flush().await?;
-        Ok(())
+        // An error goes before a wait: a run that has failed must not be parked.
+        interrupts.sort_by_key(|it| matches!(it, Interrupt::Park(_)));
+        interrupts.into_iter().next().map_or(Ok(()), Err)
     }
 
     async fn slow_down(&mut self) -> Result<(), Interrupt> {
@@ -698,6 +724,12 @@ impl Batch<'_, '_> {
     fn begin(&self, call: &Ready) -> Result<(), Interrupt> {
         let index = place(call.index);
         let key = self.key.to_owned();
+        if self.agent_of(call.tool.name()).is_some() {
+            self.ledger.book().queue.insert((key.clone(), index));
+        }
+        if call.begun {
+            return Ok(());
+        }
         let started: Event = match call.tool.effect() {
             Sideeffect::Read => Started {
                 key,
@@ -726,6 +758,7 @@ impl Batch<'_, '_> {
 
     /// In an exact replay: takes the results that the world gave then.
     fn recorded_results(&mut self, ready: &[Ready]) -> Result<bool, Interrupt> {
+        let mut missing = false;
         for call in ready {
             let index = place(call.index);
             let mut book = self.ledger.book();
@@ -733,9 +766,9 @@ impl Batch<'_, '_> {
                 return Ok(false);
             }
             let Some(record) = book.recording.take("observed", self.key, Some(index)) else {
-                drop(book);
-                self.ledger.touch(self.key)?;
-                return Ok(false);
+                // Of several at once others may have ended: one is a child run that waits.
+                missing = true;
+                continue;
             };
             // A call may have been started and asked about again in a later life.
             for later in book.recording.take_call(self.key, index, u64::MAX) {
@@ -746,10 +779,82 @@ impl Batch<'_, '_> {
                 self.observations[call.index] = Some(event.observation);
             }
         }
-        Ok(true)
+        if missing {
+            self.ledger.touch(self.key)?;
+        }
+        Ok(!missing)
     }
 
-    async fn call(&self, call: &Ready) -> (Observation, Option<(String, Value)>) {
+    async fn call(&self, call: &Ready) -> Result<Observed, Interrupt> {
+        match self.agent_of(call.tool.name()) {
+            Some(agent) => self.delegate(call, agent.as_ref()).await,
+            None => Ok(self.call_tool(call).await),
+        }
+    }
+
+    /// Runs the agent behind a tool as a child run, or carries it on, within what is left.
+    async fn delegate(&self, call: &Ready, agent: &dyn Subagent) -> Result<Observed, Interrupt> {
+        let (ledger, index) = (self.ledger, place(call.index));
+        let at: Place = (self.key.to_owned(), index);
+        let Some(log) = ledger.log() else {
+            return Err(Interrupt::EndOfTape);
+        };
+        let setup = ledger.setup;
+        let (limits, run) = {
+            let mut book = ledger.book();
+            book.queue.remove(&at);
+            // Before its own share is reserved, or that would count against itself.
+            let (beside, among) = (book.beside(&at), book.sharing(self.key));
+            let limits = setup.limits.left(&book.state, &beside, among);
+            book.reserved.insert(at.clone(), limits.reserved());
+            let rewinds = book.state.rewinds;
+            (
+                limits,
+                child::child_id(&ledger.run, self.key, index, rewinds),
+            )
+        };
+        let goal = self.act.actions[call.index].parameters.get("goal");
+        let goal = goal.and_then(Value::as_str).unwrap_or_default();
+        let began = setup.clock.steady_ms();
+        let ended = if limits.depth < 0 {
+            let deep = setup.depth;
+            let why = format!("limit reached: agents call agents at most {deep} deep");
+            Ok(Observed::new(
+                self.key,
+                index,
+                Observation::refused(why, "tool_limit"),
+            ))
+        } else {
+            let parent = Parent {
+                run: &ledger.run,
+                setup,
+                limits,
+            };
+            let state = child::descend(log, agent, goal, &run, parent).await;
+            state.map_err(Interrupt::from).and_then(|state| {
+                if state.status.name() == "waiting" {
+                    return Err(Interrupt::Park(state.waiting_for));
+                }
+                Ok(child::observed(self.key, index, agent.name(), &run, state))
+            })
+        };
+        if let Err(Interrupt::Park(_)) = &ended {
+            // Its share stays reserved: it goes on. No run is parked over messages that the model
+            // has not read.
+            ledger.read_inbox().await?;
+            ledger.record_steering(self.key)?;
+            return ended;
+        }
+        ledger.book().reserved.remove(&at);
+        let mut observed = ended?;
+        observed.observation = redacted_result(ledger, observed.observation);
+        #[expect(clippy::cast_precision_loss, reason = "a call lasts less than 2^53 ms")]
+        let duration_ms = setup.clock.steady_ms().saturating_sub(began) as f64;
+        observed.observation.duration_ms = duration_ms;
+        Ok(observed)
+    }
+
+    async fn call_tool(&self, call: &Ready) -> Observed {
         let action = &self.act.actions[call.index];
         let clock = &self.ledger.setup.clock;
         let run = &self.ledger.run;
@@ -782,19 +887,18 @@ impl Batch<'_, '_> {
             let redactor = &self.ledger.setup.redactor;
             (redactor.text(&name).into_owned(), redactor.value(value))
         });
-        (redacted_result(self.ledger, observation), update)
+        let observation = redacted_result(self.ledger, observation);
+        Observed {
+            update,
+            ..Observed::new(self.key, place(call.index), observation)
+        }
     }
 
     fn observe(&mut self, index: usize, observation: Observation) -> Result<(), Interrupt> {
-        self.observe_updated(index, observation, None)
+        self.observe_as(index, Observed::new(self.key, place(index), observation))
     }
 
-    fn observe_updated(
-        &mut self,
-        index: usize,
-        observation: Observation,
-        update: Option<(String, Value)>,
-    ) -> Result<(), Interrupt> {
+    fn observe_as(&mut self, index: usize, observed: Observed) -> Result<(), Interrupt> {
         let call = (self.key.to_owned(), place(index));
         {
             let mut book = self.ledger.book();
@@ -802,16 +906,11 @@ impl Batch<'_, '_> {
             // What is on record is what the model was told, perhaps in another runtime's words.
             let told = match book.recording.peek("observed", self.key, Some(call.1)) {
                 Some(Event::Observed(recorded)) => recorded.observation.clone(),
-                _ => observation.clone(),
+                _ => observed.observation.clone(),
             };
             self.observations[index] = Some(told);
         }
-        self.ledger
-            .put(Observed {
-                update,
-                ..Observed::new(self.key, place(index), observation)
-            })
-            .map(drop)
+        self.ledger.put(observed).map(drop)
     }
 }
 
@@ -825,21 +924,14 @@ fn masked_words(action: &Action) -> String {
     )
 }
 
-/// Returns what calls that were allowed and have not begun will count.
-fn allowed(book: &Book, tool: &str) -> Allowed {
-    let of_tool = book.allowed.values().filter(|it| *it == tool);
-    Allowed {
-        calls: book.allowed.len() as u64,
-        of_tool: of_tool.count() as u64,
-    }
-}
-
 /// What an earlier life made of a call.
 enum Earlier {
     /// Nothing.
     None,
     /// It was started, and may be started again.
     Started,
+    /// A child run was begun, which is carried on.
+    Delegated,
     /// It is answered.
     Answered,
 }
@@ -867,13 +959,5 @@ fn settled_limit(
             Some(Some(event.observation.clone()))
         }
         _ => None,
-    }
-}
-
-fn facts(tool: &dyn Tool) -> Facts {
-    Facts {
-        tier: tool.tier(),
-        effect: tool.effect(),
-        role: tool.declared().role.clone(),
     }
 }

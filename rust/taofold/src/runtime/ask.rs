@@ -3,10 +3,10 @@
 use crate::content::{Content, Conversation, Part, ThinkingPart};
 use crate::effects::{Ask, Halt, Resolution};
 use crate::errors::ModelError;
-use crate::events::{AskFailed, Cut, Event, PromptChanged, Replied};
+use crate::events::{AskFailed, Cut, Event, LimitHit, PromptChanged, Replied};
 use crate::json::to_value;
 use crate::model::{Model, Request, ToolOffer};
-use crate::policy::{Limit, Redactor, is_masked};
+use crate::policy::{Limit, Redactor, Reserved, is_masked};
 use crate::runtime::drive::limit_hit;
 use crate::runtime::ledger::{Interrupt, Ledger};
 use crate::runtime::recording::diverged;
@@ -28,9 +28,19 @@ pub(super) async fn perform(
         return Ok(Resolution::Reply(Box::new(reply), conversation));
     }
     ledger.touch(key)?;
-    let forbidden = ledger.setup.limits.hit(&ledger.book().state, false);
+    let forbidden = {
+        let (book, limits) = (ledger.book(), &ledger.setup.limits);
+        let hit = limits.hit(&book.state, false);
+        // Beside it, in other branches, child runs may consume all that was set aside for them.
+        let beside = Reserved::sum(book.reserved.values());
+        let shared = !book.reserved.is_empty();
+        hit.or_else(|| limits.hit_beside(&book.state, &beside).filter(|_| shared))
+    };
     if let Some(limit) = forbidden {
-        ledger.put(limit_hit(key, limit, 1.0))?;
+        ledger.put(LimitHit {
+            allowed: ledger.setup.limits.bound(limit).unwrap_or_default(),
+            ..limit_hit(key, limit, 1.0)
+        })?;
         return Err(halted(limit));
     }
     ledger.flush().await?;

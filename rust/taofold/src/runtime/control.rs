@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::errors::LogError;
 use crate::events::{Decided, Event, Record, RunFinished, Verdict};
 use crate::json::{Object, Value, json};
-use crate::log::{Append, Log, Owner, Signal, Standing};
+use crate::log::{Append, Log, Owner, RunRow, Signal, Standing};
 use crate::policy::{Policy, Redactor, is_masked, may_decide};
 use crate::state::{fold, live};
 use crate::values::{ASK_USER, Action, Principal};
@@ -135,6 +135,61 @@ pub fn pending(records: &[Record]) -> Result<Vec<Approval>, LogError> {
         })
     };
     Ok(open.into_iter().filter_map(approval).collect())
+}
+
+/// Returns the open questions of a run and of its child runs, at any depth.
+///
+/// # Errors
+///
+/// [`LogError`] if there is no such run, or its records cannot be folded.
+pub async fn pending_in(log: &dyn Log, run: &str) -> Result<Vec<Approval>, LogError> {
+    let mut open = pending(&log.read(run, 0).await?)?;
+    for row in descendants(log, run).await? {
+        if matches!(row.status.as_str(), "waiting" | "running") {
+            open.extend(pending(&log.read(&row.run, 0).await?)?);
+        }
+    }
+    Ok(open)
+}
+
+/// Returns the rows of the child runs of `run` and of theirs, callers before those they called.
+///
+/// # Errors
+///
+/// [`LogError::Store`].
+pub async fn descendants(log: &dyn Log, run: &str) -> Result<Vec<RunRow>, LogError> {
+    let mut found: Vec<RunRow> = log.children(run).await?;
+    let mut at = 0;
+    while let Some(row) = found.get(at) {
+        let further = log.children(&row.run).await?;
+        // A log that was changed may name a run as its own caller.
+        let new = further.into_iter().filter(|row| row.run != run);
+        let new: Vec<RunRow> = new
+            .filter(|row| found.iter().all(|it| it.run != row.run))
+            .collect();
+        found.extend(new);
+        at += 1;
+    }
+    Ok(found)
+}
+
+/// Returns the id of the run that no call began, above `run`: resuming it resumes its child runs.
+///
+/// # Errors
+///
+/// [`LogError`] if there is no run with this id.
+pub async fn root(log: &dyn Log, run: &str) -> Result<String, LogError> {
+    let mut row = log.row(run).await?;
+    let mut seen = vec![row.run.clone()];
+    while !row.parent.is_empty() && !seen.contains(&row.parent) {
+        row = match log.row(&row.parent).await {
+            Ok(caller) => caller,
+            Err(LogError::UnknownRun { .. }) => break,
+            Err(error) => return Err(error),
+        };
+        seen.push(row.run.clone());
+    }
+    Ok(row.run)
 }
 
 /// Puts a person's decision into the run's inbox. The run acts on it when it is resumed.
@@ -335,7 +390,8 @@ pub async fn steer(
     Ok(())
 }
 
-/// Asks a run to stop. One that waits ends at once; one that is driven before its next call.
+/// Asks a run and its child runs to stop. One that waits ends at once; one that is driven before its
+/// next call.
 ///
 /// Returns whether it is over.
 ///
@@ -343,6 +399,30 @@ pub async fn steer(
 ///
 /// [`ControlError::Refused`] if it has ended.
 pub async fn cancel(
+    log: &dyn Log,
+    run: &str,
+    by: &Principal,
+    now: i64,
+) -> Result<bool, ControlError> {
+    let state = fold(&log.read(run, 0).await?)?;
+    if state.status.ended() {
+        let status = state.status.name();
+        return Err(refused(format!(
+            "run {run:?} has already ended as {status}"
+        )));
+    }
+    // Those that were called first: a caller that has ended would leave them to nobody.
+    for row in descendants(log, run).await?.into_iter().rev() {
+        match cancel_one(log, &row.run, by, now).await {
+            // It ended meanwhile.
+            Ok(_) | Err(ControlError::Refused(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    cancel_one(log, run, by, now).await
+}
+
+async fn cancel_one(
     log: &dyn Log,
     run: &str,
     by: &Principal,
@@ -379,12 +459,23 @@ pub async fn cancel(
     Ok(false)
 }
 
-/// Ends a run whose drive was dropped in this process, as by Ctrl-C. A resume carries it on.
+/// Ends a run whose drive was dropped in this process, as by Ctrl-C, and its child runs that were at
+/// work. A resume carries it on.
 ///
 /// # Errors
 ///
 /// [`ControlError::Refused`] if it does not run.
 pub async fn interrupt(log: &dyn Log, run: &str, now: i64) -> Result<(), ControlError> {
+    let own = super::ownership::me();
+    for row in descendants(log, run).await?.into_iter().rev() {
+        if row.status == "running" && row.owner == own {
+            interrupt_one(log, &row.run, now).await?;
+        }
+    }
+    interrupt_one(log, run, now).await
+}
+
+async fn interrupt_one(log: &dyn Log, run: &str, now: i64) -> Result<(), ControlError> {
     let records = log.read(run, 0).await?;
     let status = fold(&records)?.status;
     if status.name() != "running" {

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 
@@ -193,10 +194,22 @@ impl Ledger<'_> {
 
     /// Runs all branches to their end, even when one stops: their work must reach the log.
     async fn fork(&self, key: &str, branches: Vec<Coroutine<()>>) -> Result<Resolution, Interrupt> {
-        let drives = branches
-            .into_iter()
-            .enumerate()
-            .map(|(number, branch)| self.drive(branch, format!("{key}.{number}.")));
+        // Each of them shares what is left of the limits with the others, from its first call on.
+        let running = AtomicUsize::new(branches.len());
+        self.book().others += (branches.len() as u64).saturating_sub(1);
+        let drives = branches.into_iter().enumerate().map(|(number, branch)| {
+            let drive = self.drive(branch, format!("{key}.{number}."));
+            let running = &running;
+            async move {
+                let ended = drive.await;
+                // The last one had no branch beside it.
+                if running.fetch_sub(1, Ordering::Relaxed) > 1 {
+                    let mut book = self.book();
+                    book.others = book.others.saturating_sub(1);
+                }
+                ended
+            }
+        });
         let mut interrupts: Vec<Interrupt> = join_all(drives)
             .await
             .into_iter()

@@ -8,7 +8,7 @@ use crate::errors::{Error, LogError, ReplayDiverged};
 use crate::events::{DecisionRefused, Event, PromptChanged, Record, Resumed};
 use crate::json::Value;
 use crate::log::{Append, Log, Signal, Standing};
-use crate::policy::Repetition;
+use crate::policy::{Repetition, Reserved};
 use crate::runtime::ask::NAME;
 use crate::runtime::recording::{Recording, diverged};
 use crate::runtime::setup::Setup;
@@ -40,6 +40,9 @@ impl<E: Into<Error>> From<E> for Interrupt {
     }
 }
 
+/// The place of a call: the key of its step, and its index in the batch.
+pub(super) type Place = (String, u64);
+
 /// The state of one activation. Only locked between two awaits.
 #[derive(Debug)]
 pub(super) struct Book {
@@ -47,7 +50,13 @@ pub(super) struct Book {
     pub(super) recording: Recording,
     pub(super) guards: HashMap<String, Repetition>,
     /// Calls that were allowed and have not begun, by place: the tool.
-    pub(super) allowed: BTreeMap<(String, u64), String>,
+    pub(super) allowed: BTreeMap<Place, String>,
+    /// What child runs at work may still consume, by place.
+    pub(super) reserved: BTreeMap<Place, Reserved>,
+    /// Places of child runs that are about to start.
+    pub(super) queue: BTreeSet<Place>,
+    /// How many branches run beside the one that asks.
+    pub(super) others: u64,
     /// Messages that were read in this activation and that no record has taken in.
     pub(super) inbox: Vec<Signal>,
     /// Ids of all messages that were read in this activation.
@@ -98,6 +107,9 @@ impl<'a> Ledger<'a> {
                 recording,
                 guards,
                 allowed: BTreeMap::new(),
+                reserved: BTreeMap::new(),
+                queue: BTreeSet::new(),
+                others: 0,
                 inbox: Vec::new(),
                 read: BTreeSet::new(),
                 consumed: Vec::new(),
@@ -203,6 +215,11 @@ impl<'a> Ledger<'a> {
         Ok(self.enter_present(&mut book)?)
     }
 
+    /// Returns the log; `None` in an exact replay.
+    pub(super) fn log(&self) -> Option<&'a dyn Log> {
+        self.log
+    }
+
     /// Makes what happened so far durable, as far as its events ask for it.
     pub(super) async fn flush(&self) -> Result<(), LogError> {
         self.flush_as(None).await
@@ -281,6 +298,28 @@ impl<'a> Ledger<'a> {
 }
 
 impl Book {
+    /// Returns what all others may still consume, beside the call at `place`.
+    pub(super) fn beside(&self, place: &Place) -> Reserved {
+        let allowed = self.allowed.iter().filter(|(at, _)| *at != place);
+        let allowed: Vec<Reserved> = allowed.map(|(_, tool)| Reserved::call(tool)).collect();
+        let reserved = self.reserved.iter().filter(|(at, _)| *at != place);
+        Reserved::sum(reserved.map(|(_, share)| share).chain(&allowed))
+    }
+
+    /// Returns by how many consumers what remains is divided for a child of a call at `key`: its
+    /// branch, the child runs that are queued, and the other branches that no child run, queued or
+    /// at work, counts already.
+    pub(super) fn sharing(&self, key: &str) -> u64 {
+        let own = branch(key);
+        let places = self.queue.iter().chain(self.reserved.keys());
+        let served: BTreeSet<&str> = places
+            .map(|(key, _)| branch(key))
+            .filter(|other| *other != own)
+            .collect();
+        let others = self.others.saturating_sub(served.len() as u64);
+        1 + self.queue.len() as u64 + others
+    }
+
     /// Folds recorded records up to `seq`.
     pub(super) fn restore(&mut self, seq: Option<u64>) -> Result<(), LogError> {
         for record in self.recording.restore(seq) {
@@ -352,9 +391,13 @@ impl Book {
 
     /// Returns the guard of the branch in which `key` stands.
     pub(super) fn guard(&mut self, key: &str, setup: &Setup) -> &mut Repetition {
-        let branch = key.rsplit_once('.').map_or("", |(branch, _)| branch);
         self.guards
-            .entry(branch.to_owned())
+            .entry(branch(key).to_owned())
             .or_insert_with(|| Repetition::new(setup.tools.names().map(str::to_owned)))
     }
+}
+
+/// Returns the branch in which `key` stands; empty outside of every fork.
+fn branch(key: &str) -> &str {
+    key.rsplit_once('.').map_or("", |(branch, _)| branch)
 }

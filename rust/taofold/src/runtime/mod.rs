@@ -6,6 +6,7 @@
 mod act;
 mod approvals;
 mod ask;
+mod child;
 pub mod control;
 mod drive;
 mod ledger;
@@ -15,6 +16,7 @@ mod run;
 mod setup;
 
 pub use self::approvals::digest;
+pub use self::child::{Subagent, replay as replay_child};
 pub use self::recording::Comparison;
 pub use self::run::{Outcome, new_id, replay, resume, start};
 pub use self::setup::{Clock, Setup, SystemClock, TextListener};

@@ -12,6 +12,7 @@ use crate::log::sqlite::random;
 use crate::log::{Append, Log, Owner, RunRow, Standing};
 use crate::policy::{Limit, is_masked};
 use crate::runtime::ask::NAME;
+use crate::runtime::child;
 use crate::runtime::ledger::{Interrupt, Ledger};
 use crate::runtime::ownership;
 use crate::runtime::recording::{Comparison, Recording, diverged};
@@ -163,7 +164,7 @@ pub async fn resume(
     // A run that was only begun was nobody's activation.
     let was_cut_off = state.status.name() == "running" && (row.epoch > 1 || records.len() > 1);
     if was_cut_off {
-        if deaths(&records) >= MOST_LOST {
+        if deaths(&records) >= MOST_LOST && !child::delegates(&records, setup)? {
             let next = next_of(&records);
             let recording = Recording::new(&records, false)?;
             let ledger = Ledger::new(setup, run, Some((log, epoch)), recording, next, false);
@@ -360,8 +361,18 @@ fn finished(ledger: &Ledger<'_>, answer: Answer) -> RunFinished {
         _ => "finished",
     };
     let explained = limit.map(|limit| {
-        let book = ledger.book();
-        ledger.setup.limits.explained(limit, &book.state)
+        let (book, limits) = (ledger.book(), &ledger.setup.limits);
+        let Some((agent, own)) = &ledger.setup.own else {
+            return limits.explained(limit, &book.state, "");
+        };
+        let agent = crate::tools::quoted(agent);
+        let place = if own.bound(limit) == limits.bound(limit) {
+            format!(" of agent {agent}")
+        } else {
+            format!(" of the agent that called {agent} (it had no more left)")
+        };
+        let words = limits.explained(limit, &book.state, &place);
+        format!("agent {agent}: {words}")
     });
     let error = if answer.error.is_empty() {
         explained.unwrap_or_default()

@@ -1,5 +1,6 @@
 //! What a run is driven with: models, tools, policy, limits, and the clock.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,6 +8,7 @@ use async_trait::async_trait;
 
 use crate::model::{Models, ToolOffer};
 use crate::policy::{Limits, Policy, Redactor};
+use crate::runtime::child::{AgentTool, Subagent};
 use crate::tools::Toolset;
 use crate::values::{ModelSettings, Principal};
 
@@ -73,6 +75,12 @@ pub struct Setup {
     pub on_text: Option<TextListener>,
     /// Whether a denied action ends the run; else the model is told.
     pub stop_on_denial: bool,
+    /// The agents behind tools, by the name of the tool: each call is a child run.
+    pub agents: BTreeMap<String, Arc<dyn Subagent>>,
+    /// The agent's name, and its own limits, in a child run; these may be tighter by its caller's.
+    pub(super) own: Option<(String, Limits)>,
+    /// How deep agents have called agents: 0 for a run that no other began.
+    pub(super) depth: u64,
     /// The time.
     pub clock: Arc<dyn Clock>,
 }
@@ -101,7 +109,19 @@ impl Setup {
             reserved: Vec::new(),
             on_text: None,
             stop_on_denial: false,
+            agents: BTreeMap::new(),
+            own: None,
+            depth: 0,
             clock: Arc::new(SystemClock),
         }
+    }
+
+    /// Adds an agent as the tool `name`: a call is a child run with a log of its own, within what is
+    /// left of the caller's limits and under its policy. Add its own tools before.
+    pub fn add_agent(&mut self, name: impl Into<String>, agent: Arc<dyn Subagent>) {
+        let name = name.into();
+        self.tools
+            .insert(Arc::new(AgentTool::new(&name, agent.as_ref())));
+        self.agents.insert(name, agent);
     }
 }

@@ -13,7 +13,7 @@ use taofold::events::Record;
 use taofold::log::{Log, Owner, RunRow};
 
 /// Keys that another runtime may fill otherwise: as `UNCOMPARED` in `tests/conformance_kit.py`.
-pub const UNCOMPARED: [&str; 23] = [
+pub const UNCOMPARED: [&str; 24] = [
     "at",
     "elapsed",
     "duration_ms",
@@ -37,6 +37,7 @@ pub const UNCOMPARED: [&str; 23] = [
     "runtime",
     "deciders",
     "expires_at",
+    "models",
 ];
 
 pub fn folder() -> PathBuf {
@@ -121,9 +122,15 @@ pub fn difference(actual: &Value, expected: &Value, path: &str) -> Option<String
 
 /// Puts records into a log as a process left them that ended without a word.
 pub async fn register(log: &dyn Log, run: &str, records: &[Record]) {
+    register_child(log, run, "", records).await;
+}
+
+/// The same of a run that a call of the run `parent` began.
+pub async fn register_child(log: &dyn Log, run: &str, parent: &str, records: &[Record]) {
     let row = RunRow {
         run: run.to_owned(),
-        status: "running".to_owned(),
+        status: status_of(records),
+        parent: parent.to_owned(),
         ..RunRow::default()
     };
     let gone = Owner {
@@ -131,4 +138,12 @@ pub async fn register(log: &dyn Log, run: &str, records: &[Record]) {
         lease_ms: 0,
     };
     log.create(&row, records, gone).await.unwrap();
+}
+
+fn status_of(records: &[Record]) -> String {
+    let state = taofold::state::fold(records).unwrap();
+    match state.status.name() {
+        "new" => "running".to_owned(),
+        status => status.to_owned(),
+    }
 }

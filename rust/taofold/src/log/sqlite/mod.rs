@@ -536,6 +536,21 @@ impl Log for SqliteLog {
         .await
     }
 
+    async fn children(&self, run: &str) -> Result<Vec<RunRow>, LogError> {
+        let run = run.to_owned();
+        self.blocking(move |file| {
+            file.read(|db| {
+                let query = format!("{ROW} where parent = ?1 order by number");
+                let mut statement = db.prepare(&query)?;
+                let rows = statement
+                    .query_map(params![run], |row| run_row(row, now()))?
+                    .collect::<Result<Vec<_>, _>>()?;
+                Ok(rows)
+            })
+        })
+        .await
+    }
+
     async fn ids(&self, prefix: &str, limit: usize) -> Result<Vec<String>, LogError> {
         let (first, last) = (prefix.to_owned(), format!("{prefix}{}", char::MAX));
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
