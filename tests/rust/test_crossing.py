@@ -161,7 +161,7 @@ def test_a_run_that_ctrl_c_ends_is_cancelled_and_gone_on_with_by_python(
     python: Program, rust: Program, script: Script, project: Path
 ) -> None:
     """Mutant: an interrupted run whose row stays as it was, held by a process that is gone."""
-    (project / "agent.yaml").write_text(AGENT.replace("[wc, -w,", "[sleep, '60', "))
+    (project / "agent.yaml").write_text(AGENT.replace("[wc, -w,", "[sh, -c, 'sleep 60', "))
     script([COUNT, ANSWER])
     process = subprocess.Popen(
         [taofold_rs(), "run", "agent.yaml", "count", "--approve", "all"],
