@@ -24,6 +24,8 @@ from taofold.core.state import RunState, fold
 from taofold.core.vague_text import lacks_intent, lacks_reason
 from taofold.core.values import Action, Observation, Thought, Usage, Value
 from taofold.files import Config, build, read_agent
+from taofold.files.expressions.condition import Condition
+from taofold.files.expressions.template import Unrenderable
 from taofold.log.formats import ndjson, react_json, tao_yaml
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
@@ -267,6 +269,96 @@ def texts() -> list[Json]:
     ]
 
 
+VARIABLES: Final[Json] = {
+    "state": {
+        "n": 3, "share": 0.5, "list": [1, 2], "text": "a long text", "none": None, "yes": True,
+        "no": False, "empty": [], "d": {"items": 3, "get": "g", "k": [{"v": 1}]},
+    },
+}  # fmt: skip
+CONDITIONS: Final = (
+    "state.n > 2 and 'long' in state.text",
+    "{{ state.n > 2 }}",
+    "state.n == 3 and not state.empty or false",
+    "state['n'] in (3, 4) and state.n not in [4, 5]",
+    "1 < state.n < 10 and not 1 < state.n == 4",
+    "0 <= state.share <= 1",
+    "state.d.k[0].v == 1 and state['d']['k'][0]['v'] == 1",
+    "state.d.items == 3 and state.d.get == 'g'",
+    "state.list[-1] == 2 and state.text[0] == 'a'",
+    "state.list == [1, 2] and state.list[0:1] == [1]",
+    "'n' in state and 'gone' not in state",
+    "state.none is None and state.none is none and state.none is null and null is none",
+    "state.none == None and state.n is not None",
+    "state.yes is True and state.yes is true and state.no is False and state.no is not true",
+    "state.yes == True and state.no == false",
+    "state.none",
+    "state.empty",
+    "''",
+    "0",
+    "state.list",
+    "'yes' if state.no else ''",
+    "-state.n < 0 and state.n * 2 - 1 == 5 and state.n // 2 == 1 and state.n % 2 and 7 / 2 == 3.5",
+    "2 ** 3 == 8 and 1 == 1.0 and 'a' + 'b' == 'ab' and 'a' * 3 == 'aaa' and [1] + [2] == [1, 2]",
+    "state.n == '3'",
+    "len(state.list) == 2 and len(state.text) == 11 and len(state.d) == 3",
+    "get(state, 'gone') is null and get(state, 'gone', 4) == 4 and get(null, 'gone') is null",
+    "state.get('n') == 3 and state.get('gone') is none and state.get('gone', 1) == 1",
+    "startswith(lower('ABC'), 'a') and endswith('abc', 'c') and upper('a') == 'A'",
+    "state.text.startswith('a') and state.text.endswith('t') and state.text.upper() != state.text",
+    "' a '.strip() == 'a' and 'A'.lower() == 'a' and 'a,b'.split(',') == ['a', 'b']",
+    "max(state.n, 2) == 3 and min(state.list) == 1 and abs(-2) == 2",
+    "round(2.5) == 2 and round(3.5) == 4 and round(2.567, 1) == 2.6",
+    "int('5') == 5 and int(2.9) == 2 and int(-2.9) == -2 and float('0.5') == state.share",
+    "str(state.n) == '3' and str(state.yes) == 'true' and str(state.text) == state.text",
+    "any(state.list) and not any([]) and all([]) and not all([0, 1])",
+    "'n' in state.keys() and 3 in state.values()",
+    "state.text | upper == 'A LONG TEXT' and state.list | length == 2",
+    "state.gone | default(3) == 3 and state.gone is not defined and state.n is defined",
+    "state.n is odd and state.text is string",
+    "state.gone",
+    "state.gone.deeper",
+    "state.gone is none",
+    "state.gone is not None",
+    "state.gone is not true",
+    "not state.gone",
+    "state.gone or state.n",
+    "state.n or state.gone",
+    "state.n > 9 and state.gone",
+    "len(state.gone)",
+    "len(3)",
+    "any(state.gone)",
+    "max(state.gone, 1)",
+    "max([])",
+    "int('x')",
+    "state.list[9]",
+    "state.text.format(1)",
+    "state.list.append(3)",
+    "nosuch(1)",
+    "gone > 1",
+    "state.n / 0",
+    "state.n <",
+    "state.n = 3",
+    "lambda: 1",
+    "",
+)
+"""Conditions that a file may hold, and some that it may not."""
+
+
+def conditions() -> Json:
+    """Returns whether conditions hold; None for one that is refused."""
+    return {
+        "variables": VARIABLES,
+        "rows": [{"condition": text, "holds": _holds(text)} for text in CONDITIONS],
+    }
+
+
+def _holds(text: str) -> bool | None:
+    try:
+        return Condition(text).holds(VARIABLES)
+    except Unrenderable:
+        return None
+
+
 def annotated() -> Json:
     """A log with one record of each kind that leaves the state as it is, or is in no other log."""
     examples: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, tuple[int, ...]: [1]}
@@ -302,6 +394,7 @@ def main() -> int:
     dump(KIT / "events.json", event_kinds())
     dump(KIT / "defaults.json", defaults())
     dump(KIT / "texts.json", texts())
+    dump(KIT / "conditions.json", conditions())
     dump(KIT / "folding" / "annotations.json", annotated())
     for folding in foldings():
         raw = json.loads(folding.read_text(encoding="utf-8"))

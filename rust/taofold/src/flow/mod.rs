@@ -6,6 +6,7 @@
 
 mod actions;
 mod file;
+mod functions;
 mod interpreter;
 pub(crate) mod template;
 mod watch;

@@ -8,18 +8,22 @@ use std::sync::LazyLock;
 use minijinja::{Environment, UndefinedBehavior};
 
 use crate::errors::ConfigError;
+use crate::flow::functions;
 use crate::json::{Object, Value};
 
 /// Steps of one rendering.
 const FUEL: u64 = 1_000_000;
 /// Bytes of a rendered text.
 const LONGEST: usize = 1_000_000;
+/// Characters of a condition.
+const LONGEST_CONDITION: usize = 2_000;
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_fuel(Some(FUEL));
+    functions::add(&mut environment);
     environment
 });
 
@@ -116,6 +120,11 @@ pub(crate) fn check(value: &Value, path: &str) -> Result<(), ConfigError> {
 /// Finds faults of a condition.
 pub(crate) fn check_condition(text: &str, path: &str) -> Result<(), ConfigError> {
     let expression = lone(text).unwrap_or(text);
+    // The parser recurses once for each sign of an operator: too many would end the process.
+    if expression.chars().count() > LONGEST_CONDITION {
+        let fault = format!("the condition is longer than {LONGEST_CONDITION} characters");
+        return Err(ConfigError::new(path, fault));
+    }
     ENVIRONMENT
         .compile_expression(expression)
         .map(drop)
@@ -163,6 +172,27 @@ mod tests {
         assert!(render_text("x {{ nothing }}", &variables()).is_err());
         assert!(holds("nothing", &variables()).is_err());
         assert_eq!(holds("state.n > 2", &variables()), Ok(true));
+    }
+
+    /// Both runtimes must take the same branch.
+    #[test]
+    fn a_condition_holds_as_the_kit_says() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../conformance/conditions.json"
+        );
+        let kit: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let variables = object(kit["variables"].clone());
+        for row in kit["rows"].as_array().unwrap() {
+            let text = row["condition"].as_str().unwrap();
+            assert_eq!(json!(holds(text, &variables).ok()), row["holds"], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_condition_that_is_too_long_is_a_fault() {
+        let text = "not ".repeat(3_000) + "1";
+        assert!(check_condition(&text, "if").is_err());
     }
 
     #[test]
