@@ -118,13 +118,6 @@ def test_what_is_known_is_told_when_the_error_comes_up_unless_the_message_says_i
     assert bool(told(known, now)) is at_once, "nor to a loop that has failed at it"
 
 
-def test_what_only_looks_alike_is_told_to_who_has_failed() -> None:
-    first = [loop("first", EXACT, python(MIXED))]
-    near = python(MIXED.replace("float", "bytes"), path="tax.py")
-    assert told(first, near, failed=False) == ""
-    assert "Decimal" in told(first, near)
-
-
 def test_a_sentence_that_differs_in_one_word_is_the_same() -> None:
     known = [loop("first", EXACT, python("dictionary changed size during iteration"))]
     now = python("Set changed size during iteration", path="tax.py")

@@ -54,7 +54,7 @@ PYTHON = [
          "Object of type datetime is not JSON serializable", "at once"),
     Case("a type of the language", "TypeError", "Object of type set is not JSON serializable",
          "return json.dumps(row)", "return json.dumps(sorted(row))",
-         "Object of type bytes is not JSON serializable", "after a failure"),
+         "Object of type bytes is not JSON serializable", "at once"),
     Case("a type that the message names", "TypeError",
          'can only concatenate str (not "int") to str',
          'return "sum " + total', 'return "sum " + str(total)',

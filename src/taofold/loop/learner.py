@@ -15,6 +15,7 @@ searches found such edits to be right, and what its runs say of them is kept.
 """
 
 import os
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -46,7 +47,6 @@ from taofold.learning.patterns.kinds import Kind
 from taofold.learning.patterns.pattern import Pattern, Rate
 from taofold.learning.rates import EditRates
 from taofold.learning.registry import Registry, UnknownPattern
-from taofold.learning.retrieval.contrast import EXPECTS
 from taofold.learning.retrieval.index import words
 from taofold.learning.retrieval.question import ask
 from taofold.learning.settings import Extraction, Injection, Learning
@@ -222,6 +222,10 @@ async def _callers(
     return callers
 
 
+_EXPECTS: Final = re.compile(r"(?:\bwith\b.*[rR]aises.*:|(?:\bthrows|\brejects|toThrow)\b.*\{)\s*$")
+"""The head of a block in which something is expected to be raised."""
+
+
 def _statement(text: str, line: int) -> str:
     """The line with those right above it in its block."""
     lines = text.splitlines()[:line]
@@ -237,7 +241,7 @@ def _statement(text: str, line: int) -> str:
             break
         start -= 1
     # What is expected to be raised stands in the head of the block.
-    if start and EXPECTS.search(lines[start - 1]):
+    if start and _EXPECTS.search(lines[start - 1]):
         start -= 1
         indent = len(lines[start]) - len(lines[start].lstrip())
     return "\n".join([part[indent:] for part in lines[start:]])[:_MOST_CALLER_CHARS]

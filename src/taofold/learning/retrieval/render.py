@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from taofold.core.failing_checks import Check, is_assertion
+from taofold.core.failing_checks import Check
 from taofold.core.text import times
 from taofold.learning.extraction.comments import without_comments
 from taofold.learning.extraction.diffs import MOST_SHOWN
@@ -27,7 +27,6 @@ from taofold.learning.patterns.kinds import (
 )
 from taofold.learning.patterns.pattern import Pattern, UseCounts
 from taofold.learning.retrieval.choice import Ranked, in_section
-from taofold.learning.retrieval.contrast import differences, statement
 from taofold.parsing.untrusted_text import one_line, readable
 
 _FENCE: Final = re.compile(r"`{3,}|~{3,}")
@@ -96,7 +95,6 @@ _MESSAGE: Final = 240
 _LINE: Final = 300
 _AVOID: Final = 700
 _CODE: Final = 1200
-_VALUES: Final = 4
 _STEPS: Final = 8
 _IN: Final = "     "
 """Deeper than any line that starts an item."""
@@ -217,22 +215,12 @@ def _came_up(signature: ErrorSignature) -> list[str]:
 
 
 def _compare(signature: ErrorSignature, here: Check) -> list[str]:
-    """What a reader needs to see whether the cause here is the same: both beside each other."""
-    if not signature.example:
-        return []
+    """The lines that raised the error there and here, for a reader to compare the causes."""
     there, now = signature.raised, raised_at(here)
-    # An assertion says what had to hold, and the line that raised it no more.
-    if is_assertion(here) or not (there and now):
-        there, now = signature.caller.rpartition("\n")[2].strip(), statement(here)
     # The same line in both, a decorator or an import, tells nothing apart.
-    code = [f"`{there}`", f"`{now}`"] if there and now and there != now else ["", ""]
-    pairs = differences(signature, here)[:_VALUES]
-    values = [", ".join([f"`{pair[side]}`" for pair in pairs]) for side in (0, 1)]
-    texts = [" at ".join(filter(None, side)) for side in zip(values, code, strict=True)]
-    if not any(texts):
+    if not (there and now) or there == now:
         return []
-    sides = f"There: {texts[0]}. Here: {texts[1]}"
-    return [f"   - Compare the causes. {line(sides, _AVOID)}"]
+    return [f"   - {line(f'Raised there by: `{there}`. Here: `{now}`', _AVOID)}"]
 
 
 def _fix(fix: Fix) -> list[str]:

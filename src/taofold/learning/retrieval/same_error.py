@@ -24,7 +24,6 @@ from taofold.learning.extraction.generalisation import (
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature
 from taofold.learning.patterns.pattern import Pattern
-from taofold.learning.retrieval.contrast import same_handle
 from taofold.learning.retrieval.index import literal, matches, plain_words, telling
 
 GENERIC_ERRORS: Final = frozenset(
@@ -51,8 +50,6 @@ def error_likeness(signature: ErrorSignature, failing: Check) -> float:
     # An assertion's words are of the values that were compared, or of the test's author.
     if is_assertion(failing):
         return here
-    if same_handle(signature, failing):
-        return _NEARLY
     named = failing.error_type not in GENERIC_ERRORS
     # Files of the seed's schema name one of nine types, of which the ninth says nothing.
     own = signature.name or signature.type

@@ -1,9 +1,8 @@
 """When a reader who meets the error of a lesson is told of it: at once, after a failure, or not.
 
 At once where the sentence is the same, names apart, or the same function fails. After a failure
-where the lesson only looks alike. Not, where what is known of both speaks for another cause
-(`contrast`), where the program at hand decides the cause, where the message says what the change
-does, or where the cure stands already. `withheld` gives the reason.
+where the lesson only looks alike. Not, where the program at hand decides the cause, where the
+message says what the change does, or where the cure stands already. `withheld` gives the reason.
 """
 
 import re
@@ -17,7 +16,6 @@ from taofold.learning.extraction.generalisation import pattern_of
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature, Fix
 from taofold.learning.patterns.pattern import Pattern
-from taofold.learning.retrieval.contrast import other_cause, quoted, same_handle
 from taofold.learning.retrieval.index import matches
 from taofold.learning.retrieval.same_error import (
     recurs_at_home,
@@ -55,6 +53,7 @@ _ABSENT: Final = re.compile(
 _DECLARES: Final = re.compile(r"\s*(?:global|nonlocal)\b")
 _WORD: Final = re.compile(r"\w+")
 _ERROR: Final = re.compile(r"\w+(?:Error|Exception)")
+_QUOTED: Final = re.compile(r"(?<!\w)'([^'\n]*)'|\"([^\"\n]*)\"|`([^`\n]*)`")
 
 
 def withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
@@ -67,7 +66,6 @@ def withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
         same = same_sentence(signature, failing) and not is_assertion(failing)
         at_once = (
             same
-            or same_handle(signature, failing)
             or same_place(signature, failing)
             or recurs_at_home(pattern, signature, failing, case)
         )
@@ -76,9 +74,6 @@ def withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case: 
         at_once = matches(signature.pattern, failing.message)
     # An error that became a wrong value was not mended either.
     failed = failing.id in case.failed or (failing in case.exchanged and at_once)
-    otherwise = other_cause(signature, fix.diff, failing, failed=failed)
-    if otherwise and not is_assertion(failing):
-        return otherwise
     # What was tried in vain there says something to who has failed as well.
     hard = failed and bool(fix.vain)
     if _of_the_program(pattern, signature, fix, failing, hard=hard):
@@ -126,7 +121,7 @@ def _obvious(fix: Fix, signature: ErrorSignature, failing: Check) -> bool:
     absent = bool(_ABSENT.search(message)) and not same_place(signature, failing)
     if not fix.diff or is_assertion(failing):
         return False
-    names = {*_WORD.findall(" ".join(quoted(message)))}
+    names = {*_WORD.findall(" ".join(map("".join, _QUOTED.findall(message))))}
     # A word of English that is one of the language names it only in quotes.
     words = {word for word in _WORD.findall(message) if not iskeyword(word)}
     said = names if absent and names else words | names

@@ -1,0 +1,90 @@
+"""One sentence, several causes: what a reader needs to tell them apart."""
+
+import pytest
+from msgspec.structs import replace
+
+from taofold.core.failing_checks import Check, Location
+from taofold.learning.extraction.history import FileChange, LoopHistory
+from tests.learning.test_readers import EXACT, ROUND, hard, loop, python, told
+
+
+def test_what_has_many_causes_is_told_to_who_has_failed_at_it() -> None:
+    known = [hard(EXACT, ROUND, python("no end to it", "RecursionError"))]
+    now = python("no end to it", "RecursionError", "tax.py")
+    assert told(known, now, failed=False) == ""
+    assert told(known, now)
+
+
+def test_what_a_compiler_quotes_is_code_and_no_value() -> None:
+    there, here = "cannot index '{ a: number }'", "cannot index 'Rates'"
+    known = [hard(EXACT, ROUND, python(there, "TS7053"))]
+    assert told(known, python(here, "TS7053", "tax.py"))
+
+
+def printed(check: str) -> Check:
+    text = (
+        f"    def test_load():\n{check}\n\ntest_tax.py:9: \n{'_ ' * 40}\n\n    def gross(a):\n"
+        ">       return net[a]\nE       RowError: no row\n\ntax.py:3: RowError"
+    )
+    places = (Location("test_tax.py", 9), Location("tax.py", 3, "gross"))
+    return replace(python("no row", "RowError", "tax.py"), traceback=text, places=places)
+
+
+def test_the_lines_that_raised_both_errors_are_put_side_by_side() -> None:
+    here = printed(">       read()")
+    there = here.traceback.replace("net[a]", "net * 1").replace("tax.py", "bill.py")
+    known = loop("first", EXACT, replace(python("no row", "RowError"), traceback=there))
+    both = "Raised there by: `return net * 1`. Here: `return net[a]`\n"
+    assert both in told([known], here)
+    same = here.traceback.replace("tax.py", "bill.py")
+    known = loop("first", EXACT, replace(python("no row", "RowError"), traceback=same))
+    text = told([known], here)
+    assert "The error was gone after" in text
+    assert "Raised there by" not in text, "the same line tells nothing apart"
+
+
+@pytest.mark.parametrize(
+    ("here", "lessons"),
+    [
+        ("for seat in map(canonical, wanted):", 1),
+        ("for seat in folded(wanted):", 2),
+        ("for seat in wanted[1:]:", 2),
+    ],
+    ids=["the same cure", "another", "signs"],
+)
+def test_of_two_lessons_that_bring_the_same_words_for_one_error_one_is_told(
+    here: str, lessons: int
+) -> None:
+    def cured(name: str, path: str, new: str) -> LoopHistory:
+        old = "def each(wanted):\n    {}\n        {}(seat)\n"
+        texts = [old.format(line, name) for line in ("for seat in wanted:", new)]
+        return loop(name, FileChange(path, *texts), python("no such seat", "SeatError", path))
+
+    known = [
+        cured("price", "bill.py", "for seat in list(map(canonical, wanted)) + [map, list]:"),
+        cured(
+            "refund",
+            "mail.py",
+            here.replace("map(canonical, wanted)", "[*map(canonical, list(wanted))]"),
+        ),
+    ]
+    text = told(known, python("no such seat", "SeatError", "tax.py"))
+    assert text.count("The error was gone after") == lessons
+
+
+def test_what_a_library_lacks_it_lacks_for_all() -> None:
+    lacks = "cannot import name '{}' from '{}'"
+    known = [loop("first", EXACT, python(lacks.format("Mapping", "collections"), "ImportError"))]
+    now = python(lacks.format("Iterable", "collections"), "ImportError", "tax.py")
+    assert told(known, now, failed=False)
+    named = FileChange("bill.py", "def totl(net):\n", "def total(net):\n")
+    own = [loop("first", named, python(lacks.format("total", "bill"), "ImportError"))]
+    assert told(own, python(lacks.format("gross", "bill"), "ImportError", "tax.py")) == ""
+
+
+def test_what_is_asked_of_nothing_at_all_tells_its_cause() -> None:
+    none = "'NoneType' object has no attribute '{}'"
+    known = [loop("first", EXACT, python(none.format("group"), "AttributeError"))]
+    now = [python(none.format(name), "AttributeError", "tax.py") for name in ("group", "mail")]
+    assert told(known, now[0], failed=False)
+    assert told(known, now[1]) == ""
