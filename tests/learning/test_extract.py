@@ -91,23 +91,6 @@ NO_TYPES = finding(8, "no-untyped-def", "Function is missing a type annotation")
 ASSIGNED = finding(5, "assignment", 'expression has type "Match[str] | None"')
 
 
-def test_a_finding_that_an_edit_brought_spoils_only_the_lines_it_stands_in() -> None:
-    """Of a file that was written whole: what it settled elsewhere is learnt, this is not."""
-    written = attempt(
-        FileChange("fleet.py", UNTYPED, ANNOTATED), before=(OPTIONAL, NO_TYPES), after=(ASSIGNED,)
-    )
-    found = extract(history(written), ("error",))
-    assert [pattern.body.signature.name for pattern in found] == ["no-untyped-def"]
-    assert "raise" not in found[0].body.fix.diff
-    elsewhere = replace(ASSIGNED, places=(Location("main.py", 3),))
-    unknown = attempt(
-        FileChange("fleet.py", UNTYPED, ANNOTATED), before=(OPTIONAL, NO_TYPES), after=(elsewhere,)
-    )
-    assert extract(history(unknown), ("error",)) == ()
-    raised = replace(written, after=(replace(ASSIGNED, error_type="TypeError"),))
-    assert extract(history(raised), ("error",)) == (), "what it stopped is not seen"
-
-
 def test_a_finding_that_became_another_one_was_settled_with_it() -> None:
     """Mutant: its lesson is the edit that only brought the other one."""
     written = attempt(
@@ -392,24 +375,9 @@ def test_a_try_that_settled_another_error_and_has_nothing_to_do_with_this_one_is
     past = attempt(first, before=(one, two), after=(two,)), attempt(right, before=(two,))
     found = [one.body for one in extract(history(*past), ("error",))]
     assert {body.signature.name: body.fix.vain for body in found if isinstance(body, ErrorFix)} == {
-        "TwoError": ()
+        "OneError": (),
+        "TwoError": (),
     }
-
-
-def test_half_of_what_was_right_in_the_end_was_an_attempt_that_failed() -> None:
-    text = "def a():\n    return one\n\n\ndef b():\n    return two\n"
-    half = text.replace("one", "1")
-    check = fault("TypeError", "no", "t::a", "m.py")
-    found = extract(
-        history(
-            attempt(FileChange("m.py", text, half), before=(check,), after=(check,)),
-            attempt(FileChange("m.py", half, half.replace("two", "2")), before=(check,)),
-        ),
-        ("error",),
-    )
-    assert [one.body.fix.vain for one in found if isinstance(one.body, ErrorFix)] == [
-        ("`return 1` alone",)
-    ]
 
 
 def test_what_was_changed_where_another_error_points_is_not_this_ones_fix() -> None:

@@ -14,7 +14,6 @@ from taofold.core.failing_checks import Check
 from taofold.core.text import times
 from taofold.diagnostics import causes_of
 from taofold.learning.extraction.acts import acts, inert
-from taofold.learning.extraction.blame import blame
 from taofold.learning.extraction.categories import category_of, gist, task_category
 from taofold.learning.extraction.diffs import (
     SEPARATOR,
@@ -40,6 +39,7 @@ from taofold.learning.extraction.settled_errors import (
     Sign,
     code_changes,
     known,
+    part_of,
     settled_by,
     settled_errors,
     sign_of,
@@ -79,7 +79,7 @@ def extract(
             to be an approach (`min_success_rate_threshold`).
     """
     history = history.without_comments()
-    settled = list(settled_errors(history))
+    settled = settled_errors(history)
     rules: dict[Kind, Iterator[Pattern]] = {
         "error": _errors(history, settled),
         "success": _approaches(history, settled, least),
@@ -229,7 +229,7 @@ def _tried(attempt: RepairAttempt, sign: Sign) -> list[FileChange]:
         return []
     changes, paths = code_changes([attempt]), {place.path for place in check.places}
     # An edit elsewhere, or of a comment, tried nothing that would be worth a warning.
-    near = blame(changes, check, ())
+    near = part_of(changes, check, ())
     tried = near.changes if near.pointed else [c for c in changes if c.path in paths]
     return [c for c in tried if code_lines([*chain(*changed_lines(c))])]
 

@@ -1,47 +1,38 @@
-"""The errors that a loop settled, each with the change that did it.
+"""The errors that a loop settled, each with the last change that held.
 
-An attempt settles an error if checks that failed by it pass afterwards, or fail by another error
-and pass later. The change leads from the text that the error was first reported about to the first
-text in which the error is gone for good, nothing is broken by the change that still fails, and
-nothing of it is taken out again later. What the attempts between had put in was tried in vain.
-Which places of the edits belong to the error is `blame`. Changes to tests prove nothing.
+An error is settled by the attempt after which its checks pass for good. The change leads from the
+text that the error was first reported about to the text after that attempt, or after the next one
+at which nothing that the loop broke still fails and none of the new lines is taken out later. What
+the attempts between had put in and gave up was tried in vain. Of an edit that settled several
+errors each gets the places at which its report points (`part_of`). Changes to tests prove nothing.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
 from taofold.core.failing_checks import Check, is_test
 from taofold.learning.extraction.acts import acts, inert
-from taofold.learning.extraction.blame import Blame, blame
 from taofold.learning.extraction.diffs import (
     MOST_SHOWN,
+    ChangedLines,
     Line,
     added_lines,
     changed_lines,
     joined,
     lines_of,
     lost_lines,
+    narrowed,
+    spans,
 )
 from taofold.learning.extraction.generalisation import pattern_of
-from taofold.learning.extraction.history import (
-    FileChange,
-    LoopHistory,
-    RepairAttempt,
-    name_of,
-    stops,
-)
+from taofold.learning.extraction.history import FileChange, LoopHistory, RepairAttempt
 from taofold.learning.extraction.silencing import silences
 
 MOST_EDITS: Final = 4
 """Edits, and lines of one, that a sentence names."""
 MOST_EDIT: Final = 160
 """Characters of a line that it quotes."""
-
-_MOST_LOOKS: Final = 8
-"""Texts that are looked at for the first in which an error is gone for good."""
 
 Sign = tuple[str, str]
 """An error's class and its generalised message."""
@@ -52,9 +43,11 @@ class SettledError(NamedTuple):
 
     `first` is the error as it was reported first; `changes` lead from the text that the report was
     about to the one in which it was gone; `vain` are lines tried between that left it; `partial`:
-    it was made with others, for other errors perhaps. `end` is the attempt that did it.
+    it was made with others, for other errors perhaps. `start` is the attempt before which the error
+    was reported first, `end` the one that did it.
     """
 
+    start: int
     end: int
     alike: list[Check]
     first: Check
@@ -63,26 +56,21 @@ class SettledError(NamedTuple):
     partial: bool
 
 
-def settled_errors(history: LoopHistory) -> Iterator[SettledError]:
-    """The errors with the changes that settled them, where these can be told and shown whole."""
-    lost = lost_lines(history.attempts)
-    edited = [
-        {line for change in attempt.changes for side in changed_lines(change) for line in side}
-        for attempt in history.attempts
-    ]
-    ended: set[tuple[Sign, int]] = set()
-    for number in range(len(history.attempts)):
-        groups = _distinct(settled_by(history.attempts, number))
+def settled_errors(history: LoopHistory) -> list[SettledError]:
+    """The errors with the changes that settled them, where these can be told and shown whole.
+
+    In the order in which the errors were reported first.
+    """
+    attempts, lost = history.attempts, lost_lines(history.attempts)
+    # Of checks that ended together the longest way is told.
+    found: dict[tuple[Sign, int], SettledError] = {}
+    for number in range(len(attempts)):
+        groups = _distinct(settled_by(attempts, number))
         for alike in groups:
-            way = _Way(history.attempts, number, alike, lost, edited)
-            end, fix = way.fix(several=len(groups) > 1)
-            # Of checks that ended together the longest way is told.
-            if not fix.changes or (way.sign, end) in ended:
-                continue
-            ended.add((way.sign, end))
-            if _readable(fix.changes) and not _unfit(fix.changes, way.first):
-                vain = way.vain(end, fix.changes)
-                yield SettledError(end, alike, way.first, fix.changes, vain, fix.partial)
+            each = _settled(attempts, number, alike, lost, several=len(groups) > 1)
+            if each and _readable(each.changes) and not _unfit(each.changes, each.first):
+                found.setdefault((sign_of(alike[0]), each.end), each)
+    return sorted(found.values(), key=lambda each: each.start)
 
 
 def settled_by(attempts: Sequence[RepairAttempt], number: int) -> list[Check]:
@@ -117,153 +105,163 @@ def code_changes(attempts: Iterable[RepairAttempt]) -> list[FileChange]:
     return [c for attempt in attempts for c in attempt.changes if not is_test(c.path)]
 
 
-class _Way:
-    """A loop's way from the first report of an error, which attempt `number` ended, to its fix."""
-
-    def __init__(
-        self,
-        attempts: Sequence[RepairAttempt],
-        number: int,
-        alike: Sequence[Check],
-        lost: set[Line],
-        edited: Sequence[set[Line]],
-    ) -> None:
-        self._attempts, self._number = attempts, number
-        self._lost, self._edited = lost, edited
-        self.sign, self._ids = sign_of(alike[0]), {check.id for check in alike}
-        start = number
-        while start and self.sign in map(sign_of, attempts[start - 1].before):
-            start -= 1
-        self._start = start
-        reported = [c for c in attempts[start].before if sign_of(c) == self.sign]
-        self.first = min(reported, key=lambda check: check.id != alike[0].id)
-        """The error as it was reported first: its lines are those of the first text."""
-
-    def fix(self, *, several: bool) -> tuple[int, Blame]:
-        """The attempt with which the error was gone for good, and the part of it that did that.
-
-        `several`: attempt `number` ended other errors too.
-        """
-        attempt = self._attempts[self._number]
-        now = [attempt.became(check) for check in attempt.before if check.id in self._ids]
-        # Other words of one class may be the same fault: the edit must be where it was raised.
-        reworded = any(check and check.error_type == self.sign[0] for check in now)
-        looked = 0
-        failing: Collection[str] = ()
-        for end in range(self._gone(), len(self._attempts)):
-            attempt = self._attempts[end]
-            # While what it broke still fails there is nothing new to see.
-            waits = any(check.id in failing for check in attempt.after)
-            if waits or not (attempt.kept and attempt.judged):
-                continue
-            if looked == _MOST_LOOKS:
-                break
-            looked += 1
-            # What was edited after the error was gone may be what the fix still lacked.
-            edits = code_changes(self._attempts[self._number : end + 1])
-            last = set[Line]().union(*self._edited[self._number : end + 1])
-            changes = joined(code_changes(self._attempts[self._start : self._number]), edits)
-            fix = blame(changes, self.first, self._others(end), last, several=several)
-            new = added_lines(fix.changes)
-            failing = self._broken_by(end, changes, new)
-            stands = not failing and self._lost.isdisjoint(new)
-            if stands and (fix.pointed or (end == self._number and not reworded)):
-                return end, fix
-        return self._number, Blame((), pointed=False)
-
-    def _gone(self) -> int:
-        """The first attempt after which the error is not reported any more."""
-        first = self._number
-        for number, attempt in enumerate(self._attempts[first:], first):
-            if any(map(self._is_own, attempt.after)) and (attempt.kept or number == first):
-                first = number + 1
-            elif attempt.kept and any(map(self._is_own, attempt.before)):
-                first = number
-        return first
-
-    def _is_own(self, check: Check) -> bool:
-        return check.id in self._ids and sign_of(check) == self.sign
-
-    def _broken(self, end: int) -> list[Check]:
-        """What was broken on the way to attempt `end`, from the one on that settled the error."""
-        return [c for past in self._attempts[self._number : end] if past.kept for c in past.broke]
-
-    def _others(self, end: int) -> list[Check]:
-        """The other errors that the change may be for."""
-        own = {self.first.id, *self._ids, *[check.id for check in self._broken(end)]}
-        there = dict.fromkeys([*self._attempts[self._number].before, *self._attempts[end].before])
-        return [check for check in there if check.id not in own]
-
-    def _broken_by(
-        self, end: int, changes: Sequence[FileChange], new: Collection[Line]
-    ) -> tuple[str, ...]:
-        """The checks failing after attempt `end` that the `new` lines may have broken."""
-        broken = {check.id for check in self._broken(end + 1)}
-        attempt = self._attempts[end]
-        found: list[str] = []
-        for check in attempt.after:
-            if check.id in broken:
-                # What a program stopped before is not known to have passed, unless it is one test.
-                seen = not stops(check) or name_of(check.id) in (attempt.passed or ())
-                harm = _harm(check, changes) if seen else set[Line]()
-                if not harm or not harm.isdisjoint(new):
-                    found.append(check.id)
-        return tuple(found)
-
-    def vain(self, end: int, fix: Collection[FileChange]) -> tuple[str, ...]:
-        """Of each attempt before `end` the lines that were given up, or else those of the fix."""
-        # What only came back is no try.
-        old = {line for change in fix for line in changed_lines(change)[0]}
-        tries = [self._tried(attempt) for attempt in self._attempts[self._start : end]]
-        lines = [[line for line in tried if line not in old] for tried in tries]
-        given_up = [_quoted(line for line in tried if line in self._lost) for tried in lines]
-        # A part of what was right in the end was not enough.
-        right = added_lines(fix)
-        part = [_quoted((line for line in tried if line in right), " alone") for tried in lines]
-        vain = given_up if any(given_up) else part
-        return tuple(dict.fromkeys(filter(None, vain)))[:MOST_EDITS]
-
-    def _tried(self, attempt: RepairAttempt) -> list[Line]:
-        """The lines that the attempt put in for the error, if it left or exchanged it."""
-        own = [c for c in attempt.before if c.id in self._ids or sign_of(c) == self.sign]
-        others = [check for check in attempt.before if check not in own]
-        part = blame(joined((), code_changes([attempt])), (own or [self.first])[0], others)
-        failed = attempt.judged and (attempt.broke or any(map(attempt.became, own)))
-        # Of an attempt that settled another error it may all have been for that.
-        for_others = not part.pointed and any(check in others for check in attempt.turned)
-        return added_lines(part.changes) if failed and not for_others else []
+def _settled(
+    attempts: Sequence[RepairAttempt],
+    number: int,
+    alike: list[Check],
+    lost: set[Line],
+    *,
+    several: bool,
+) -> SettledError | None:
+    """The error that attempt `number` ended, with the last change that held; None without one."""
+    sign, ids = sign_of(alike[0]), {check.id for check in alike}
+    later = [check for attempt in attempts[number:] if attempt.kept for check in attempt.after]
+    if any(check.id in ids and sign_of(check) == sign for check in later):
+        return None  # It came back: a later attempt ended it.
+    start = next(n for n, each in enumerate(attempts) if sign in map(sign_of, each.before))
+    reported = [check for check in attempts[start].before if sign_of(check) == sign]
+    first = min(reported, key=lambda check: check.id != alike[0].id)
+    broken: set[str] = set()
+    for end in range(number, len(attempts)):
+        attempt = attempts[end]
+        broken |= {check.id for check in attempt.broke} if attempt.kept else set()
+        # While what was broken on the way still fails, nothing has held.
+        fails = any(check.id in broken for check in attempt.after)
+        if fails or not (attempt.kept and attempt.judged):
+            continue
+        edits = code_changes(attempts[number : end + 1])
+        changes = joined(code_changes(attempts[start:number]), edits)
+        failing = (*attempts[number].before, *attempt.before)
+        others = [check for check in failing if check.id not in ids | broken]
+        part = part_of(changes, first, others, edits, several=several)
+        if part.changes and lost.isdisjoint(added_lines(part.changes)):
+            vain = _vain(attempts[start:end], first, ids, lost, part.changes)
+            return SettledError(start, end, alike, first, part.changes, vain, part.partial)
+    return None
 
 
-def _harm(check: Check, changes: Sequence[FileChange]) -> set[Line]:
-    """The lines put in that broke the check, by what its report speaks of; empty if unknown."""
-    put, path, number = {*added_lines(changes)}, check.place.path, check.place.line
-    # Where a finding stands in a line that was put in, only this line is to blame.
-    texts = [c.after.splitlines() for c in changes if c.path == path and not c.part]
-    if texts and not stops(check) and 0 < number <= len(texts[0]):
-        line = (path, texts[0][number - 1].strip())
-        if line in put:
-            return {line}
-    # Its places are those of the texts after the changes.
-    back = [replace(change, before=change.after, after=change.before) for change in changes]
-    part = blame(back, check, ())
-    return (
-        put & {line for c in part.changes for line in changed_lines(c)[0]}
-        if part.pointed
-        else set()
+class ErrorPart(NamedTuple):
+    """The part of changes that is of one error.
+
+    `pointed`: its report points at it; `partial`: the edit did more, and for which error that was
+    is not known.
+    """
+
+    changes: tuple[FileChange, ...]
+    pointed: bool
+    partial: bool
+
+
+def part_of(
+    changes: Sequence[FileChange],
+    check: Check,
+    others: Collection[Check],
+    edits: Iterable[FileChange] = (),
+    *,
+    several: bool = False,
+) -> ErrorPart:
+    """The places at which the error's report points, or else those that nothing else claims.
+
+    Of the only error there was, all that the last `edits` touched is its part: half of a cure is
+    none. Line numbers are those of the texts before the changes.
+
+    Args:
+        edits: The edits after which the error was gone. What was changed before left it there.
+        several: They settled some of the `others` too. Then a place at which no report points
+            belongs to the error only if it lies in a file that this report alone names.
+    """
+    places = [
+        (change, place)
+        for change in changes
+        for span in spans(change)
+        for place in _places(change, span, check, others)
+    ]
+    touched = {line for edit in edits for side in changed_lines(edit) for line in side}
+    own = [place for place in places if _points_at([check], *place)]
+    free = [place for place in places if place not in own and not _points_at(others, *place)]
+    own = own or [place for place in free if _points_at([check], *place, around=1)]
+    pointed = bool(own)
+    if not own:
+        alone = {place.path for place in check.places}
+        alone -= {place.path for other in others for place in other.places}
+        own = [(change, span) for change, span in free if not several or change.path in alone]
+    rest = [p for p in free if p not in own and not touched.isdisjoint(_lines_in(*p))]
+    chosen = own if others else [*own, *rest]
+    parts = [
+        narrowed(change, mine)
+        for change in changes
+        if (mine := [span for other, span in chosen if other is change])
+    ]
+    return ErrorPart(tuple(parts), pointed, partial=bool(others and rest))
+
+
+def _places(
+    change: FileChange, span: ChangedLines, check: Check, others: Collection[Check]
+) -> list[ChangedLines]:
+    """The place; line by line where several errors point at it and as many lines came as went."""
+    start, end, new_start, new_end = span
+    both = _points_at([check], change, span) and _points_at(others, change, span)
+    if not both or end - start != new_end - new_start:
+        return [span]
+    return [
+        ChangedLines(start + n, start + n + 1, new_start + n, new_start + n + 1)
+        for n in range(end - start)
+    ]
+
+
+def _points_at(
+    checks: Iterable[Check], change: FileChange, span: ChangedLines, around: int = 0
+) -> bool:
+    """Does one of the checks point at the place, or at one of the lines `around` it?"""
+    # Of a part of a file it is not known where it stands.
+    return not change.part and any(
+        place.path == change.path and span.start - around < place.line <= span.end + around
+        for check in checks
+        for place in check.places
     )
+
+
+def _lines_in(change: FileChange, span: ChangedLines) -> set[Line]:
+    gone = change.before.splitlines()[span.start : span.end]
+    new = change.after.splitlines()[span.new_start : span.new_end]
+    return {(change.path, line.strip()) for line in (*gone, *new) if line.strip()}
+
+
+def _vain(
+    attempts: Sequence[RepairAttempt],
+    first: Check,
+    ids: Collection[str],
+    lost: Collection[Line],
+    fix: Collection[FileChange],
+) -> tuple[str, ...]:
+    """Of each attempt that left or exchanged the error the lines that it put in and gave up."""
+    # What only came back is no try.
+    old = {line for change in fix for line in changed_lines(change)[0]}
+    tries: list[str] = []
+    for attempt in attempts:
+        own = [c for c in attempt.before if c.id in ids or sign_of(c) == sign_of(first)]
+        others = [check for check in attempt.before if check not in own]
+        failed = attempt.judged and (attempt.broke or any(map(attempt.became, own)))
+        changes = joined((), code_changes([attempt]))
+        part = part_of(changes, (own or [first])[0], others)
+        # Of an attempt that settled another error it may all have been for that.
+        if failed and (part.pointed or not any(check in others for check in attempt.turned)):
+            lines = [line for line in added_lines(part.changes) if line in lost]
+            tries.append(_quoted(line for line in lines if line not in old))
+    return tuple(dict.fromkeys(filter(None, tries)))[:MOST_EDITS]
 
 
 def _unfit(changes: Collection[FileChange], error: Check) -> bool:
     """Does the change silence a check, or act beyond the code? Both are no example."""
-    said = f"{error.error_type} {error.message}"
+    words = f"{error.error_type} {error.message}"
     return bool(silences(*lines_of(changes))) or any(
-        acts(*lines_of([change]), said, change.path) for change in changes
+        acts(*lines_of([change]), words, change.path) for change in changes
     )
 
 
-def _quoted(lines: Iterable[Line], end: str = "") -> str:
+def _quoted(lines: Iterable[Line]) -> str:
     texts = dict.fromkeys([f"`{text[:MOST_EDIT]}`" for text in inert([line[1] for line in lines])])
-    return " and ".join(list(texts)[:MOST_EDITS]) + end * bool(texts)
+    return " and ".join(list(texts)[:MOST_EDITS])
 
 
 def _readable(changes: Collection[FileChange]) -> bool:
