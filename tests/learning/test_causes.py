@@ -8,13 +8,6 @@ from taofold.learning.extraction.history import FileChange, LoopHistory
 from tests.learning.test_readers import EXACT, ROUND, hard, loop, python, told
 
 
-def test_what_has_many_causes_is_told_to_who_has_failed_at_it() -> None:
-    known = [hard(EXACT, ROUND, python("no end to it", "RecursionError"))]
-    now = python("no end to it", "RecursionError", "tax.py")
-    assert told(known, now, failed=False) == ""
-    assert told(known, now)
-
-
 def test_what_a_compiler_quotes_is_code_and_no_value() -> None:
     there, here = "cannot index '{ a: number }'", "cannot index 'Rates'"
     known = [hard(EXACT, ROUND, python(there, "TS7053"))]
@@ -77,9 +70,6 @@ def test_what_a_library_lacks_it_lacks_for_all() -> None:
     known = [loop("first", EXACT, python(lacks.format("Mapping", "collections"), "ImportError"))]
     now = python(lacks.format("Iterable", "collections"), "ImportError", "tax.py")
     assert told(known, now, failed=False)
-    named = FileChange("bill.py", "def totl(net):\n", "def total(net):\n")
-    own = [loop("first", named, python(lacks.format("total", "bill"), "ImportError"))]
-    assert told(own, python(lacks.format("gross", "bill"), "ImportError", "tax.py")) == ""
 
 
 def test_what_is_asked_of_nothing_at_all_tells_its_cause() -> None:

@@ -1,14 +1,18 @@
 """How much a pattern has to do with a case, and how much two patterns are alike.
 
-The error decides (`same_error`), and whether its lesson is to be told (`timing`). Words in common,
-of the text around or of the message, are no likeness of errors; they decide where nothing fails.
+The error decides (`same_error`). A lesson is told at once where the sentence is the same, names
+apart, or the same function fails, and after a failure where the error only looks alike. Words in
+common, of the text around or of the message, are no likeness of errors; they decide where nothing
+fails.
 """
 
+import re
 from itertools import product, starmap
 from typing import Final, NamedTuple, TypeAlias
 
-from taofold.core.failing_checks import Check
+from taofold.core.failing_checks import Check, is_assertion
 from taofold.learning.extraction.diffs import HOLE, delta, dice, new_words, sides, tokens
+from taofold.learning.extraction.generalisation import pattern_of
 from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import (
     Approach,
@@ -18,7 +22,7 @@ from taofold.learning.patterns.kinds import (
     ErrorSignature,
 )
 from taofold.learning.patterns.pattern import Pattern
-from taofold.learning.retrieval.index import literal, telling, words
+from taofold.learning.retrieval.index import literal, matches, telling, words
 from taofold.learning.retrieval.question import Question, telling_terms
 from taofold.learning.retrieval.same_error import (
     FEWEST_SHARED,
@@ -26,8 +30,9 @@ from taofold.learning.retrieval.same_error import (
     chain_of_lesson,
     error_likeness,
     recurs_at_home,
+    same_place,
+    same_sentence,
 )
-from taofold.learning.retrieval.timing import withheld
 
 _FEWEST: Final = 3
 """Words that a text counts for at least: else two texts of one word each would be the same text."""
@@ -83,6 +88,16 @@ LEAST: Final = 0.12
 """Below this a pattern has nothing to do with the case."""
 _NO_NEED: Final = "it answers no error: it is told once this loop has failed at one"
 _TOLD: Final = "the loop was told it while its error stood"
+_PROGRAM: Final = re.compile(
+    r"(?:Index|ZeroDivision|Recursion)Error\b|KeyError: \S*$|E0061\b|E0308\b|TS2322\b|TS2345\b"
+    r"|TS2554\b|(?:arg-type|call-arg|return-value|assignment|var-annotated)\b"
+    r"|.*'\.\*' object has no attribute|.*\bis not a (?:function|constructor)|.*\bvalues to unpack"
+    r"|.*'(?:\.\*|int|float|str|bool|list|dict|tuple|set)' object is not"
+    r"|.*\b(?:NoneType|nil pointer|of null|of undefined|positional argument|keyword argument)\b"
+    r"|.*\bpossibly '?(?:null|undefined)"
+    r"|(?i:.*\b(?:invalid syntax|syntax error|unexpected (?:token|indent)|indented)\b)"
+)
+"""Errors that have their cause in the program at hand: a value, its type, what its classes have."""
 
 
 class Relevance(NamedTuple):
@@ -144,11 +159,34 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
             )
             if not error or error <= best.value:
                 continue
-            why = withheld(pattern, form, failing, question.case)
+            why = _withheld(pattern, form, failing, question.case)
             silence = why or silence
             if not why:
                 best = Relevance(error, seen=(form, failing))
     return best if best.value else Relevance(0.0, refused=silence)
+
+
+def _withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
+    """Returns why a reader who meets this error is not told of it (yet); "" if they are."""
+    place, example = same_place(signature, failing), signature.example
+    # A message that holds no value is the same everywhere: such an error is told of where it was
+    # met, with the very value, or once another loop has confirmed the lesson.
+    valued = bool(re.search(r"\*|\\S", signature.pattern)) and example == failing.message
+    sure = place or valued or not example or pattern.helped or len(pattern.found) > 1
+    both = signature.pattern, pattern_of(failing.message)
+    if not sure and any(_PROGRAM.match(f"{failing.error_type}: {message}") for message in both):
+        return "such an error has its cause in the program at hand"
+    if pattern.kind == "error":
+        same = same_sentence(signature, failing) and not is_assertion(failing)
+        at_once = same or place or recurs_at_home(pattern, signature, failing, case)
+    else:
+        at_once = matches(signature.pattern, failing.message)
+    # An error that became a wrong value was not mended either.
+    failed = failing.id in case.failed or (failing in case.exchanged and at_once)
+    if failed or (at_once and not pattern.claimed):
+        return ""
+    why = "a file claims it" if at_once else "it only looks alike"
+    return f"{why}: it is told once this loop has failed at such an error"
 
 
 def _followed(pattern: Pattern, case: LoopCase) -> bool:
