@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, Location
 from taofold.learning.extraction.history import FileChange, LoopHistory
-from tests.learning.test_readers import EXACT, ROUND, hard, loop, python, told
+from tests.learning.test_readers import EXACT, MIXED, ROUND, hard, loop, python, told
 
 
 def test_what_a_compiler_quotes_is_code_and_no_value() -> None:
@@ -78,3 +78,15 @@ def test_what_is_asked_of_nothing_at_all_tells_its_cause() -> None:
     now = [python(none.format(name), "AttributeError", "tax.py") for name in ("group", "mail")]
     assert told(known, now[0], failed=False)
     assert told(known, now[1]) == ""
+
+
+def test_why_it_was_raised_is_said() -> None:
+    printed = (
+        f"Traceback (most recent call last):\nTypeError: {MIXED}\n\n"
+        "The above exception was the direct cause of the following exception:\n\n"
+        "Traceback (most recent call last):\nReportError: no report"
+    )
+    there = replace(python("no report", "ReportError"), traceback=printed)
+    text = told([loop("first", EXACT, there)], there)
+    assert "**ReportError: no report**" in text
+    assert f"- It was raised because of TypeError: {MIXED}\n" in text

@@ -99,17 +99,6 @@ def test_an_error_that_came_back_in_its_own_loop_was_not_cured_by_what_stood_the
     assert "b(net)\n-    d(net)" in fix or "+e(net)" in fix
 
 
-def test_a_change_that_stands_in_the_code_that_fails_is_no_cure_of_it() -> None:
-    printed = "    def gross(net):\n>       {}\nE       TypeError: x\n\nbill.py:3: TypeError"
-    stands = replace(
-        python(MIXED),
-        traceback=printed.format('return net * Decimal("1.2")'),
-        places=(Location("bill.py", 3, "gross"),),
-    )
-    assert told([FIRST], stands) == ""
-    assert told([FIRST], replace(stands, traceback=printed.format("return net * 1.2")))
-
-
 def test_the_template_of_a_cure_that_did_not_last_is_not_told_either() -> None:
     new = "    if net is None:\n        raise EmptyBill(net)\n    total = Decimal(net)\n"
     cure = FileChange("bill.py", EXACT.before, new + EXACT.before)

@@ -7,7 +7,6 @@ fails.
 """
 
 import re
-from itertools import product, starmap
 from typing import Final, NamedTuple, TypeAlias
 
 from taofold.core.failing_checks import Check, is_assertion
@@ -27,7 +26,6 @@ from taofold.learning.retrieval.question import Question, telling_terms
 from taofold.learning.retrieval.same_error import (
     FEWEST_SHARED,
     SAME_PLACE,
-    chain_of_lesson,
     error_likeness,
     recurs_at_home,
     same_place,
@@ -104,7 +102,7 @@ class Relevance(NamedTuple):
     """How relevant a pattern is, 0 to 1.
 
     `refused` says why it is not told although it is about such an error.
-    `seen` are the error of the lesson and the one here that are alike: of a chain any exception.
+    `seen` are the error of the lesson and the one here that are alike.
     """
 
     value: float
@@ -118,7 +116,7 @@ def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
     text = _overlap(question.task, telling_terms(stems.split(" ")))
     match body:
         case ErrorFix() | Avoidance():
-            if body.signature is None or not question.chains:
+            if body.signature is None or not question.errors:
                 return Relevance(text)
             return _of_error(pattern, body.signature, question)
         case Approach() | CodeTemplate():
@@ -142,27 +140,21 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
     # Nothing unless some failing check speaks for it: words alone bring lessons on other errors.
     best = Relevance(0.0)
     silence = ""
-    there = chain_of_lesson(signature)
-    for here in question.chains:
+    for failing in question.errors:
         # Its error is over. A loop that followed the lesson does not need it again; an iteration
         # that tried something else has no memory of it.
-        if here[0] in question.case.exchanged and _followed(pattern, question.case):
+        if failing in question.case.exchanged and _followed(pattern, question.case):
             silence = _TOLD
             continue
-        # One error that is reported of several others is no error of its own.
-        pairs = product(there[1:], here[1:])
-        if len(there) > 1 and len(here) > 1 and not any(starmap(error_likeness, pairs)):
+        error = error_likeness(signature, failing) or SAME_PLACE * recurs_at_home(
+            pattern, signature, failing, question.case
+        )
+        if not error or error <= best.value:
             continue
-        for form, failing in product(there, here):
-            error = error_likeness(form, failing) or SAME_PLACE * recurs_at_home(
-                pattern, form, failing, question.case
-            )
-            if not error or error <= best.value:
-                continue
-            why = _withheld(pattern, form, failing, question.case)
-            silence = why or silence
-            if not why:
-                best = Relevance(error, seen=(form, failing))
+        why = _withheld(pattern, signature, failing, question.case)
+        silence = why or silence
+        if not why:
+            best = Relevance(error, seen=(signature, failing))
     return best if best.value else Relevance(0.0, refused=silence)
 
 

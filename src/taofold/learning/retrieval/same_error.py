@@ -9,14 +9,10 @@ import re
 from difflib import SequenceMatcher
 from typing import Final
 
-from msgspec.structs import replace
-
 from taofold.core.failing_checks import Check, is_assertion, is_exception
-from taofold.learning.extraction.comments import without_comments
 from taofold.learning.extraction.diffs import sides
 from taofold.learning.extraction.generalisation import (
     error_type_of,
-    frames_of,
     pattern_of,
     raised_at,
     seen_at,
@@ -97,25 +93,6 @@ def _sentences(signature: ErrorSignature, failing: Check) -> tuple[str, str]:
     return _FILE.sub(" ", there), _FILE.sub(" ", here)
 
 
-def chain_of_lesson(signature: ErrorSignature) -> tuple[ErrorSignature, ...]:
-    """The error of a lesson, and as others of the same place the exceptions that led to it."""
-    causes = [cause.partition(": ")[::2] for cause in signature.causes]
-    return (
-        signature,
-        *[
-            replace(
-                signature,
-                type=error_type_of(error),
-                name=error,
-                pattern=pattern_of(message),
-                example=message,
-                raised="",
-            )
-            for error, message in causes
-        ],
-    )
-
-
 def same_place(signature: ErrorSignature, failing: Check) -> bool:
     """Does the function fail where the lesson was learnt, or, of an assertion, the same words?"""
     # Compilers tell no function, and every crate has a `src/lib.rs`.
@@ -148,17 +125,6 @@ def recurs(lesson: ErrorFix, failing: Check) -> bool:
         and matches(signature.pattern, failing.message)
         and (not (raised and signature.raised) or raised in lines)
     )
-
-
-def stands(lesson: ErrorFix, failing: Check) -> bool:
-    """Does all that the lesson puts in stand in the function that fails, which it changed?"""
-    new = [line.strip() for line in sides(lesson.fix.diff)[1] if line.strip()]
-    code = {
-        line.strip()
-        for frame in frames_of(failing)
-        for line in without_comments(frame.code, frame.path).split("\n")
-    }
-    return bool(new) and code.issuperset(new) and recurs(lesson, failing)
 
 
 def _in_order(one: str, other: str) -> float:
