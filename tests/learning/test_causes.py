@@ -1,10 +1,8 @@
 """One sentence, several causes: what a reader needs to tell them apart."""
 
-import pytest
 from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, Location
-from taofold.learning.extraction.history import FileChange, LoopHistory
 from tests.learning.test_readers import EXACT, MIXED, ROUND, hard, loop, python, told
 
 
@@ -34,35 +32,6 @@ def test_the_lines_that_raised_both_errors_are_put_side_by_side() -> None:
     text = told([known], here)
     assert "The error was gone after" in text
     assert "Raised there by" not in text, "the same line tells nothing apart"
-
-
-@pytest.mark.parametrize(
-    ("here", "lessons"),
-    [
-        ("for seat in map(canonical, wanted):", 1),
-        ("for seat in folded(wanted):", 2),
-        ("for seat in wanted[1:]:", 2),
-    ],
-    ids=["the same cure", "another", "signs"],
-)
-def test_of_two_lessons_that_bring_the_same_words_for_one_error_one_is_told(
-    here: str, lessons: int
-) -> None:
-    def cured(name: str, path: str, new: str) -> LoopHistory:
-        old = "def each(wanted):\n    {}\n        {}(seat)\n"
-        texts = [old.format(line, name) for line in ("for seat in wanted:", new)]
-        return loop(name, FileChange(path, *texts), python("no such seat", "SeatError", path))
-
-    known = [
-        cured("price", "bill.py", "for seat in list(map(canonical, wanted)) + [map, list]:"),
-        cured(
-            "refund",
-            "mail.py",
-            here.replace("map(canonical, wanted)", "[*map(canonical, list(wanted))]"),
-        ),
-    ]
-    text = told(known, python("no such seat", "SeatError", "tax.py"))
-    assert text.count("The error was gone after") == lessons
 
 
 def test_what_a_library_lacks_it_lacks_for_all() -> None:

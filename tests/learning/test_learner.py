@@ -287,22 +287,25 @@ def failed_state(
     ],
     ids=["it stayed", "nothing was edited", "only tests were edited", "another error came"],
 )
-def test_what_the_message_says_itself_is_told_if_it_was_hard_there_to_a_loop_that_failed_at_it(
+def test_a_loop_has_failed_at_an_error_that_stayed_after_an_edit(
     tmp_path: Path, left: Check, changed: tuple[str, ...], told: bool
 ) -> None:
+    later = failed_state(tmp_path, left, changed=changed)
+    assert failed_at(later, [left]) == ((left.id,) if told else ())
+
+
+def test_what_an_iteration_is_told_is_the_same_after_a_crash(tmp_path: Path) -> None:
     async def story() -> None:
         mind = learner()
         await mind.take_in(replace(history(*CONST), loop="loop-1"))
-        assert (await mind.lessons("loop-2", state(tmp_path), [VAR])).text == ""
-        later = failed_state(tmp_path, left, changed=changed)
-        assert failed_at(later, [left]) == ((left.id,) if told else ())
-        lessons = await mind.lessons("loop-2", later, [left])
-        assert ("+const x = 1" in lessons.text) is told
-        again = await mind.lessons("loop-2", later, [left])
-        assert (again.text, again.patterns) == (lessons.text, lessons.patterns), "after a crash"
-        note = await mind.registry.loop("loop-2")
-        assert note is not None
-        assert note.ids == frozenset(lessons.patterns)
+        for at in (state(tmp_path), failed_state(tmp_path, VAR, changed=("a.js",))):
+            lessons = await mind.lessons("loop-2", at, [VAR])
+            assert "+const x = 1" in lessons.text
+            again = await mind.lessons("loop-2", at, [VAR])
+            assert (again.text, again.patterns) == (lessons.text, lessons.patterns)
+            note = await mind.registry.loop("loop-2")
+            assert note is not None
+            assert note.ids == frozenset(lessons.patterns)
 
     asyncio.run(story())
 

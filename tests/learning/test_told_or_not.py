@@ -3,7 +3,6 @@
 from typing import Literal, NamedTuple
 
 import pytest
-from msgspec.structs import replace
 
 from taofold.core.failing_checks import Check, Location
 from taofold.learning.extraction.history import FileChange
@@ -256,32 +255,6 @@ def test_every_crate_has_a_file_of_the_same_name() -> None:
     there = check(types, types.there, "src/lib")
     change = FileChange("src/lib.rs", f"{types.gone}\n", f"{types.new}\n")
     assert told([loop("first", change, there)], there) == ""
-
-
-ZONES = "can't compare offset-naive and offset-aware datetimes"
-
-
-@pytest.mark.parametrize(
-    ("cures", "shown"),
-    [
-        (("now(timezone.utc)", "now(tz=timezone.utc)", "now(UTC)", "now(tz=UTC)"), 1),
-        (("now(timezone.utc)", "now().replace(tzinfo=None)", "now(UTC)"), 2),
-        (("now(timezone.utc)", "now().replace(tzinfo=None)", "naive()", "today()"), 2),
-    ],
-    ids=["one cure in other words", "two cures", "no third"],
-)
-def test_of_one_error_one_lesson_is_told_or_two_whose_cures_differ(
-    cures: tuple[str, ...], shown: int
-) -> None:
-    def zones(path: str) -> Check:
-        return Check(f"t::{path}", "failed", "TypeError", ZONES, (Location(path, 2, path[0]),))
-
-    known = [
-        loop(f"l{n}", FileChange(f"{n}.py", "return now()\n", f"return {cure}\n"), zones(f"{n}.py"))
-        for n, cure in enumerate(cures)
-    ]
-    both = zones("tax.py"), replace(zones("vat.py"), id="t::other")
-    assert told(known, *both, failed=False).count("```diff") == shown
 
 
 def test_where_a_library_asserts_is_no_place_of_the_project() -> None:

@@ -1,17 +1,16 @@
-"""Which patterns a loop is shown: relevance x effectiveness, spread over the errors that are there.
+"""Which patterns a loop is shown: relevance x effectiveness, the best first, none twice.
 
 A lesson is for a reader. Whether its edit could be replayed here decides nothing: the error is
 what it answers. How good a pattern has been (`effectiveness`) is our own evidence. Of every pattern
 about such an error that is left out, the reason is kept. Pure: the same input, the same choice.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from taofold.core.failing_checks import Check
 from taofold.learning.extraction.acts import acts
-from taofold.learning.extraction.diffs import new_words, sides
+from taofold.learning.extraction.diffs import sides
 from taofold.learning.extraction.generalisation import pattern_of
 from taofold.learning.extraction.silencing import silences
 from taofold.learning.patterns.kinds import (
@@ -34,10 +33,6 @@ _IGNORED: Final = 0.25
 _CLAIMED: Final = 0.5
 """What the effectiveness is worth of an import that has not helped here yet."""
 _UNRELATED: Final = "it has nothing to do with this task"
-_CURES: Final = 2
-"""Lessons that are told of one error."""
-_AGAIN: Final = 0.6
-"""What a further lesson for an error is worth beside the one before."""
 
 
 class Ranked(NamedTuple):
@@ -165,7 +160,7 @@ def _acts(body: Body) -> str:
 
 
 def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
-    """The patterns to show: at most as many as allowed, none twice, each error's best first."""
+    """The best patterns, at most as many as allowed, and none that says what a better one says."""
     most = min(settings.most, MOST_INJECTED)
     # A search by words finds what is about other errors too: of these there is nothing to say.
     refused = {
@@ -174,7 +169,7 @@ def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
         if candidate.refused not in ("", _UNRELATED)
     }
     chosen: list[Ranked] = []
-    for candidate in _spread([candidate for candidate in ranked if not candidate.refused]):
+    for candidate in [candidate for candidate in ranked if not candidate.refused]:
         reason = _surplus(candidate, chosen, ranked)
         if reason or len(chosen) == most:
             refused[candidate.pattern.id] = reason or f"{most} better ones are shown"
@@ -182,20 +177,8 @@ def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
             chosen.append(candidate)
     order = [candidate.pattern.id for candidate in ranked]
     return PatternChoice(
-        tuple(sorted(chosen, key=_order)),
-        tuple(sorted(refused.items(), key=lambda item: order.index(item[0]))),
+        tuple(chosen), tuple(sorted(refused.items(), key=lambda item: order.index(item[0])))
     )
-
-
-def _spread(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """In the order of choice: a loop with two errors hears of both before it hears of one twice."""
-    lessons: Counter[tuple[str, str] | None] = Counter()
-    keys: list[tuple[float, int]] = []
-    for position, candidate in enumerate(ranked):
-        beside = lessons[candidate.error] if candidate.error else 0
-        lessons[candidate.error] += 1
-        keys.append((-candidate.score * _AGAIN**beside, position))
-    return [ranked[position] for _, position in sorted(keys)]
 
 
 def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranked]) -> str:
@@ -206,31 +189,19 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
         other for other in ranked if pattern.claim and not (other.pattern.claim or other.refused)
     ]
     for other in (*chosen, *own):
-        alike = likeness(pattern, other.pattern) > _ALIKE
-        if alike or (_one_error(candidate, other) and _cure(candidate) & _cure(other)):
+        if likeness(pattern, other.pattern) > _ALIKE:
             return f"it says the same as {other.pattern.id}"
-    if sum(_one_error(candidate, other) for other in chosen) == _CURES:
-        return f"{_CURES} others about this error are shown"
     failed = isinstance(pattern.body, Avoidance) and not pattern.body.better
     for other in ranked if failed or _wrong(pattern) else ():
         settles = other.pattern.kind == "error" and not (other.refused or _wrong(other.pattern))
-        if settles and not other.pattern.claimed and _one_error(candidate, other):
+        alike = other.error == candidate.error is not None
+        if settles and alike and not other.pattern.claimed:
             return f"{other.pattern.id} tells what settled such an error"
     # What tells nothing new as a lesson does not do so as an approach or a template either.
     for other in ranked if isinstance(pattern.body, CodeTemplate | Approach) else ():
         if other.pattern.kind == "error" and not pattern.loops.isdisjoint(other.pattern.loops):
             return f"{other.pattern.id} tells it, from the same loop"
     return ""
-
-
-def _one_error(one: Ranked, other: Ranked) -> bool:
-    return one.error is not None and one.error == other.error
-
-
-def _cure(one: Ranked) -> set[str]:
-    """The new words of its change."""
-    body = one.pattern.body
-    return {word.lower() for word in new_words(body.fix.diff if isinstance(body, ErrorFix) else "")}
 
 
 def _wrong(pattern: Pattern) -> bool:
