@@ -1,7 +1,7 @@
 """What became of patterns in a loop that has ended: which were applied, and which counts change.
 
-A pattern is applied by an edit that puts in and takes out what its fix does, or nearly, on whatever
-line, the names of its project apart; that a thought names it is nothing (D18). It succeeds if a
+A pattern is applied by an edit that puts in and takes out what its fix does, on whatever line, the
+names of its project apart; that a thought names it is nothing (D18). It succeeds if a
 check that its signature describes, or did before an edit exchanged the error, turns green by it,
 the edit stays to the end, and the loop's gates passed. What was shown and not used is no
 application; who did the same in other words is not always seen to have used it. A loop that takes a
@@ -10,8 +10,8 @@ harm is to be shown no more (`hurts`). Counts are about applications alone; a co
 to what happens without; a loop that goes on after its end is taken back and counted anew.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from itertools import chain
 from math import sqrt
@@ -22,13 +22,11 @@ import msgspec
 from taofold.core.failing_checks import Check
 from taofold.core.values import Value
 from taofold.learning.extraction.diffs import (
-    BRACKETS,
     Line,
     LineEdit,
     added_lines,
     code_lines,
     delta,
-    dice,
     edits_in,
     edits_of,
     joined,
@@ -47,7 +45,6 @@ _USELESS_USES: Final = 5
 _HARM_SHOWN: Final = 8
 _HARM_COMPARED: Final = 3
 _ONE_SIDED_95: Final = 1.645
-_NEARLY: Final = 0.75
 _FEWEST: Final = 3
 """Tokens of a change."""
 
@@ -197,23 +194,20 @@ class _Edits(list[tuple[LineEdit, list[str]]]):
         super().__init__([(edit, _delta(edit)) for change in changes for edit in edits_of(change)])
 
     def follow(self, proposed: Iterable[LineEdit]) -> bool:
-        """Is all that was proposed among them, or nearly, names apart?"""
+        """Is all that was proposed among them, or the same exchange of tokens, names apart?"""
         return all(
-            any(edit.follows(one) or _nearly(tokens, _delta(one)) for edit, tokens in self)
+            any(edit.follows(one) or self._same(tokens, _delta(one)) for edit, tokens in self)
             for one in proposed
         )
+
+    @staticmethod
+    def _same(one: list[str], other: list[str]) -> bool:
+        # Few tokens are met by chance.
+        return len(one) >= _FEWEST and sorted(one) == sorted(other)
 
 
 def _delta(edit: LineEdit) -> list[str]:
     return delta([edit.gone], [edit.new])
-
-
-def _nearly(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Do both exchange the same, or nearly? Few signs are met by chance, and names by any edit."""
-    if min(len(one), len(other)) >= _FEWEST and Counter(one) == Counter(other):
-        return True
-    telling = [[t for t in each if t[1:] not in ("ID", "STR", *BRACKETS)] for each in (one, other)]
-    return min(map(len, telling)) >= _FEWEST and dice(*telling) >= _NEARLY
 
 
 def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[Application, ...]:

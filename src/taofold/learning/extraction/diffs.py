@@ -28,11 +28,6 @@ HOLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LONGEST: Final = 2_000
 """Lines of a side beyond which no line by line comparison is made."""
 _NAME: Final = re.compile(r"[^\W\d]")
-BRACKETS: Final = frozenset("()[]{}.,:;")
-_WORD: Final = re.compile(r"\w+")
-DEFINED: Final = re.compile(
-    r"\b(?:def|class|fn|struct|enum|trait|function|interface|type|func(?:\s*\([^()\n]*\))?)\s+(\w+)"
-)
 BOUND: Final = re.compile(
     r"(?m)(?:^[ \t]*(?:(?:const|let|var|mut)\s+)*|\bfor\s+|\bas\s+)([^\W\d]\w*)"
     r"(?=\s*(?::(?!:)|=(?!=)|in\b|$))"
@@ -332,12 +327,6 @@ def new_words(diff: str) -> set[str]:
     bound = {name for edit in edits for name in BOUND.findall(edit.new)}
     put = {token for edit in edits for token in _plain_tokens(edit.new)}
     return {token for token in put - had - bound if _NAME.match(token) or token[0] in "\"'"}
-
-
-def defines(gone: Iterable[str], new: Iterable[str], message: str) -> bool:
-    """Does a change define a function or a type that the message names, and that was not there?"""
-    had, has = ({*DEFINED.findall("\n".join(lines))} for lines in (gone, new))
-    return not (has - had).isdisjoint(_WORD.findall(message))
 
 
 def sides(diff: str) -> tuple[list[str], list[str]]:
