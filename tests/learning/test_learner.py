@@ -310,39 +310,6 @@ def test_what_an_iteration_is_told_is_the_same_after_a_crash(tmp_path: Path) -> 
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(
-    ("there", "here", "folder", "told"),
-    [
-        ("assert 404 == 200", "assert 404 == 200", "shop", True),
-        ("assert 404 == 200", "assert 404 == 200", "bank", False),
-        ("assert 404 == 200", "assert 403 == 200", "shop", False),
-        ("assert 0 == 1", "assert 0 == 1", "shop", False),
-    ],
-    ids=["the same", "another project", "other values", "values of every day"],
-)
-def test_the_very_values_of_an_assertion_tell_a_cause_in_their_own_project(
-    tmp_path: Path, there: str, here: str, folder: str, told: bool
-) -> None:
-    def wrong(said: str, test: str) -> Check:
-        return Check(
-            test, "failed", "AssertionError", said, (Location(test.partition("::")[0], 3),)
-        )
-
-    async def story() -> None:
-        mind = CrossLoopLearner(memory_registry(), ALWAYS)
-        views = FileChange("app.py", "VIEWS = ['home']\n", "VIEWS = ['home', 'rooms']\n")
-        first = attempt(views, before=(wrong(there, "tests/test_rooms.py::test_get"),))
-        home = mind.home(state(tmp_path / "shop"))
-        await mind.take_in(replace(history(first), loop="loop-1", repository=home))
-        later = state(tmp_path / folder)
-        lessons = await mind.lessons(
-            "loop-2", later, [wrong(here, "tests/test_bills.py::test_all")]
-        )
-        assert bool(lessons.text) is told
-
-    asyncio.run(story())
-
-
 GUARDED = """\
      user = find(name)
 +    if user is None:

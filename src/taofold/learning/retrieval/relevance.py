@@ -25,9 +25,7 @@ from taofold.learning.retrieval.index import literal, matches, telling, words
 from taofold.learning.retrieval.question import Question, telling_terms
 from taofold.learning.retrieval.same_error import (
     FEWEST_SHARED,
-    SAME_PLACE,
     error_likeness,
-    recurs_at_home,
     same_place,
     same_sentence,
 )
@@ -146,10 +144,8 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
         if failing in question.case.exchanged and _followed(pattern, question.case):
             silence = _TOLD
             continue
-        error = error_likeness(signature, failing) or SAME_PLACE * recurs_at_home(
-            pattern, signature, failing, question.case
-        )
-        if not error or error <= best.value:
+        error = error_likeness(signature, failing)
+        if error <= best.value:
             continue
         why = _withheld(pattern, signature, failing, question.case)
         silence = why or silence
@@ -170,7 +166,7 @@ def _withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case:
         return "such an error has its cause in the program at hand"
     if pattern.kind == "error":
         same = same_sentence(signature, failing) and not is_assertion(failing)
-        at_once = same or place or recurs_at_home(pattern, signature, failing, case)
+        at_once = same or place
     else:
         at_once = matches(signature.pattern, failing.message)
     # An error that became a wrong value was not mended either.

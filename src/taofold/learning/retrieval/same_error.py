@@ -2,7 +2,7 @@
 
 A message is compared as a sentence, word after word, for names come and go; that it stands in the
 same function tells more than its words. Of an assertion, which says only that a value is not the
-expected one, nothing but the place or the very values tell.
+expected one, nothing but the place tells.
 """
 
 import re
@@ -17,9 +17,7 @@ from taofold.learning.extraction.generalisation import (
     raised_at,
     seen_at,
 )
-from taofold.learning.patterns.case import LoopCase
 from taofold.learning.patterns.kinds import ErrorFix, ErrorSignature
-from taofold.learning.patterns.pattern import Pattern
 from taofold.learning.retrieval.index import literal, matches, plain_words, telling
 
 GENERIC_ERRORS: Final = frozenset(
@@ -37,7 +35,6 @@ _SENTENCE: Final = 30
 """Words of a message that are compared in order."""
 FEWEST_SHARED: Final = 2
 """Words that two texts must share: one, such as "total", stands in anything."""
-_TELLING_VALUE: Final = re.compile(r"\d{3}|['\"][^'\"]{3,}['\"]")
 
 
 def error_likeness(signature: ErrorSignature, failing: Check) -> float:
@@ -98,20 +95,6 @@ def same_place(signature: ErrorSignature, failing: Check) -> bool:
     # Compilers tell no function, and every crate has a `src/lib.rs`.
     words = is_assertion(failing) and signature.example == failing.message
     return (":" in signature.seen or words) and "" != signature.seen == seen_at(failing)
-
-
-def recurs_at_home(
-    pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase
-) -> bool:
-    """Does an assertion of the lesson's own project fail again with the very values?
-
-    Of small numbers and empty values that says nothing.
-    """
-    return (
-        "" != case.repository == pattern.scope.repository
-        and signature.example == failing.message
-        and bool(_TELLING_VALUE.search(failing.message))
-    )
 
 
 def recurs(lesson: ErrorFix, failing: Check) -> bool:
