@@ -290,9 +290,7 @@ def test_a_fix_that_stands_is_one_though_the_same_edit_was_undone_elsewhere() ->
     assert (other.body.signature.name, other.body.fix.vain) == ("TypeError", ())
 
 
-def test_edits_that_all_failed_are_told_at_once_of_the_very_message_else_to_who_has_failed() -> (
-    None
-):
+def test_edits_that_all_failed_are_told() -> None:
     stuck = [
         RepairAttempt(n, (python(MIXED),), (change,), (python(MIXED),))
         for n, change in enumerate((EXACT, ROUND, EXACT), 1)
@@ -300,9 +298,6 @@ def test_edits_that_all_failed_are_told_at_once_of_the_very_message_else_to_who_
     gave_up = LoopHistory("g", "Make the checks pass", "", "exhausted", tuple(stuck), 3, agent="t")
     tried = "- Tried, and the error stayed: `return net * 1.2` became"
     assert tried in told([gave_up], python(MIXED, path="tax.py"), failed=False)
-    near = python(MIXED.replace("float", "str"), path="tax.py")
-    assert told([gave_up], near, failed=False) == ""
-    assert tried in told([gave_up], near)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,14 @@
 """How much a pattern has to do with a case, and how much two patterns are alike.
 
-The error decides (`same_error`). A lesson is told at once where the sentence is the same, names
-apart, or the same function fails, and after a failure where the error only looks alike. Words in
-common, of the text around or of the message, are no likeness of errors; they decide where nothing
-fails.
+The error decides (`same_error`): a lesson is told where an alike error fails, one of a file only
+after the loop has failed at it. Words in common, of the text around or of the message, are no
+likeness of errors; they decide where nothing fails.
 """
 
 import re
 from typing import Final, NamedTuple, TypeAlias
 
-from taofold.core.failing_checks import Check, is_assertion
+from taofold.core.failing_checks import Check
 from taofold.learning.extraction.diffs import HOLE, delta, dice, new_words, sides, tokens
 from taofold.learning.extraction.generalisation import pattern_of
 from taofold.learning.patterns.case import LoopCase
@@ -21,13 +20,12 @@ from taofold.learning.patterns.kinds import (
     ErrorSignature,
 )
 from taofold.learning.patterns.pattern import Pattern
-from taofold.learning.retrieval.index import literal, matches, telling, words
+from taofold.learning.retrieval.index import literal, telling, words
 from taofold.learning.retrieval.question import Question, telling_terms
 from taofold.learning.retrieval.same_error import (
     FEWEST_SHARED,
     error_likeness,
     same_place,
-    same_sentence,
 )
 
 _FEWEST: Final = 3
@@ -164,17 +162,9 @@ def _withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case:
     both = signature.pattern, pattern_of(failing.message)
     if not sure and any(_PROGRAM.match(f"{failing.error_type}: {message}") for message in both):
         return "such an error has its cause in the program at hand"
-    if pattern.kind == "error":
-        same = same_sentence(signature, failing) and not is_assertion(failing)
-        at_once = same or place
-    else:
-        at_once = matches(signature.pattern, failing.message)
-    # An error that became a wrong value was not mended either.
-    failed = failing.id in case.failed or (failing in case.exchanged and at_once)
-    if failed or (at_once and not pattern.claimed):
-        return ""
-    why = "a file claims it" if at_once else "it only looks alike"
-    return f"{why}: it is told once this loop has failed at such an error"
+    if pattern.claimed and failing.id not in case.failed:
+        return "a file claims it: it is told once this loop has failed at such an error"
+    return ""
 
 
 def _followed(pattern: Pattern, case: LoopCase) -> bool:
