@@ -53,9 +53,7 @@ TYPES: Final = frozenset([kind.__name__ for kind in _TYPES_OF_PYTHON if isinstan
 _SIGNS: Final = ("+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "&", "|", "**", "+=")
 _KEPT: Final = TYPES.union(_SIGNS)
 """Names of types and signs: quoted in messages, and often the very cause (`'coroutine' object`)."""
-_METHODS: Final = frozenset(
-    {name for kind in (str, list, dict, set, int, float) for name in dir(kind)}
-)
+_LANGUAGE: Final = KNOWN | {"self", "cls", "f"}
 _TYPES: Final[dict[str, ErrorType]] = {
     "TypeError": "TypeError",
     "SyntaxError": "SyntaxError",
@@ -185,33 +183,28 @@ def raised_at(check: Check) -> str:
 
 
 def template_code(added: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """The new lines with placeholders for names and texts, and what each stood for."""
-    holes: dict[tuple[str, str], str] = {}
+    """The new lines with placeholders for names and texts, and what each stood for.
+
+    What follows a dot, and the language's own names, belong to what the template does.
+    """
+    holes: dict[str, str] = {}
 
     def hole(found: re.Match[str]) -> str:
-        token, line = found[0], found.string
-        kind = _kind(token, line[: found.start()][-1:], line[found.end() :][:1])
-        if not kind:
+        token, before = found[0], found.string[: found.start()][-1:]
+        text = token[0] in "\"'"
+        # The text of an f-string is code in part.
+        own = before == "f" or not token[1:-1] if text else before == "."
+        if own or not (text or re.match(r"[A-Za-z_]", token)) or token in _LANGUAGE:
             return token
-        quote = token[0] if kind == "text" else ""
-        key = (kind, token[1:-1] if quote else token)
-        number = sum(1 for other, _ in holes if other == kind) + 1
-        holes.setdefault(key, kind if number == 1 else f"{kind}_{number}")
-        return f"{quote}{{{{{holes[key]}}}}}{quote}"
+        kind = "text" if text else "variable"
+        number = sum(name.partition("_")[0] == kind for name in holes.values()) + 1
+        name = holes.setdefault(token, kind if number == 1 else f"{kind}_{number}")
+        quote = token[0] if text else ""
+        return f"{quote}{{{{{name}}}}}{quote}"
 
     code = "\n".join([TOKEN.sub(hole, line) for line in islice(added, MOST_LINES)])
-    meaning = {name: f"a {kind}, here {text[:60]!r}" for (kind, text), name in holes.items()}
-    return code, meaning
-
-
-def _kind(token: str, before: str, after: str) -> str:
-    """What a token names that stands between these signs; "" if it belongs to the language."""
-    if token[0] in "\"'":
-        # The text of an f-string is code in part.
-        return "text" if token[1:-1] and before != "f" else ""
-    if not re.match(r"[A-Za-z_]", token) or token in KNOWN or token in ("self", "cls", "f"):
-        return ""
-    # `.append` is the language's, not the project's: it belongs to what the template does.
-    if before == "." and (token in _METHODS or token.startswith("__")):
-        return ""
-    return "function" if after == "(" else "attribute" if before == "." else "variable"
+    # A text stands there without its quotes.
+    meanings = {name: token[1:-1] if token[0] in "\"'" else token for token, name in holes.items()}
+    return code, {
+        name: f"a {name.partition('_')[0]}, here {text[:60]!r}" for name, text in meanings.items()
+    }
