@@ -171,14 +171,12 @@ async def test_a_whole_reply_needs_no_end_of_its_stream(name: str, liar: Liar) -
     async def says(writer: asyncio.StreamWriter) -> None:
         writer.write(head() + MODELS[name][1])
         await writer.drain()
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
 
     liar.says = says
-    began = time.monotonic()
-    result = await run(liar, name, timeout=8.0)
+    # Who waits for more than the reply waits until the test is stopped.
+    result = await run(liar, name, timeout=8.0 if name == "gemini" else 3600.0)
     assert result.output == "fine", result.error
-    if name != "gemini":
-        assert time.monotonic() - began < 6, "waited for more than the reply"
     assert liar.requests == 1
 
 
