@@ -13,7 +13,7 @@ import os
 import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -212,32 +212,57 @@ class OtelTranslation:
         return tuple(events)
 
 
-class OtelExporter:
-    """Sends spans in batches, from the thread of the SDK's `BatchSpanProcessor`.
+class _Queued(NamedTuple):
+    """A span in the queue of the SDK, which looks at its context only."""
+
+    span: Span
+    context: SpanContext
+
+
+class _TranslatingExporter(SpanExporter):
+    """Translates spans in the thread that sends them: the run does not wait for it.
 
     It also records the durations as histograms of the GenAI conventions, which go where the
     application's meter provider sends them; without one they are dropped.
     """
 
     def __init__(self, translate: OtelTranslation, exporter: SpanExporter) -> None:
-        self._translate = translate
-        self._processor = BatchSpanProcessor(exporter, max_export_batch_size=translate.batch)
+        self._translate, self._exporter = translate, exporter
         meter = get_meter(PROJECT, schema_url=_SCHEMA)
         self._durations = {
             kind: meter.create_histogram(name, "s", explicit_bucket_boundaries_advisory=bounds)
             for kind, (name, bounds) in _DURATIONS.items()
         }
+
+    def export(self, spans: Sequence[Any]) -> SpanExportResult:
+        """Sends what `OtelExporter` has queued."""
+        queued: Sequence[_Queued] = spans
+        translated = [self._translate(each.span) for each in queued]
+        for each, span in zip(queued, translated, strict=True):
+            if (histogram := self._durations.get(type(each.span))) is not None:
+                facts = span.attributes or {}
+                dimensions = {name: facts[name] for name in _DIMENSIONS & facts.keys()}
+                histogram.record((each.span.end - each.span.start) / 1000, dimensions)
+        return self._exporter.export(translated)
+
+    def shutdown(self) -> None:
+        """Closes the exporter that sends."""
+        self._exporter.shutdown()
+
+
+class OtelExporter:
+    """Sends spans in batches, from the thread of the SDK's `BatchSpanProcessor`."""
+
+    def __init__(self, translate: OtelTranslation, exporter: SpanExporter) -> None:
+        translating = _TranslatingExporter(translate, exporter)
+        self._processor = BatchSpanProcessor(translating, max_export_batch_size=translate.batch)
         atexit.register(self._processor.shutdown)
 
     def export(self, spans: Sequence[Span]) -> None:
         """Queues the spans."""
         for span in spans:
-            translated = self._translate(span)
-            self._processor.on_end(translated)
-            if (histogram := self._durations.get(type(span))) is not None:
-                facts = translated.attributes or {}
-                dimensions = {name: facts[name] for name in _DIMENSIONS & facts.keys()}
-                histogram.record((span.end - span.start) / 1000, dimensions)
+            queued: Any = _Queued(span, _context(int(span.trace, 16), span.id))
+            self._processor.on_end(queued)
 
     def flush(self, seconds: float = PATIENCE) -> bool:
         """Waits until the queued spans are sent; returns False if `seconds` were over first."""
