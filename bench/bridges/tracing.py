@@ -4,11 +4,11 @@ The same scripted run (a tool call per step, two spans) with an ordinary log and
 one, alternately, the spans going over HTTP to a server in another process. Two figures:
 
 * in the way: processor time of the run's own thread, until its result is there;
-* in all: processor time of the whole process, with the thread of the SDK that encodes and sends.
+* in all: processor time of the whole process, with the thread that translates, encodes and sends.
 
 The machine is rarely quiet, and these are small differences of large figures. So each is told
 twice: the median of the differences between neighbours, and the difference of the least disturbed
-rounds of each kind. The budget, 300 µs a span, is for a third figure that needs no difference:
+rounds of each kind. The budget, 50 µs a span, is for a third figure that needs no difference:
 processor time within the calls by which a run tells of its spans (the median round).
 """
 
@@ -31,7 +31,7 @@ from taofold.telemetry.projection import SpanProjection, spans_of
 from taofold.telemetry.prompt import Disclosure
 from taofold.testing import ScriptedModel
 
-MOST = 300.0
+MOST = 50.0
 """Microseconds of a run's own thread per span."""
 SINK = """
 import http.server

@@ -30,6 +30,7 @@ from taofold.core.state import ENDED, RunState, ending, fold, is_at_work, live, 
 from taofold.foreign_code import contained
 from taofold.log.log import AT_ONCE, Log, RunRow
 from taofold.log.run_store import Store
+from taofold.policy.redaction.views import shown_value
 from taofold.runtime import ownership
 from taofold.runtime.control import asking, pending_in
 from taofold.runtime.drive import Drive
@@ -143,22 +144,29 @@ async def begin(
     Raises:
         Conflict: the id is taken, or the session has another run that has not ended.
     """
-    # The row is for those who look at many runs; whatever the run needs to go on is in the record.
-    now = setup.now()
-    row = RunRow(
-        run=run,
+    record = e.Record(run, 0, setup.now(), started)
+    return await _register(log, row_of(record, started), record, blobs), record
+
+
+def row_of(first: e.Record, started: e.RunStarted) -> RunRow:
+    """Returns the row of a run whose first record is `first`, as the run begins.
+
+    The row is for those who look at many runs; what the run needs to go on is in the record.
+    """
+    # Guessed secrets are masked before the text is cut: of one that is cut no view knows the rest.
+    title = str(started.settings.get(TITLE) or started.goal)[:2000]
+    return RunRow(
+        run=first.run,
         status="running",
-        goal=str(started.settings.get(TITLE) or started.goal)[:500],
+        goal=shown_value(title)[:500],
         agent=started.agent,
         session=started.session,
         parent=started.parent,
         principal=started.principal.id,
-        created_at=now,
-        updated_at=now,
+        created_at=first.at,
+        updated_at=first.at,
         tags=started.tags,
     )
-    record = e.Record(run, 0, now, started)
-    return await _register(log, row, record, blobs), record
 
 
 async def start(

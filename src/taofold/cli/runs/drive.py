@@ -313,6 +313,7 @@ def show(result: "RunResult[Any]", go_on: str, *, json: bool, summary: bool = Tr
     """The result on standard output; what a person can do next on standard error."""
     # Not at the top, as elsewhere: `--help` imports this module.
     from taofold.cli.render.story import summary as summary_of
+    from taofold.policy.redaction.views import shown_value
 
     if json:
         give_json(as_json(result))
@@ -327,12 +328,13 @@ def show(result: "RunResult[Any]", go_on: str, *, json: bool, summary: bool = Tr
         for text in summary_of(result.state):
             say(text)
     elif result.error:  # a quiet run says at least why it failed
-        say(f"{result.status}: {result.error}")
+        say(f"{result.status}: {shown_value(result.error)}")
     say(f"log: {invocation()} runs show {result.run_id}")
 
 
 def as_json(result: "RunResult[Any]") -> dict[str, Any]:
     """The result as one JSON object. What it took is named as HTTP names it."""
+    from taofold.policy.redaction.views import shown_value
     from taofold.views import approval_json, counts_json
 
     usage = result.usage
@@ -342,7 +344,7 @@ def as_json(result: "RunResult[Any]") -> dict[str, Any]:
         "stop_reason": result.stop_reason,
         "success": result.success,
         "output": result.state.output,
-        "error": result.error,
+        "error": shown_value(result.error),
         "steps": len(result.steps),
         **counts_json(result.state),
         "usage": {

@@ -253,11 +253,13 @@ def _text(file: Path) -> str:
 
 async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], source: str) -> str:
     """Write the records as a run of whoever takes them in: as history, without authority."""
+    from msgspec.structs import replace
+
     from taofold.clocks import clock
     from taofold.core.imported_runs import as_import
     from taofold.core.state import fold
     from taofold.core.values import Principal
-    from taofold.log.log import RunRow
+    from taofold.runtime.run import row_of
 
     owner = Principal()
     try:
@@ -266,14 +268,11 @@ async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], so
         raise ConfigError(f"it is no run: {error}", path=source) from error
     state, run = fold(history), history[0].run
     started = state.started
-    row = RunRow(
-        run=run,
+    assert started is not None, "an import begins with run_started"
+    row = replace(
+        row_of(history[0], started),
         status=state.status,
         waiting_for=state.waiting_for if state.status == "waiting" else "",
-        goal=state.goal[:500],
-        agent=started.agent if started else "",
-        principal=owner.id,
-        created_at=history[0].at,
         updated_at=history[-1].at,
     )
     try:
@@ -283,7 +282,7 @@ async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], so
         raise ConfigError(
             f"there is already a run {run!r}; take it in under another id with --as ID"
         ) from error
-    for claim in started.imported.claims if started and started.imported else ():
+    for claim in started.imported.claims if started.imported else ():
         claimed = [*claim.decisions, *(["begun"] if claim.started else [])]
         say(f"note: {claim.tool}: the file says {', '.join(claimed)}; that counts for nothing here")
     return run

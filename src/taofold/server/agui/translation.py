@@ -19,6 +19,7 @@ from taofold.core import events as e
 from taofold.core.json_values import is_object, render
 from taofold.core.state import RunState
 from taofold.core.values import ASK_USER, Action, Observation, Thought, Usage
+from taofold.policy.redaction.views import shown_value
 from taofold.server.api import schemas
 from taofold.server.endpoint import Problem
 from taofold.server.streams.events import note
@@ -104,7 +105,7 @@ def is_failure(event: e.RunFinished) -> bool:
 
 def failure_reason(event: e.RunFinished) -> str:
     """The reason of such an end, in words."""
-    return event.error or event.stop_reason
+    return shown_value(event.error) or event.stop_reason
 
 
 def child_end(run: str, event: e.RunFinished) -> ag.BaseEvent:

@@ -51,7 +51,7 @@ def detail(
         stop_reason=state.stop_reason,
         success=state.success,
         output=state.output,
-        error=state.error,
+        error=shown_value(state.error),
         steps=len(state.steps),
         **counts_json(state),
         metrics=measure(records).as_dict(),

@@ -22,6 +22,7 @@ from taofold.core.values import Action, Observation, Principal, Thought, Tier
 from taofold.log.log import Log
 from taofold.policy import Policy
 from taofold.policy.redaction import Redactor
+from taofold.policy.redaction.views import shown_value
 from taofold.reasoning import Task
 from taofold.runtime import control
 from taofold.runtime.endings import RESUMABLE
@@ -232,7 +233,7 @@ def run_outcome(result: RunResult[Any]) -> Observation:
     """What came of a run, as one observation."""
     if result.success:
         return Observation(result.output)
-    why = result.error or result.stop_reason
+    why = shown_value(result.error) or result.stop_reason
     output = result.output_or_none
     partial = "" if output is None else f"; so far: {output}"
     return Observation(f"{why}{partial} (run {result.run_id}, {result.status})", "failure")
