@@ -83,3 +83,28 @@ def test_a_file_with_a_fault_is_refused_by_both_before_anything_runs(
         assert "Traceback" not in refused.err
         codes.append(refused.code)
     assert codes[0] == codes[1] != 0, (wrong, codes)
+
+
+AGENTS = {
+    "a file that is missing": ("a: gone.yaml", 'there is no agent file "gone.yaml"'),
+    "a file outside": ("a: ../outside.yaml", "leads out of the project"),
+    "itself": ("a: agent.yaml", "asks itself"),
+    "Python": ("a: module:agent", "runs no Python code"),
+    "a file with a fault": ("a: faulty.yaml", "did you mean"),
+}
+
+
+@pytest.mark.parametrize("wrong", AGENTS)
+def test_rust_refuses_an_agent_that_cannot_be_asked_before_anything_runs(
+    wrong: str, rust: Program, project: Path
+) -> None:
+    agent, named = AGENTS[wrong]
+    nodes = "nodes: [{name: x, uses: agent.a, with: {goal: g}}]\n"
+    (project / "agent.yaml").write_text(f'agents: {{"a": "{agent.removeprefix("a: ")}"}}\n{nodes}')
+    (project / "faulty.yaml").write_text("tool: [files]\n")
+    (project.parent / "outside.yaml").write_text("name: outside\n")
+    for arguments in (["check", "agent.yaml"], ["run", "agent.yaml", "go"]):
+        refused = rust(*arguments)
+        assert refused.code == 2
+        assert named in refused.err
+    assert not (project / ".taofold" / "runs.db").exists()

@@ -617,8 +617,9 @@ fn row_line(row: &RunRow) -> String {
     };
     let goal: String = row.goal.chars().take(60).collect();
     let goal = goal.replace('\n', " ");
+    let child = if row.parent.is_empty() { "" } else { "  child" };
     format!(
-        "{}  {}  {status}{waits}  {goal}",
+        "{}  {}  {status}{waits}{child}  {goal}",
         row.run,
         iso(row.updated_at)
     )

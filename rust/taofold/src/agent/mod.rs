@@ -528,6 +528,9 @@ fn asked_agents(
     let mut agents = Vec::new();
     for (name, spec) in flow.agents() {
         let wrong = |message: String| ConfigError::new(format!("agents.{name}"), message);
+        if !folder.join(spec).exists() {
+            return Err(wrong(format!("there is no agent file {spec:?}")));
+        }
         let path = canonical(&folder.join(spec), &format!("agents.{name}"))?;
         // Beside the file or in the project: an agent elsewhere is another project's code.
         if !path.starts_with(&folder) && !path.starts_with(&root) {

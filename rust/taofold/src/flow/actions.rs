@@ -344,7 +344,9 @@ impl Kind {
             Self::Plan => with_required::<PlanKeys>(literal, "goal", with),
             Self::Agent => with_required::<AgentKeys>(literal, "goal", with),
         };
-        result.map_err(|error| ConfigError::new(path, error))
+        // The path says where that is.
+        let bare = |error: String| error.strip_prefix("with: ").unwrap_or(&error).to_owned();
+        result.map_err(|error| ConfigError::new(path, bare(error)))
     }
 
     /// Runs the action.
