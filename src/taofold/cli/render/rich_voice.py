@@ -149,3 +149,10 @@ class RichVoice(SilentVoice):
             row.append(Text(right))
         grid.add_row(*row)
         self.console.print(grid)
+
+
+class StillVoice(RichVoice):
+    """Shows the past: nothing is going on."""
+
+    def busy(self, doing: str) -> None:
+        """Nothing."""

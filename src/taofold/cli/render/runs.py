@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from taofold.cli.render.rich_voice import RichVoice
 from taofold.cli.render.story import PlainVoice, Story, totals
 from taofold.core import events as e
 from taofold.core.errors import ConfigError
@@ -90,14 +89,9 @@ def _voice() -> "Voice":
         return PlainVoice(sys.stdout)
     from rich.console import Console
 
-    return _Still(Console(highlight=False, width=shutil.get_terminal_size().columns))
+    from taofold.cli.render.rich_voice import StillVoice
 
-
-class _Still(RichVoice):
-    """A trace of the past: nothing is going on."""
-
-    def busy(self, doing: str) -> None:
-        """Nothing."""
+    return StillVoice(Console(highlight=False, width=shutil.get_terminal_size().columns))
 
 
 _LOOSE = frozenset(
