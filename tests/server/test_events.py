@@ -1,7 +1,9 @@
 """What clients are told of a run: the projection alone, without a server."""
 
 import asyncio
+import re
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -285,3 +287,9 @@ async def test_a_bound_of_one_tool_is_no_limit_of_the_run() -> None:
     results = [event for event in events if event["type"] == "tool_result"]
     assert [event["refused"] for event in results] == ["", "tool_limit"]
     assert "limit_reached" not in names(events)
+
+
+def test_the_page_of_the_server_names_every_event() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
+    listed = page.partition("## Events\n")[2].partition("Each has")[0]
+    assert set(re.findall(r"`([a-z_]+)`", listed)) == set(get_args(Name))
