@@ -388,6 +388,23 @@ async def test_a_run_is_started_within_limits_with_a_state_and_run_again(tmp_pat
         await expect(page.locator(".answer .text")).to_have_text("seen")
 
 
+async def test_a_run_whose_goal_the_page_cannot_show_is_run_again_as_it_began(
+    tmp_path: Path,
+) -> None:
+    goal = "sign in with password=hunter2hunter2 and look about"
+    async with seated(Bench().agent(finish("seen")), tmp_path) as seat:
+        page, run = seat.page, await seat.client.start(goal)
+        await seat.client.until(run)
+        await seat.open(f"runs/{run}")
+        await expect(page.locator("h1")).to_contain_text("password=[redacted]")
+        await page.click("[data-do=again]")
+        await page.wait_for_url(lambda url: "#/runs/" in url and run not in url)
+        again = page.url.rpartition("/")[2]
+        await seat.client.until(again)
+        (first, *_) = await seat.client.server.log.read(again)
+        assert first.event.goal == goal
+
+
 async def test_a_session_is_a_conversation(tmp_path: Path) -> None:
     bench = Bench()
     async with seated(bench.agent(finish("**42**")), tmp_path) as seat:

@@ -42,7 +42,10 @@ function show(main, run, undo) {
     at: number(chosen.get("at")), against: number(chosen.get("against")) });
   const cancel = h("button", { type: "button", "data-do": "cancel", onclick: stop }, "Cancel");
   const resume = h("button", { type: "button", "data-do": "resume", onclick: goOn }, "Resume");
-  const again = h("button", { type: "button", "data-do": "again", onclick: () => startRun({ goal: run.goal, agent: run.agent, session: run.session }) }, "Run again");
+  // The page has the goal as views show it, without guessed secrets and files: then only a copy of the run's start is the same again.
+  const whole = !run.media?.length && !run.goal.includes("[redacted]");
+  const again = h("button", { type: "button", "data-do": "again",
+    onclick: () => (whole ? startRun({ goal: run.goal, agent: run.agent, session: run.session }) : fork(0)) }, "Run again");
   const beside = h("button", { type: "button", "data-do": "beside", onclick: () => chooseOther(run) }, "Compare");
   const times = h("button", { type: "button", "data-do": "times", title: "w", onclick: () => (location.hash = `#/times/${part(id)}`) }, "Times");
   const prompts = h("button", { type: "button", "data-do": "prompts", title: "p", onclick: () => (location.hash = `#/prompts/${part(id)}`) }, "Prompt");
