@@ -21,7 +21,7 @@ from typing_extensions import TypeForm
 
 from taofold.agent.history import Earlier
 from taofold.agent.instructions import Instructions
-from taofold.agent.options import STRICT, IfWaiting, RunOptions
+from taofold.agent.options import STRICT, IfWaiting, MapOptions, RunOptions, StartOptions
 from taofold.agent.prompts import SentPrompt, sent_prompts
 from taofold.agent.result import ANSWERING, AnswerText, Out, RunResult, Stream, settle_log
 from taofold.agent.strategies import StrategyName, check_strategy
@@ -522,18 +522,14 @@ class Agent(Generic[Deps, Out]):
         *,
         deps: Deps | None = None,
         principal: Principal | None = None,
-        session: str = "",
-        tags: Mapping[str, str] | None = None,
         run_id: str = "",
-        data: Mapping[str, Any] | None = None,
-        ui_context: str = "",
-        history: Sequence[Earlier] = (),
-        settings: Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
     ) -> str:
-        """Put a run into the log and return its id; whoever calls `advance` drives it.
+        """Put a run into the log and return its id; a call of `advance` drives it.
 
         Args:
             deps: For `instructions` that are a function; `advance` has its own.
+            options: As for `run`: session, tags, data, ui_context, history, settings.
 
         Raises:
             ConfigError: the agent cannot run as described, or has no log; a file of the goal
@@ -543,17 +539,7 @@ class Agent(Generic[Deps, Out]):
         if self.log is None:
             raise ConfigError("a run that is begun needs a log to lie in: pass log=…")
         activation = await self._activation(deps, principal)
-        run, _ = await activation.begin(
-            goal,
-            session=session,
-            tags=tags,
-            run_id=run_id,
-            data=data,
-            ui_context=ui_context,
-            history=history,
-            settings=settings,
-        )
-        return run
+        return (await activation.begin(goal, run_id=run_id, **options))[0]
 
     async def cancel(self, run: "str | RunResult[Any]", *, by: Principal | None = None) -> bool:
         """Cancels a run and its children. What was done is kept; nothing starts afterwards.
@@ -691,27 +677,17 @@ class Agent(Generic[Deps, Out]):
         return await run_batch(self, goals, name, concurrency, usd, progress, options)
 
     def map_sync(
-        self,
-        goals: Iterable[Prompt],
-        *,
-        name: str = "",
-        concurrency: int = 4,
-        usd: float | None = None,
-        progress: "Callable[[BatchState], None] | Literal['terminal'] | None" = None,
-        **options: Unpack[RunOptions[Deps]],
+        self, goals: Iterable[Prompt], **options: Unpack[MapOptions[Deps]]
     ) -> "Batch[Out]":
         """`map` for code that is not async.
 
         Ctrl-C with `progress="terminal"` says how to go on and ends a script with exit code 130.
         """
         try:
-            work = self.map(
-                goals, name=name, concurrency=concurrency, usd=usd, progress=progress, **options
-            )
-            return run_now(work)
+            return run_now(self.map(goals, **options))
         except KeyboardInterrupt:
             # At a prompt, where SystemExit would end the person's session, it stays what it is.
-            if progress != "terminal" or hasattr(sys, "ps1"):
+            if options.get("progress") != "terminal" or hasattr(sys, "ps1"):
                 raise
             from taofold.agent.batch import Interrupted
 

@@ -1,11 +1,14 @@
 """What a run may be given besides its goal. `Agent.run` describes each option."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Generic, Literal, TypeAlias, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypedDict
 
 from taofold.agent.history import Earlier
 from taofold.core.values import Principal
 from taofold.tools.context import Deps
+
+if TYPE_CHECKING:
+    from taofold.agent.batch import BatchState
 
 IfWaiting: TypeAlias = Literal["answer", "withdraw", "refuse"]
 """What a new message does in a session whose run waits.
@@ -37,3 +40,12 @@ class RunOptions(StartOptions, Generic[Deps], total=False):
     principal: Principal | None
     run_id: str
     if_waiting: IfWaiting
+
+
+class MapOptions(RunOptions[Deps], Generic[Deps], total=False):
+    """The options of `Agent.map`, as `map_sync` hands them on."""
+
+    name: str
+    concurrency: int
+    usd: float | None
+    progress: "Callable[[BatchState], None] | Literal['terminal'] | None"

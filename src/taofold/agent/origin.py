@@ -1,6 +1,7 @@
 """Where a Python program holds an agent, so that another process can make the same one again."""
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +18,19 @@ def origin_of(agent: Any) -> dict[str, str]:
     main = sys.modules.get("__main__")
     # `python -i FILE.py` takes `__file__` away before the session begins.
     file: Any = getattr(main, "__file__", None) or sys.argv[0]
-    if main is None or not file.endswith(".py") or not Path(file).is_file():
+    if main is None:
         return {}
     for name, value in list(vars(main).items()):
-        if value is agent and name.isidentifier():
-            path = Path(file).absolute()
-            return {"agent": f"{path.name}:{name}", "folder": str(path.parent)}
+        if value is agent and name.isidentifier() and (place := _place(file)) is not None:
+            return {"agent": f"{place.name}:{name}", "folder": str(place.parent)}
     return {}
+
+
+@cache
+def _place(file: str) -> Path | None:
+    """Returns where a program's own file lies, None if it is no Python file.
+
+    It is looked for once: a program that goes to another folder later keeps its place.
+    """
+    path = Path(file)
+    return path.absolute() if file.endswith(".py") and path.is_file() else None

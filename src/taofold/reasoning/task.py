@@ -67,7 +67,7 @@ _QUESTION: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Offer:
     """A tool as a strategy sees it: `schema` is the JSON Schema of its parameters."""
 
@@ -76,6 +76,7 @@ class Offer:
     schema: dict[str, Any]
     effect: Sideeffect = "once"
 
+    @cached_property
     def signature(self) -> str:
         """A tool as one line of signature and its full description."""
         head = f"{self.name}({render_schema(self.schema)})"
@@ -284,7 +285,7 @@ class Task:
 
     def tool_lines(self) -> str:
         """The tools on offer, one line each."""
-        return "\n".join([offer.signature() for offer in self.offers]) or "(none)"
+        return "\n".join([offer.signature for offer in self.offers]) or "(none)"
 
     def system_prompt(self) -> str:
         """Instructions, tools and protocol."""
@@ -299,7 +300,7 @@ class Task:
                 )
             return "\n\n".join(parts)
         if self.offers:
-            parts.append("Tools:\n" + "\n".join(offer.signature() for offer in self.offers))
+            parts.append("Tools:\n" + "\n".join([offer.signature for offer in self.offers]))
         answer = '"<text>"' if self.output.text else f"<{self.output.rendered()}>"
         learned = _LEARNED if self.strict else ""
         form = _FORM % (learned, _RESEARCH if self.research else "", answer)
