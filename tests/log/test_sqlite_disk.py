@@ -174,7 +174,9 @@ def test_the_wal_file_stays_small_while_a_log_is_written(tmp_path: Path) -> None
         log = await opened(path)
         for number in range(8000):
             await log.append("r", 1, step(number))
-        assert Path(f"{path}-wal").stat().st_size < 12_000_000
+        # 8 MB is usual. Behind a busy machine the thread that folds it in comes later; without it
+        # the file has 30 MB.
+        assert Path(f"{path}-wal").stat().st_size < 22_000_000
         await log.close()
 
     asyncio.run(main())
