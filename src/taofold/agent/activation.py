@@ -358,6 +358,10 @@ class Activation:
         )
         return await self._result(store)
 
+    def act_for(self, principal: Principal) -> None:
+        """Drive runs for `principal` from here on, with the roles that it has now."""
+        self.principal = self.setup.principal = _encodable(principal)
+
     async def advance(
         self, run: str, pause: Pause = str, started: e.RunStarted | None = None
     ) -> Advanced:

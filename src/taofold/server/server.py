@@ -105,7 +105,7 @@ class Worker:
             activation, started = begun
         agent = activation.agent
         # With today's roles, not those of the start: a token that lost a role loses it here too.
-        activation.setup.principal = self._current(started.principal)
+        activation.act_for(self._current(started.principal))
 
         def tools() -> list[str]:
             # Asked for at the first delta: servers of tools have been asked by then.
@@ -121,7 +121,7 @@ class Worker:
             self._hub.poke(run)
 
     async def _activation(self, agent: AnyAgent, run: str, principal: Principal) -> Activation:
-        """The agent, ready to drive the run; those who watch the run hear of it."""
+        """Returns the agent, ready to drive the run; the hub gets what happens in it."""
 
         def heard(happening: Happening) -> None:
             self._hub.hear(run, happening)
