@@ -144,7 +144,7 @@ async def replay(order: Sequence[Recorded]) -> list[Counted]:
 async def _asked(
     mind: CrossLoopLearner, case: object, bug: Recorded, shapes: dict[str, Counter[str]]
 ) -> tuple[bool, bool]:
-    """Is anything told about the case, and is it right?"""
+    """Returns whether a lesson is shown for the case, and whether it is right."""
     choice = await mind.registry.candidates(case, mind.learning.injection)  # type: ignore[arg-type]
     loops = {loop for each in choice.chosen for loop in each.pattern.loops}
     right = bug.solved and any(shapes.get(loop) == bug.shape for loop in loops)

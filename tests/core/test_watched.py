@@ -1,4 +1,4 @@
-"""What displays are told of a run: one fold of its records, `WatchedRun`."""
+"""The changes that displays get of a run: one fold of its records, `WatchedRun`."""
 
 from taofold.core import events as e
 from taofold.core.values import Action, Observation, Thought

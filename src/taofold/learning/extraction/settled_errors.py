@@ -57,12 +57,12 @@ class SettledError(NamedTuple):
 
 
 def settled_errors(history: LoopHistory) -> list[SettledError]:
-    """The errors with the changes that settled them, where these can be told and shown whole.
+    """The errors with the changes that settled them, where these can be shown whole.
 
     In the order in which the errors were reported first.
     """
     attempts, lost = history.attempts, lost_lines(history.attempts)
-    # Of checks that ended together the longest way is told.
+    # Of checks that ended together the longest way is shown.
     found: dict[tuple[Sign, int], SettledError] = {}
     for number in range(len(attempts)):
         groups = _distinct(settled_by(attempts, number))

@@ -160,7 +160,7 @@ def _acts(body: Body) -> str:
 
 
 def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
-    """The best patterns, at most as many as allowed, and none that says what a better one says."""
+    """The best patterns, at most as many as allowed, and none that equals a better one."""
     most = min(settings.most, MOST_INJECTED)
     # A search by words finds what is about other errors too: of these there is nothing to say.
     refused = {

@@ -1,6 +1,6 @@
 """How much a pattern has to do with a case, and how much two patterns are alike.
 
-The error decides (`same_error`): a lesson is told where an alike error fails, one of a file only
+The error decides (`same_error`): a lesson is shown where an alike error fails, one of a file only
 after the loop has failed at it. Words in common, of the text around or of the message, are no
 likeness of errors; they decide where nothing fails.
 """
@@ -153,17 +153,17 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
 
 
 def _withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
-    """Returns why a reader who meets this error is not told of it (yet); "" if they are."""
+    """Returns why the lesson is withheld from a reader of this error; "" if it is shown."""
     place, example = same_place(signature, failing), signature.example
-    # A message that holds no value is the same everywhere: such an error is told of where it was
-    # met, with the very value, or once another loop has confirmed the lesson.
+    # A message that holds no value is the same everywhere: a lesson for it is shown where the error
+    # was met, with the very value, or once another loop has confirmed the lesson.
     valued = bool(re.search(r"\*|\\S", signature.pattern)) and example == failing.message
     sure = place or valued or not example or pattern.helped or len(pattern.found) > 1
     both = signature.pattern, pattern_of(failing.message)
     if not sure and any(_PROGRAM.match(f"{failing.error_type}: {message}") for message in both):
         return "such an error has its cause in the program at hand"
     if pattern.claimed and failing.id not in case.failed:
-        return "a file claims it: it is told once this loop has failed at such an error"
+        return "a file claims it: it is shown once this loop has failed at such an error"
     return ""
 
 

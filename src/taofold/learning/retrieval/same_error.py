@@ -2,7 +2,7 @@
 
 A message is compared as a sentence, word after word, for names come and go; that it stands in the
 same function tells more than its words. Of an assertion, which says only that a value is not the
-expected one, nothing but the place tells.
+expected one, only the place decides.
 """
 
 import re

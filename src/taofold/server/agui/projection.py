@@ -198,7 +198,7 @@ class Projection:
             case e.Observed():
                 for part in self._observed(run, event, change):
                     yield self._of(run, part)
-            # A run may meet a limit more than once; a client hears of it once.
+            # A run may meet a limit more than once; a client gets one event.
             case e.LimitHit() if not change.limit:
                 pass
             case _:

@@ -144,7 +144,7 @@ class EventProjection:
                 yield "confirmation_request", self._question(change, event)
             case e.Decided() if change.question is not None:
                 yield "confirmation_resolved", _resolved(change, change.question, event)
-            # The same call once more, after a crash, is not told again.
+            # The same call once more, after a crash, gives no second event.
             case e.Started() if not change.slot.started:
                 yield from _started(change, event)
             case e.Observed() if change.slot.action.tool != FINISH:
@@ -220,7 +220,7 @@ def _started(change: WatchedChange, event: e.Started) -> Iterator[tuple[Name, di
         "tier": decided.tier if decided is not None else 1,
     }
     yield "tool_start", {**call, "step": change.step, "rationale": action.rationale}
-    # Allowed without a person: a write that nobody was asked about is told besides.
+    # A write that the policy allowed alone gives an event of its own besides.
     alone = decided is not None and not isinstance(decided, e.Resolved)
     if isinstance(event, e.StartedOnce) and alone:
         summary = action.rationale or f"{action.tool} runs without asking"
