@@ -17,7 +17,11 @@ import msgspec
 from tests.recorded import same
 
 ROOT: Final = Path(__file__).parents[1]
-PAGES: Final = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+DECISIONS: Final = ROOT / "docs" / "adr"
+PAGES: Final = [
+    *ROOT.glob("*.md"),
+    *(page for page in (ROOT / "docs").rglob("*.md") if DECISIONS not in page.parents),
+]
 HOUSE: Final = ("CONTRIBUTING.md", "CHANGELOG.md", "architecture.md", "changing.md", "mutants.md")
 """Pages for those who change the project: they name what nobody else relies on."""
 

@@ -1,4 +1,7 @@
-"""The documentation runs: every Python block of the README and of docs/, in a fresh directory."""
+"""The documentation runs: every Python block of the README and of docs/, in a fresh directory.
+
+`tests/cookbook` runs the programs of docs/cookbook.
+"""
 
 import ast
 import re
@@ -11,13 +14,26 @@ from taofold.runtime import providers as registry
 from taofold.testing import ScriptedModel
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+DECISIONS = DOCS / "adr"
+COOKBOOK = DOCS / "cookbook"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(page for page in DOCS.rglob("*.md") if DECISIONS not in page.parents),
+]
 ANSWER = '{"thought": "Three words.", "action": {"tool": "finish", "parameters": {"answer": 3}}}'
 
 
+def name_of(page: Path) -> str:
+    """Returns the path of a page below docs/, or its file name if it lies outside."""
+    return page.relative_to(DOCS).as_posix() if DOCS in page.parents else page.name
+
+
 def blocks() -> Iterator[tuple[str, str]]:
-    """Each Python block of a page; one that `<!-- continues -->` goes on where the last ended."""
+    """Yields each Python block; one that `<!-- continues -->` is appended to the block before."""
     for page in PAGES:
+        if COOKBOOK in page.parents:
+            continue
         chains: list[list[str]] = []
         names: list[str] = []
         fence = r"^(<!-- continues -->\n)?```python\n(.*?)^```"
@@ -27,7 +43,7 @@ def blocks() -> Iterator[tuple[str, str]]:
                 chains[-1].append(block[2])
             else:
                 chains.append([block[2]])
-                names.append(f"{page.name}:{number}")
+                names.append(f"{name_of(page)}:{number}")
         yield from zip(names, map("\n".join, chains), strict=True)
 
 
@@ -43,10 +59,10 @@ def test_a_block_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_every_link_to_a_file_of_ours_leads_somewhere() -> None:
     dead: list[str] = []
-    for page in PAGES:
+    for page in [*PAGES, *sorted(DECISIONS.glob("*.md"))]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             if not (page.parent / target).exists():
-                dead.append(f"{page.name}: {target}")
+                dead.append(f"{name_of(page)}: {target}")
     assert dead == []
 
 

@@ -32,7 +32,7 @@ from taofold.telemetry.prompt import LONGEST_PROMPT
 from taofold.tools import attachments
 from taofold.tools.tool import ToolOptions
 from tests.tables import TABLES, page_with_tables
-from tests.test_docs import PAGES, ROOT
+from tests.test_docs import PAGES, ROOT, name_of
 
 PROGRAM = typer.main.get_command(app)
 PROSE = [page for page in PAGES if page.name not in ("cli.md", "conformance.md")]
@@ -99,7 +99,7 @@ def faults(line: str) -> list[str]:
     return [f"{' '.join(path)} has no {flag}" for flag in found if flag not in known]
 
 
-@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PROSE, ids=name_of)
 def test_every_command_and_flag_in_a_call_is_one_of_that_command(page: Path) -> None:
     wrong = {line: faults(line) for line in called(page)}
     assert {line: said for line, said in wrong.items() if said} == {}
@@ -113,14 +113,14 @@ def test_calls_are_found_and_a_wrong_one_is_a_fault() -> None:
     assert faults("taofold runs show last --worktree") == ["runs show has no --worktree"]
 
 
-@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PROSE, ids=name_of)
 def test_every_flag_that_is_named_alone_is_a_flag_of_the_program(page: Path) -> None:
     spans = SPAN.findall(page.read_text(encoding="utf-8"))
     named = {span.split()[0].split("=")[0] for span in spans if span.startswith("--")}
     assert named - EVERY_FLAG - FOREIGN == set()
 
 
-@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PROSE, ids=name_of)
 def test_every_module_that_is_named_by_its_path_is_there(page: Path) -> None:
     paths = re.findall(r"`((?:\w+/)+\w+\.py)\b", page.read_text(encoding="utf-8"))
     homes = (ROOT, ROOT / "src", ROOT / "src" / "taofold")
@@ -157,7 +157,7 @@ def test_the_defaults_of_flags_in_prose_are_those_of_the_parser() -> None:
                 if flag in option.opts
             }
             if value not in defaults:
-                wrong.append(f"{page.name}: {flag} {value}, not {sorted(defaults)}")
+                wrong.append(f"{name_of(page)}: {flag} {value}, not {sorted(defaults)}")
     assert wrong == []
     assert count > 0
 

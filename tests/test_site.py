@@ -4,13 +4,16 @@ import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import taofold
 from tests import environments
+from tests.test_docs import DOCS, PAGES, ROOT, name_of
 
-ROOT = Path(__file__).parent.parent
+SITE = {page for page in PAGES if DOCS in page.parents}
+"""The pages of the site: all of docs/ without the decisions in docs/adr/."""
 
 
 def pages_in(entry: Any) -> list[str]:
@@ -23,19 +26,25 @@ def pages_in(entry: Any) -> list[str]:
 
 def test_the_navigation_names_every_page_once() -> None:
     settings = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))
-    assert sorted(pages_in(settings["project"]["nav"])) == sorted(
-        page.name for page in (ROOT / "docs").glob("*.md")
-    )
+    assert sorted(pages_in(settings["project"]["nav"])) == sorted(map(name_of, SITE))
+
+
+def linked(page: Path) -> Iterator[Path]:
+    """Yields the pages that a page links to, and those that the index of a sub-folder links to."""
+    for target in re.findall(r"\]\(([\w./-]+\.md)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        found = (page.parent / target).resolve()
+        yield found
+        if found.name == "index.md" and page.parent in found.parent.parents:
+            yield from linked(found)
 
 
 def test_the_first_page_leads_to_every_other() -> None:
-    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    assert set(re.findall(r"\]\(([\w-]+\.md)\)", text)) == pages
+    first = DOCS / "index.md"
+    assert sorted(map(name_of, SITE - {first} - set(linked(first)))) == []
 
 
 def test_the_reference_has_every_public_name() -> None:
-    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    text = (DOCS / "reference.md").read_text(encoding="utf-8")
     named = {name for name in taofold.__all__ if f"::: taofold.{name}\n" in text}
     # These two are the front door of a seed document: docs/seeds.md.
     assert set(taofold.__all__) - named == {"register_custom_action", "run_agent"}
