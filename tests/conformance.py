@@ -1,4 +1,4 @@
-"""Writes docs/conformance.md: every scenario id, and the tests that name it in a marker.
+"""Writes docs/internals/conformance.md: every scenario id, and the tests that name it in a marker.
 
 `python -m tests.conformance` writes, `--check` fails if the file is not current. An id
 without a test is listed as open.
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TARGET = ROOT / "docs" / "conformance.md"
+TARGET = ROOT / "docs" / "internals" / "conformance.md"
 SERIES = {
     "TAO": (20, "the Thought–Action–Observation loop"),
     "XTL": (33, "cross-loop learning"),
@@ -81,7 +81,7 @@ def main() -> int:
     text = render(collector.tests)
     if "--check" in sys.argv:
         if not TARGET.exists() or TARGET.read_text(encoding="utf-8") != text:
-            sys.stderr.write("docs/conformance.md is not current: run `make docs`\n")
+            sys.stderr.write("docs/internals/conformance.md is not current: run `make docs`\n")
             return 1
         return 0
     TARGET.write_text(text, encoding="utf-8")

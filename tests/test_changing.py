@@ -1,4 +1,4 @@
-"""The examples of docs/changing.md, carried out on a copy of the sources: they are all it takes."""
+"""Applies the examples of docs/internals/changing.md to a copy of the sources and runs them."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "changing.md"
+PAGE = ROOT / "docs" / "internals" / "changing.md"
 
 OPTION = """
 from taofold import Agent, tool

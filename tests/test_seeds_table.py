@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.conformance import IDS, ROOT
 from tests.test_docs_claims import COMMANDS
 
-PAGE = ROOT / "docs" / "seeds-table.md"
+PAGE = ROOT / "docs" / "internals" / "seeds-table.md"
 STATES = ("here", "differs", "missing")
 MEASURED = {"000": 80, "001": 122, "002": 68, "003": 13, "004": 75}
 """How many items each document has: a row that goes has to go here too."""
@@ -75,7 +75,7 @@ def test_every_place_exists() -> None:
 
 
 def test_every_test_exists() -> None:
-    conformance = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+    conformance = (ROOT / "docs" / "internals" / "conformance.md").read_text(encoding="utf-8")
     covered = set(re.findall(r"\*\*([A-Z]+-\d+)\*\* `", conformance))
     assert covered <= set(IDS)
     for row in rows():

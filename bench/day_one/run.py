@@ -7,7 +7,7 @@ ENVIRONMENTS is a folder with a virtual environment for each framework, named as
 `programs/`. Every program runs in fresh processes in an empty folder against the same scripted
 server, the contestants in turn; what it prints, and what the server saw, is checked. CPU is user
 and system time of all processes of a program; memory the largest of them. `--table` writes what
-`--json` kept as the table of docs/benchmarks.md.
+`--json` kept as the table of docs/internals/benchmarks.md.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
 The model is deterministic and reads the turn's number off the history it is shown, so nobody
 can skip feeding observations back. The names are those a contestant of the wider harness may
-use (docs/benchmarks.md), which puts its own module of this name in front of this one.
+use (docs/internals/benchmarks.md), which puts its own module of this name in front of this one.
 """
 
 import os

@@ -3,7 +3,7 @@
     python bench/steps/run.py [--peers] [--rounds N] [--quick] [--json FILE]
 
 `--peers` also measures other frameworks with the harness beside the checkout, in the same
-invocation. docs/benchmarks.md says what is measured, how, and what it does not show.
+invocation. docs/internals/benchmarks.md says what is measured, how, and what it does not show.
 """
 
 import argparse

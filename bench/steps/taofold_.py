@@ -1,4 +1,4 @@
-"""taofold as a contestant: of this benchmark, and of the wider harness (docs/benchmarks.md).
+"""taofold as a contestant in this benchmark and the wider one (docs/internals/benchmarks.md).
 
 Variants: `agent` (the tool is called on the event loop, as the floor and the peers do),
 `agent+thread` (the default for sync tools: a worker thread, so that a slow one does not stop

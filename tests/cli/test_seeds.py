@@ -1,4 +1,4 @@
-"""docs/seeds.md names only what there is: Python names, commands, actions."""
+"""docs/internals/seeds.md names only what there is: Python names, commands, actions."""
 
 import re
 from importlib import import_module
@@ -12,7 +12,9 @@ import taofold as package
 from taofold.actions import build_actions_registry, reasoning_actions
 from taofold.cli.app import app
 
-PAGE = (Path(package.__file__).parents[2] / "docs" / "seeds.md").read_text(encoding="utf-8")
+PAGE = (Path(package.__file__).parents[2] / "docs" / "internals" / "seeds.md").read_text(
+    encoding="utf-8"
+)
 CODE = re.findall(r"`([^`\n]+)`", PAGE)
 NAMES = sorted({name for code in CODE for name in re.findall(r"\btaofold(?:\.\w+)+", code)})
 ACTIONS = sorted({code for code in CODE if re.fullmatch(r"(reason|llm)\.\w+", code)})

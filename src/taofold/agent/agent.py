@@ -3,7 +3,7 @@
 `replace` gives a copy with other fields, `as_tool` makes it a tool of another agent. State lives in
 runs, never here. Mistakes in the description are found before the first model call, all at once. A
 new option is a field here, its kind in `_KINDS`, its key in `files/agent.py`, and the place where
-it takes effect (`docs/changing.md`).
+it takes effect (`docs/internals/changing.md`).
 """
 
 import os

@@ -13,7 +13,7 @@ A class says all there is to say of its kind: how durable it is, whether a repla
 people read it and what of it those who watch may see, and behind `State:` what it does to the
 state. So a new kind is its class, its name in the union `Event`, and the place in `runtime` where
 it happens; the log, streams, terminal, spans and documents follow. What it changes in the state is
-a case of `state.reduce`, which type checkers name. `docs/changing.md` carries an example out.
+a case of `state.reduce`, which type checkers name. `docs/internals/changing.md` has an example.
 """
 
 from collections.abc import Callable, Iterable

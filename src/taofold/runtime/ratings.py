@@ -1,8 +1,8 @@
 """What people think of a run: a value and a note, beside its log.
 
-Nothing may follow a run's `RunFinished` in its log (`docs/changing.md`), and an opinion is no event
-of the run: a replay would have to skip it. So the ratings of a run are a stream of the journal that
-lies in the log's file or database. Knows nothing about evals or how ratings are shown.
+No event follows a run's `RunFinished` in its log (`docs/internals/changing.md`), and a replay would
+have to skip a rating. So the ratings of a run are a stream of the journal in the log's file or
+database. Knows nothing about evals or how ratings are shown.
 """
 
 from collections.abc import Iterable

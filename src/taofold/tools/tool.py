@@ -6,8 +6,8 @@ the call. Time limits, approvals and what becomes of errors are the runtime's: n
 about runs, policy decisions or prompts.
 
 A new option is a field of `Tool`, its key in `ToolOptions`, and the place where it takes effect;
-`docs/changing.md` has the places. Toolsets of tools are in `toolset`, how a function is read in
-`signature`.
+`docs/internals/changing.md` has the places. Toolsets are in `toolset`; `signature` reads a
+function.
 
 Tools of other frameworks are known by their shape: nobody's package is imported to look, and the
 bridge that reads them is loaded when one turns up.
