@@ -218,8 +218,8 @@ def figures() -> dict[str, list[str]]:
             f"Approvals expire after {server.approve_seconds / 60:g} minutes",
         ],
         "mcp.md": [
-            f"may have {session.LARGEST >> 20} MiB; "
-            f"what is longer than {mcp_results.FLOOD:,} characters",
+            f"may have up to {session.LARGEST >> 20} MiB",
+            f"Text above {mcp_results.FLOOD:,} characters",
         ],
         "gates.md": [
             f"at most {tree.MOST_FILES:,} files and {tree.MOST_BYTES // 10**9} GB",
