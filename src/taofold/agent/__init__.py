@@ -1,4 +1,4 @@
-"""`Agent`: describe an agent, run it; and what a run of it gives back."""
+"""`Agent`, its arguments and methods, and the results of its runs."""
 
 from taofold.agent.agent import Agent
 from taofold.agent.result import RunResult, Stream

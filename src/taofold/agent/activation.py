@@ -1,8 +1,8 @@
-"""One activation of an agent: its description made live, and a run driven with it.
+"""One activation of an agent: drives a run with a log, a principal and listeners.
 
-Here the agent's plan becomes a run's `Setup` and `Task`, child runs are started, the earlier turns
-of a session are fetched, and `Samples` lets a tool ask the run's own model. A run that is there
-already is resumed, forked or replayed.
+An activation turns the agent's plan into the `Setup` and `Task` of a run. It starts child runs and
+loads the earlier turns of a session. `Samples` lets a tool ask the run's own model. Existing runs
+are resumed, forked or replayed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,20 +61,20 @@ if TYPE_CHECKING:
 
 
 SEEN: Final = 5
-"""Steps of an unsuccessful child that its parent reads."""
+"""Steps of an unsuccessful child run that its parent is shown."""
 SEEN_CHARS: Final = 500
-"""Characters of each of their calls."""
+"""Maximum characters of each of those steps' calls."""
 UI_CONTEXT = 2000
-"""Characters of the user interface's context that reach the prompt."""
+"""Maximum characters of `ui_context` in the prompt."""
 
 
 def _encodable(principal: Principal) -> Principal:
-    """The principal as a log can hold it. Ids hold no secrets, so only surrogates are escaped."""
+    """Returns the principal with surrogates escaped. Ids hold no secrets: nothing is redacted."""
     return Principal(utf8(principal.id), tuple([utf8(role) for role in principal.roles]))
 
 
 def _instructions(agent: "Agent[Any, Any]", started: e.RunStarted) -> str:
-    """The instructions of a run: a text of the agent as it is now, a function's as recorded."""
+    """Returns the agent's current instructions, or the recorded ones if a function wrote them."""
     if isinstance(agent.instructions, str):
         return utf8(agent.instructions)
     recorded = started.settings.get(INSTRUCTIONS)
@@ -82,13 +82,13 @@ def _instructions(agent: "Agent[Any, Any]", started: e.RunStarted) -> str:
 
 
 def _reference(started: e.RunStarted) -> str:
-    """How lines of reference data in the goal begin, "" if it holds none."""
+    """Returns the prefix of reference-data lines in the goal, or "" if the goal has none."""
     mark = started.settings.get("reference")
     return mark if isinstance(mark, str) else ""
 
 
 def _redacted_goal(walk: RedactionPass, given: Showing) -> tuple[Part, ...]:
-    """The goal as it is recorded, if it holds more than text: without secrets."""
+    """Returns the goal's parts without secrets, or nothing if the goal is only text."""
     return parts_of(redact_visible(walk, given.parts)) if given.media else ()
 
 
@@ -121,11 +121,12 @@ class Activation:
         plan, parent, listener = self.plan, self.parent, self.listener
         limits, policy, hooks, approve = plan.limits, plan.policy, plan.hooks, plan.approve
         if parent is not None:
-            # A child can only get less than its parent has, in limits and in rights; what guards
-            # an agent guards those that it asks too.
+            # A child has at most its parent's limits and rights. The parent's hooks apply to it
+            # too.
             agent, aliases = self.agent, plan.tools.aliases
             limits = agent.limits.within(parent.limits).covering(aliases)
-            # After the parent's, whose rules may name a tool of this agent otherwise, too.
+            # Covered after the merge: the parent's rules may name this agent's tools by their
+            # aliases.
             policy = parent.policy.tightened(agent.policy).covering(aliases)
             hooks = (*parent.hooks.hooks, *hooks)
             approve = approve or parent.approve
@@ -144,7 +145,7 @@ class Activation:
             listeners=() if listener is None else (listener,),
             on_delta=None if listener is None else lambda run, text: listener(Delta(run, text)),
             on_progress=None if listener is None else lambda r, t, s: listener(Progress(r, t, s)),
-            # A child pauses when its parent must: the engine knows only the root.
+            # A child pauses with its parent, because the engine knows only the root run.
             pause=str if parent is None else parent.pause,
             purse=self.purse,
             on_request=getattr(self.log, "on_request", None),
@@ -156,7 +157,7 @@ class Activation:
         )
 
     def task(self, started: e.RunStarted) -> Task:
-        """The strategy's input, from the recorded facts of the run."""
+        """Returns the strategy's input, from the recorded facts of the run."""
         agent = self.agent
         return Task(
             goal=started.goal,
@@ -164,14 +165,14 @@ class Activation:
             instructions=_instructions(agent, started),
             offers=agent.offers,
             output=self.output,
-            # As the run began: another strictness would derive another conversation. An imported
-            # log has no such setting.
+            # The recorded value: another strictness would derive another conversation. Imported
+            # logs lack this setting.
             strict=bool(started.settings.get(STRICT, agent.strict)),
             reference=_reference(started),
             research=agent.research,
             attempts=agent.limits.parse_retries + 1,
-            # From the recorded profile, not the model's of today: a replay
-            # must build the same prompt.
+            # The recorded profile, not the model's current one: a replay must build the same
+            # prompt.
             native=started.profile.native_tools and bool(agent.offers),
             window=started.profile.window,
             history=started.history,
@@ -180,7 +181,7 @@ class Activation:
         )
 
     def strategy(self, started: e.RunStarted) -> Callable[[], Strategy[Any]]:
-        """A fresh generator at each call."""
+        """Returns a function that makes a new generator at each call."""
         make, task = self.plan.make, self.task(started)
         return lambda: make(task)
 
@@ -192,9 +193,9 @@ class Activation:
         if_waiting: IfWaiting = "answer",
         **options: Unpack[StartOptions],
     ) -> RunResult[Any]:
-        """Start a run. `settings` are kept with it for whoever must rebuild the agent."""
+        """Starts a run and drives it. See `Agent.run` for the options."""
         self._check_deps()
-        # Before a waiting run of the session is ended for it.
+        # Checked before a waiting run of the session is withdrawn.
         checked_tags(options.get("tags"))
         answered = await self._settle_session(goal, run_id, if_waiting, options)
         if answered:
@@ -205,9 +206,9 @@ class Activation:
         return await self._result(store)
 
     def _check_deps(self) -> None:
-        """Raise `ConfigError` if the agent needs `deps` and there are none.
+        """Raises `ConfigError` if the agent needs `deps` and has none.
 
-        Else the model would read the `TypeError` of the first tool that uses them.
+        Without this check the model would read the `TypeError` of the first tool that uses them.
         """
         wanted: Any = self.agent.deps_type
         if self.deps is not None or self.parent is not None or wanted in (None, type(None)):
@@ -219,7 +220,11 @@ class Activation:
     async def _settle_session(
         self, goal: Prompt, run_id: str, if_waiting: IfWaiting, options: StartOptions
     ) -> str:
-        """Makes way for a new message in its session. Returns the run that it answers, or ""."""
+        """Frees the session for a new goal.
+
+        Returns:
+            The id of the waiting run whose question the goal answers, or "".
+        """
         if if_waiting not in get_args(IfWaiting):
             choices = ", ".join(map(repr, get_args(IfWaiting)))
             raise ConfigError(f"is one of {choices}, not {if_waiting!r}", path="if_waiting")
@@ -232,7 +237,7 @@ class Activation:
             return ""
         prompt = prompted(goal)
         if if_waiting == "answer" and (run_id or prompt.media or options.get("history")):
-            # An answer is text: nothing that came with it may be lost.
+            # An answer is only text. Attachments and history would be lost.
             if_waiting = "withdraw"
         answers = await settle(
             self.log,
@@ -248,7 +253,7 @@ class Activation:
     async def begin(
         self, goal: Prompt, *, run_id: str = "", **options: Unpack[StartOptions]
     ) -> tuple[str, e.RunStarted]:
-        """Put a run into the log without driving it. Returns its id and its start."""
+        """Records a run without driving it. Returns its id and its first event."""
         if callable(self.agent.instructions):
             self._check_deps()
         run = run_id or runs.new_id()
@@ -267,19 +272,20 @@ class Activation:
         history: Sequence[Earlier] = (),
         settings: Mapping[str, Any] | None = None,
     ) -> tuple[e.RunStarted, dict[str, bytes]]:
-        """The fixed facts of a new run, without secrets, and the bytes of its media by digest."""
+        """Returns a new run's first event, without secrets, and its media bytes by digest."""
         agent, walk = self.agent, RedactionPass(self.setup.redactor)
         prompt, earlier = prompted(goal), History(history)
         text, parts = prompt.text, _redacted_goal(walk, prompt)
         if not text.strip():
             raise ConfigError("the goal is empty: say what the agent should do", path="goal")
         if ui_context:
-            # Written by whoever embeds the agent; bounded, since it is sent again at each step.
+            # The context comes from the embedding application and is sent again at each step, so
+            # its length is bounded.
             context_line = f"[UI Context: {walk.text(ui_context)[:UI_CONTEXT]}]\n"
             text = context_line + text
             parts = (TextPart(walk.text(context_line)), *parts) if parts else ()
 
-        # A log that the run makes for itself is gone with it: nothing would be remembered.
+        # The run's own log disappears with it, so the session would have no memory.
         if session and self.parent is None and agent.opened_log is None:
             raise ConfigError(
                 'a session is remembered in a log: pass log="memory", or a path, to the agent',
@@ -302,8 +308,7 @@ class Activation:
             principal=self.setup.principal,
             policy=self.setup.policy.version,
             settings={**self._settings(settings), **await self._written(run, text, data)},
-            # Copied and redacted here, where it enters: from now on it is in
-            # the log and in the prompt.
+            # Copied and redacted on entry, because it goes into the log and the prompt.
             data=clean,
             history=(*remembered, *earlier_messages),
             session=session,
@@ -318,7 +323,7 @@ class Activation:
     async def _written(
         self, run: str, goal: str, data: Mapping[str, JSON] | None
     ) -> dict[str, str]:
-        """Returns what is recorded of `instructions` that are a function: the text for this run."""
+        """Returns the setting that records the text of `instructions` if a function wrote it."""
         agent, setup = self.agent, self.setup
         if isinstance(agent.instructions, str):
             return {}
@@ -333,23 +338,22 @@ class Activation:
         return {INSTRUCTIONS: setup.redactor.text(text)}
 
     def _settings(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
-        """What is kept with the run: for the rules, for replay, and what the caller gave."""
-        # A child's share depends on what ran beside it when it began; on resume it
-        # cannot be computed again.
+        """Returns the settings to record: facts for rules and replay, and the caller's own."""
+        # A child's share depends on the runs beside it when it began, so it cannot be recomputed.
         limits = {} if self.parent is None else {"limits": asdict(self.setup.limits)}
         redacted: dict[str, Any] = self.setup.redactor.json(dict(given)) if given else {}
-        # A child run hangs below the call that it serves, wherever that is.
+        # A child run's trace hangs below the call that started it.
         context = current_trace() if self.parent is None else None
         trace_setting = {} if context is None else {TRACE_SETTING: str(context)}
-        # The caller's own keys first: they cannot override what the rules and a replay rely on.
+        # The caller's keys come first, so they cannot override keys of the rules or of replay.
         identity = {IDENTITY: token_hex(6)}
-        # Settings of the caller hold how the agent is made.
+        # A caller that passes settings records the agent's origin there.
         origin = {} if given or self.parent is not None else origin_of(self.agent)
         known = {ORIGIN: self.setup.redactor.json(origin)} if origin else {}
         return {**redacted, **self.agent.noted, **identity, **limits, **trace_setting, **known}
 
     async def resume(self, run: str, *, takeover: bool = False) -> RunResult[Any]:
-        """Carry on a run."""
+        """Continues a run."""
         self._check_deps()
         started = await self._read_start(run)
         self.takeover = takeover
@@ -359,25 +363,25 @@ class Activation:
         return await self._result(store)
 
     def act_for(self, principal: Principal) -> None:
-        """Drive runs for `principal` from here on, with the roles that it has now."""
+        """Drives runs for `principal` from now on, with its current roles."""
         self.principal = self.setup.principal = _encodable(principal)
 
     async def advance(
         self, run: str, pause: Pause = str, started: e.RunStarted | None = None
     ) -> Advanced:
-        """Do everything that can be done for a run now, until `pause` names a reason to wait.
+        """Does everything that can be done for a run now, until `pause` returns a reason to wait.
 
         Args:
             run: The run's id.
-            pause: Asked before each model call; "" = the run may go on.
-            started: The run's start, if the caller has read it already.
+            pause: Called before each model call. An empty string lets the run go on.
+            started: The run's first event, if the caller has read it already.
         """
         self.setup.pause = pause
         started = self._inherit(started) if started else await self._read_start(run)
         return await runs.advance(self.log, run, self.strategy(started), self.setup)
 
     async def replay(self, run: str) -> RunResult[Any]:
-        """Re-derive a run."""
+        """Derives a run again and compares it with its log."""
         started = await self._read_start(run)
         try:
             state = await runs.replay(self.log, run, self.strategy(started), self.setup)
@@ -390,7 +394,7 @@ class Activation:
         return result_of(self.log, state, records, (), self.output.load)
 
     def _reworded(self, started: e.RunStarted) -> str:
-        """How the agent's instructions differ from those of the run, "" if they do not."""
+        """Returns the difference between the agent's instructions and the recorded ones, or ""."""
         recorded, now = (
             started.settings.get("instructions", ""),
             self.agent.noted.get("instructions", ""),
@@ -401,13 +405,13 @@ class Activation:
         return f"the agent's instructions differ:\n  recorded  {old}\n  now       {new}"
 
     async def result(self, run: str) -> RunResult[Any]:
-        """How far a run has come, from the log."""
+        """Returns the state of a run from its log."""
         await self._read_start(run)
         records = await self.log.read(run)
         return await self._so_far(run, fold(records), records)
 
     async def fork(self, run: str, *, at: int | None, run_id: str = "") -> RunResult[Any]:
-        """Branch off and go on."""
+        """Copies a run and drives the copy."""
         new = run_id or runs.new_id()
         await runs.fork(self.log, run, new, at=at, now=clock())
         return await self.resume(new)
@@ -419,11 +423,12 @@ class Activation:
         return self._inherit(first[0].event)
 
     def _inherit(self, started: e.RunStarted) -> e.RunStarted:
-        """Take over from a run's start what this activation was not given itself."""
+        """Inherits from the run's first event what this activation was not given."""
         if self.principal is None:
-            # Whoever resumes a run without saying who he is acts for the one who started it.
+            # Without a principal, resume acts for the one that started the run.
             self.setup.principal = started.principal
-        # A child's share, as it was reserved at its start; a caller's own settings may be named so.
+        # The share that was reserved when the child started. A caller's own settings may use the
+        # same key.
         if started.parent and "limits" in started.settings:
             share = Limits(**started.settings["limits"])
             self.setup.limits = self.agent.limits.within(share)
@@ -448,11 +453,11 @@ class Activation:
     async def _child(
         self, tool: Tool, parameters: dict[str, Any], *, run: str, parent: Parent
     ) -> ChildOutcome:
-        """Run the agent behind `tool` as a child; its records reach our listener too."""
+        """Runs the agent behind `tool` as a child. Its records reach this run's listener too."""
         if parent.limits.depth < 0:
             text = f"limit reached: agents call agents at most {parent.depth - 1} deep"
             return ChildOutcome(Observation(text, "failure", refused="tool_limit"))
-        # A tool made of an agent has one required parameter, the goal, whatever it is called.
+        # A tool made of an agent has one required parameter, the goal, under any name.
         goal = str(parameters[tool.schema["required"][0]])
         return await self.descend(tool.agent, goal, run=run, parent=parent)
 
@@ -465,16 +470,17 @@ class Activation:
         parent: Parent,
         history: Sequence[Earlier] = (),
     ) -> ChildOutcome:
-        """Run `agent` as a child, or carry it on."""
+        """Runs `agent` as a child, or continues its run."""
         activation = Activation(agent, self.deps, parent.principal, self.listener, self.log, parent)
         if await _exists(self.log, run):
             state = fold(await self.log.read(run))
-            # What has ended otherwise is not repeated: its result is in its own log, and counts.
+            # A child that ended otherwise is not repeated: its recorded result counts.
             if state.status in ("running", "waiting", "cancelled"):
                 try:
                     state = (await activation.resume(run, takeover=self.takeover)).state
                 except Refused:
-                    # Whoever drove it has ended it since it was looked at: what it came to counts.
+                    # Another driver ended the child after the check above. Its recorded result
+                    # counts.
                     state = fold(await self.log.read(run))
                     if state.status not in ENDED or state.status == "cancelled":
                         raise
@@ -500,7 +506,7 @@ class Activation:
 
 
 def _unsuccessful(agent: str, run: str, state: RunState) -> str:
-    """What a parent reads of a child that did not succeed: why, its run, and what it has seen."""
+    """Returns the reason, run id and last steps of an unsuccessful child, for its parent."""
     lines = [state.error] if state.error else []
     lines.append(f"The run {run} of agent {agent!r} ended as {state.stop_reason}.")
     if state.output is not None:
@@ -517,24 +523,24 @@ def _unsuccessful(agent: str, run: str, state: RunState) -> str:
 
 
 class Samples:
-    """The run's own model, for tools that ask it: each question is a child run of the call.
+    """The run's own model, for tools that ask it. Each question is a child run of the call.
 
-    The child has no tools and may ask nobody; it is bounded by what is left of its parent's limits.
+    The child has no tools and cannot ask the user. The rest of its parent's limits bounds it.
     """
 
     def __init__(self, activation: Activation) -> None:
         self._activation = activation
         self._spent: dict[str, tuple[Mapping[str, Usage], int] | None] | None = None
-        """Tokens and model calls of each child run; None: they stand in its log."""
+        """Tokens and model calls of each child run. None means that they are in its log."""
 
     async def answer(self, question: ModelQuestion, *, run: str, parent: Parent) -> ChildOutcome:
-        """The model's answer."""
+        """Returns the model's answer."""
         spent = await self._children(parent.run)
-        # Also what it consumes until it fails, or is stopped, is counted.
+        # Consumption counts even if the child fails or is stopped.
         spent[run] = None
         agent = self._activation.agent
         settings = agent.model_settings
-        # A bound of the agent's own holds as well: whoever asks may only want less.
+        # The agent's own bound applies too: a question can only lower it.
         bounds = [bound for bound in (question.max_tokens, settings.max_tokens) if bound]
         chosen = question.temperature
         sampler = agent.replace(
@@ -556,7 +562,7 @@ class Samples:
         return outcome
 
     async def spent(self, parent: str, call: str) -> ChildOutcome:
-        """What the child runs of one call of a tool consumed, in whichever life of the run."""
+        """Returns what the child runs of one tool call consumed, in all activations of the run."""
         spent = await self._children(parent)
         usage, calls, models = Usage(), 0, dict[str, Usage]()
         for run in [run for run in spent if run.startswith(f"{call}s")]:
@@ -568,10 +574,10 @@ class Samples:
         return ChildOutcome(Observation(), usage=usage, calls=(calls, 0), models=models)
 
     async def _children(self, parent: str) -> dict[str, tuple[Mapping[str, Usage], int] | None]:
-        """The child runs of `parent`, listed once: whoever drives it begins all others."""
+        """Returns the child runs of `parent`, listed once: this driver starts all others."""
         if self._spent is None:
             rows = await self._activation.log.rows(parent=parent, limit=0)
-            # Of two that list at once the second must not forget what the first began meanwhile.
+            # A second concurrent listing must keep the children that began during the first.
             if self._spent is None:
                 self._spent = dict.fromkeys([row.run for row in rows])
         return self._spent

@@ -1,9 +1,8 @@
-"""`Agent`: a cheap, immutable description of an agent, and the verbs to run it.
+"""`Agent`: an immutable description of an agent, and the methods that run it.
 
-`replace` gives a copy with other fields, `as_tool` makes it a tool of another agent. State lives in
-runs, never here. Mistakes in the description are found before the first model call, all at once. A
-new option is a field here, its kind in `_KINDS`, its key in `files/agent.py`, and the place where
-it takes effect (`docs/internals/changing.md`).
+State lives in runs, not in the agent. A wrong argument raises `ConfigError` before the first model
+call, together with all others. A new option needs a field here, its check in `_KINDS`, its key in
+`files/agent.py`, and the code that applies it (`docs/internals/changing.md`).
 """
 
 import os
@@ -52,8 +51,8 @@ from taofold.tools.threads import WORKERS, run_now
 from taofold.tools.toolset import custom_actions
 
 if TYPE_CHECKING:
-    # What runs an agent is loaded with its first run: a program that only describes agents, or
-    # prints its help, does without.
+    # The modules that run an agent load with its first run. Programs that only describe agents, or
+    # print help, never load them.
     from taofold.agent.activation import Activation
     from taofold.agent.batch import Batch, BatchState
     from taofold.agent.plan import AgentPlan
@@ -69,7 +68,7 @@ _SCHEMA = {
 
 
 _BUILT_IN: Final = {"files": "file_tools", "command": "command_tool"}
-"""Tools that are named: their modules in `taofold.tools` are loaded when one is."""
+"""Built-in tools by name. The module in `taofold.tools` is loaded when the name is used."""
 
 
 def _of(*kinds: Any) -> Callable[[Any], bool]:
@@ -78,7 +77,7 @@ def _of(*kinds: Any) -> Callable[[Any], bool]:
 
 def _list_of(*kinds: Any) -> Callable[[Any], bool]:
     def fits(value: Any) -> bool:
-        # A text would be taken letter by letter, and a generator be used up by a look at it.
+        # A string would be read letter by letter, and iterating a generator would consume it.
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
             return False
         items = cast("Collection[Any]", value) if isinstance(value, Collection) else ()
@@ -102,7 +101,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         lambda value: isinstance(value, str) or (callable(value) and not isinstance(value, type)),
         "is a text, or a function of the run's context",
     ),
-    # None is what `os.environ.get` gives.
+    # `os.environ.get` returns None for an unset variable.
     "base_url": (_of(str, type(None)), "is a text"),
     **dict.fromkeys(("models", "extra"), _MAPPING),
     **dict.fromkeys(("ask_user", "research", "cache", "raise_on_limit"), _FLAG),
@@ -119,7 +118,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         lambda value: not isinstance(value, bytes | int | float | list | tuple | dict | set),
         "is a type",
     ),
-    # Anything else would mean "continue" without a word, for whoever wanted it to stop.
+    # Any other value would silently mean "continue".
     "on_denial": (lambda value: value in ("continue", "stop"), "is 'continue' or 'stop'"),
     "approve": (
         lambda value: value in (None, "terminal", "all") or callable(value),
@@ -130,119 +129,121 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
         "is a log, a path or 'memory'",
     ),
 }
-"""What each option must be; it would fail far from where it was written, or not at all."""
+"""The check of each option and its error message. Unchecked, the fault would surface elsewhere."""
 
 
 @dataclass(frozen=True)
 class Agent(Generic[Deps, Out]):
-    """An agent: a model, tools, a strategy, and the rules it works under.
+    """An agent: a model, instructions, tools, a strategy, and the rules that bound its runs.
+
+    An agent is an immutable description. State lives in runs, so one agent can drive many runs at
+    the same time. A wrong argument raises `ConfigError` before the first model call. The class is
+    generic in the type of its dependencies and of its output.
+
+    Example:
+        ```python
+        from taofold import Agent, tool
+
+
+        @tool(effect="read")
+        def price(item: str) -> float:
+            "Price of an item in euros."
+            return {"tea": 2.5}.get(item, 4.0)
+
 
         agent = Agent("openai:gpt-5", tools=[price], output=float)
-        print(agent.run_sync("What do two teas cost?").output)
+        result = agent.run_sync("What do two teas cost?")
+        print(result.output)
+        ```
 
-    Generic in its dependencies and its output.
+    The main methods:
+
+    * `run`, `run_sync`, `stream`: work on one goal.
+    * `map`, `map_sync`: work on many goals, several at a time.
+    * `resume`, `fork`, `replay`: continue, branch or re-derive a run from its log.
+    * `begin`, `advance`: record a run and drive it later, as an engine does.
+    * `steer`, `cancel`: send a message to a run, or end it.
+    * `result`, `prompts`: read a run and what its model was sent.
+    * `replace`, `as_tool`, `from_file`: make another agent, a tool, or an agent of a file.
 
     Args:
-        model: Provider:model, a Model, or a list of fallbacks.
-        base_url: Address of the model's server, if it is not at its provider's.
-        output: Type of the answer, also a union such as City | None.
-        deps_type: Type of deps; a run without deps is then a ConfigError.
-        name: Name in the log, and as another agent's tool.
-        description: What it is good for, when it is another agent's tool.
-        instructions: The first text for the model: a string, or a function of the RunContext.
-        tools: Functions, @tools, toolsets, other agents, "files", "command".
-        discover: Directories whose tagent.tools.py and taofold_tools.py are run for more tools.
-        strategy: Name of a strategy, or a function that makes one.
+        model: `"provider:model"`, a `Model`, or a list of fallbacks.
+        base_url: Address of the model's server, if it is not the provider's own. Applies to `model`
+            if it is a single name.
+        output: Type of the answer, also a union such as `City | None`.
+        deps_type: Type of `deps`, for type checkers. A run without `deps` is then a `ConfigError`.
+        name: Name in the log, and as a tool of another agent.
+        description: Purpose of the agent, shown to the model when it is another agent's tool.
+        instructions: The system text: a string, or a function of the `RunContext` that returns one.
+            A function is called once, when a run starts; its text is recorded.
+        tools: Functions, `@tool`s, toolsets, other agents, `"files"`, `"command"`. The last two
+            work in the working directory.
+        discover: Directories whose `tagent.tools.py` and `taofold_tools.py` are executed for more
+            tools. Incomplete definitions raise a `DiscoveryWarning`. Discovered tools have at least
+            tier 2.
+        strategy: Name of a strategy (`"react"`, `"cot"`, `"self_correct"`, `"decompose"`, `"plan"`,
+            `"direct"`), or a function that makes one.
         limits: Bounds of a run: steps, calls, seconds, tokens, dollars.
-        policy: Rules for tools: what is denied, what asks a person.
+        policy: Rules for tools: which are denied, which need approval.
         models: Other models by role: planner, executor, evaluator, finalizer, critic.
-        approve: Who approves: a callback, "terminal" or "all"; None lets the run wait.
-        ask_user: Offer the action ask_user: the model may ask a person.
-        strict: Ask again, once per turn, for what a reply lacks by the rules of the loop.
-        research: Allow the seventh type of thought.
-        on_denial: "stop" ends the run when an action is denied.
-        hooks: Code around model and tool calls, also those of the agents that it asks.
-        cache: Answer identical requests from memory, for as long as the agent lives.
-        secrets: Values that are never written, besides those of the environment.
-        max_tokens: Tokens of one reply; 0 = the model's own bound.
-        temperature: Sampling temperature; None = the model's own.
-        top_p: Nucleus sampling; None = the model's own.
-        effort: How hard models think: none, minimal, low, medium, high, xhigh, max.
-        prompt_cache: How long providers keep the prompt: "5m", "1h", "off".
-        service_tier: Tier of service, as the provider names it.
+        approve: Approves actions: a callback, `"terminal"` or `"all"`. None lets the run wait for a
+            decision.
+        ask_user: Offers the reserved action `ask_user`: the model may ask the user.
+        strict: Asks the model again, once per turn, for what a reply lacks by the rules of the
+            loop. Otherwise violations are only recorded. A run keeps the value it began with.
+        research: Allows the seventh type of thought, research.
+        on_denial: `"stop"` ends the run when an action is denied, `"continue"` shows the denial to
+            the model.
+        hooks: Code around model and tool calls, also those of agents that this agent calls.
+        cache: Answers identical requests from memory, for as long as the agent lives.
+        secrets: Values that are never written, besides those found in the environment.
+        max_tokens: Maximum tokens of one reply. 0 leaves it to the model.
+        temperature: Sampling temperature. None leaves it to the model.
+        top_p: Nucleus sampling. None leaves it to the model.
+        effort: Reasoning effort: none, minimal, low, medium, high, xhigh, max.
+        prompt_cache: Lifetime of the provider's prompt cache: `"5m"`, `"1h"`, `"off"`. An empty
+            string keeps the provider's default.
+        service_tier: Service tier, as the provider names it.
         extra: Further fields of each request, as the provider documents them.
-        raise_on_limit: Raise LimitReached when a limit ends a run.
-        log: Where runs are kept: a Log, a path, or "memory"; None keeps each in its result.
+        raise_on_limit: Raises `LimitReached` when a limit ends a run.
+        log: Stores the runs: a `Log`, a path, or `"memory"` (for as long as the agent lives). None
+            keeps each run in its result only, so sessions do not work.
     """
 
     model: ModelSpec
-    """`provider:model`, a `Model`, or a list of fallbacks."""
     _: KW_ONLY
     base_url: str = ""
-    """Where the model's server is, if not at its provider's; of `model`, if it is one name."""
     output: TypeForm[Out] = str  # type: ignore[assignment] # pyright: ignore[reportAssignmentType]
-    """The type of the answer, also a union; `result.output` is an instance of it."""
     deps_type: type[Deps] | None = None
-    """What `deps` must be, for type checkers. A run without `deps` is then a `ConfigError`."""
     name: str = "agent"
     description: str = ""
-    """What it is good for, when it serves as another agent's tool."""
     instructions: Instructions[Deps] = ""
-    """The first text for the model: a string, or a function of the `RunContext` that returns it.
-
-    A function is called once, when a run starts; its text is recorded with the run.
-    """
     tools: Sequence[Any] = ()
-    """Functions, `@tool`s, toolsets, other agents; "files", "command" in the working directory."""
     discover: str | Path | Sequence[str | Path] = ()
-    """Directories whose `tagent.tools.py` and `taofold_tools.py` are **run** for more tools.
-
-    What such a file lacks is a `DiscoveryWarning`; no tool found is below tier 2.
-    """
     strategy: "StrategyName | Callable[[Task], Strategy[Any]]" = "react"
     limits: Limits = field(default_factory=Limits)
     policy: Policy = field(default_factory=Policy)
     models: Mapping[str, ModelSpec] = field(default_factory=dict[str, ModelSpec])
-    """Other models by role: planner, executor, evaluator, finalizer, critic."""
     approve: Approver | Literal["terminal", "all"] | None = None
-    """A callback, "terminal" or "all"; None parks the run until somebody decides."""
     ask_user: bool = False
-    """Offer the reserved action `ask_user`."""
     strict: bool = False
-    """Ask again, once per turn, for what a reply lacks by the rules of the loop (D3).
-
-    Without it nothing is refused for its form, and what breaks a rule is recorded. A run keeps the
-    strictness it began with.
-    """
     research: bool = False
-    """Allow the seventh thought type."""
     on_denial: Literal["continue", "stop"] = "continue"
-    """"stop" ends the run when an action is denied."""
     hooks: Sequence[Hook] = ()
-    """Code around its model and tool calls, and those of the agents it asks."""
     cache: bool = False
-    """Answer identical requests from memory."""
     secrets: Sequence[str] = ()
-    """Values that must never be written, besides those of the environment."""
     max_tokens: int = 0
     temperature: float | None = None
     top_p: float | None = None
     effort: Effort | None = None
-    """How hard its models shall think: none, minimal, low, medium, high, xhigh, max."""
     prompt_cache: PromptCache = ""
-    """How long providers shall keep the prompt: "5m", "1h", "off"; "" = as is usual there."""
     service_tier: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Further fields of each request, as the provider documents them."""
     raise_on_limit: bool = False
     log: Log | str | None = None
-    """Where runs are kept: a `Log`, a path, or "memory", for as long as the agent lives.
-
-    None keeps each run by itself, in its result: no session remembers.
-    """
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` for what is easily mistaken: it would fail far from here."""
+        """Raises `ConfigError` for arguments whose fault would otherwise surface far from here."""
         for name, (fits, wanted) in _KINDS.items():
             value = getattr(self, name)
             if not fits(value):
@@ -250,7 +251,7 @@ class Agent(Generic[Deps, Out]):
                 raise ConfigError(f"{wanted}{shown}", path=name)
         if isinstance(self.strategy, str):
             check_strategy(self.strategy)
-        # A generator is not looked into: it could be read only once.
+        # A generator is not inspected: it can be read only once.
         named = self.tools if isinstance(self.tools, list | tuple) else ()
         for index, tool in enumerate(named):
             if isinstance(tool, str) and tool not in _BUILT_IN:
@@ -260,20 +261,20 @@ class Agent(Generic[Deps, Out]):
         if isinstance(self.output, str):
             wrong = f"is a type: write output={self.output}, not {self.output!r}"
             raise ConfigError(wrong, path="output")
-        # Checked here, not at the first model call: a wrong setting is an error of who wrote it.
+        # Validates the settings now instead of at the first model call.
         _ = self.model_settings
 
     @property
     def toolset(self) -> Toolset:
-        """Its tools and the process's custom actions, as their sources describe them now.
+        """The agent's tools and the process's custom actions, as their sources describe them now.
 
         Raises:
-            ConfigError: a tool cannot be used; an ExceptionGroup of them if several cannot.
+            ConfigError: A tool cannot be used. An ExceptionGroup if several cannot.
         """
         toolset = self._made_toolset
         current = toolset.renewed()
         if current is not toolset:
-            # What was made of the older tools stays with the runs that have it.
+            # Runs that have values derived from the older tools keep them.
             for name in ("offers", "offered", "noted", "_plan"):
                 self.__dict__.pop(name, None)
             self.__dict__["_made_toolset"] = current
@@ -281,12 +282,12 @@ class Agent(Generic[Deps, Out]):
 
     @property
     def plan(self) -> "AgentPlan":
-        """What all its runs have in common; made again where the sources of its tools changed.
+        """The parts that all runs of the agent share. Renewed when the sources of its tools change.
 
         Raises:
-            ConfigError: the agent cannot run as described; an ExceptionGroup of several faults.
+            ConfigError: The agent cannot run as described. An ExceptionGroup of several faults.
         """
-        _ = self.toolset  # a plan of older tools is forgotten here
+        _ = self.toolset  # drops a plan that was made with older tools
         return self._plan
 
     @cached_property
@@ -297,10 +298,10 @@ class Agent(Generic[Deps, Out]):
 
     @cached_property
     def _made_toolset(self) -> Toolset:
-        """The tools, made once.
+        """The tools, built once.
 
         Raises:
-            ConfigError: a tool cannot be used; an ExceptionGroup of them if several cannot.
+            ConfigError: A tool cannot be used. An ExceptionGroup if several cannot.
         """
         _check_acyclic(self, {})
         tools = _toolset(self.tools)
@@ -308,18 +309,18 @@ class Agent(Generic[Deps, Out]):
             from taofold.tools.discovery import discover_toolset
 
             tools = Toolset.of(tools, discover_toolset(self.discover))
-        # The agent's own tool wins over a custom action of the same name.
+        # The agent's own tool takes precedence over a custom action of the same name.
         added = [tool for name, tool in custom_actions().items() if name not in tools]
         return Toolset.of(tools, *added) if added else tools
 
     @cached_property
     def opened_log(self) -> Log | None:
-        """Where its runs are kept, opened; None if each is kept by itself."""
+        """The log of the agent, opened. None if each run keeps its own."""
         return None if self.log is None else open_log(self.log)
 
     @cached_property
     def offers(self) -> "tuple[Offer, ...]":
-        """Its tools as a strategy sees them."""
+        """The tools in the form that strategies use."""
         from taofold.reasoning import Offer
 
         tools = self.toolset.values()
@@ -327,14 +328,14 @@ class Agent(Generic[Deps, Out]):
 
     @cached_property
     def offered(self) -> dict[tuple[str, ...], tuple[ToolSpec, ...]]:
-        """Its tools as they were offered to models, by their names."""
+        """Cache of the tool specifications that models were offered, by the tools' names."""
         return {}
 
     @cached_property
     def noted(self) -> dict[str, Any]:
-        """What of it is kept with each run: for the rules, and for replay."""
+        """Facts about the agent that are recorded with each run, for the rules and for replay."""
         noted: dict[str, Any] = {STRICT: self.strict}
-        # Kept for `runs check`, which judges a log without having the agent's tools.
+        # `runs check` judges a log without the agent's tools, so their effects are recorded.
         effects = {offer.name: offer.effect for offer in self.offers if offer.effect != "read"}
         if effects:
             noted["effects"] = effects
@@ -346,7 +347,7 @@ class Agent(Generic[Deps, Out]):
 
     @cached_property
     def model_settings(self) -> ModelSettings:
-        """How its models are asked, where they have no settings of their own."""
+        """Settings for models that have none of their own."""
         return ModelSettings.of(
             {
                 "effort": self.effort,
@@ -361,10 +362,10 @@ class Agent(Generic[Deps, Out]):
 
     @cached_property
     def answer(self) -> "Output":
-        """How the answer's type is asked for and checked.
+        """Schema and validation of the answer's type.
 
         Raises:
-            ConfigError: no such value can be asked for.
+            ConfigError: A model cannot be asked for a value of this type.
         """
         from taofold.reasoning import Output
 
@@ -378,18 +379,22 @@ class Agent(Generic[Deps, Out]):
 
     @cached_property
     def replies(self) -> dict[str, Reply]:
-        """What `cache` remembers, for as long as this agent lives."""
+        """Replies that `cache` keeps for as long as the agent lives."""
         return {}
 
     @cached_property
     def redactor(self) -> Redactor:
-        """Takes out `secrets`, and what the environment says is secret at the first run."""
+        """Removes `secrets` and the secrets found in the environment at the first run."""
         return Redactor((*self.secrets, *Redactor.secrets_in(os.environ)))
 
     def known_secrets(self, depth: int = 4) -> frozenset[str]:
-        """What its redactor and those of the agents that it may call know to be secret."""
+        """Returns the secrets known to this agent's redactor and to those of agents it can call.
+
+        Args:
+            depth: Levels of called agents to include.
+        """
         own = frozenset(self.redactor.known)
-        # The depth is bounded because agents may call each other in a circle.
+        # Agents may call each other in a circle, so the depth is bounded.
         inner = [cast("Agent[Any, Any]", t.agent) for t in self.toolset.values() if t.agent]
         return own.union(*[agent.known_secrets(depth - 1) for agent in inner]) if depth else own
 
@@ -397,19 +402,28 @@ class Agent(Generic[Deps, Out]):
     def from_file(cls, path: str | Path, *, root: str | Path = ".") -> "Agent[Any, Any]":
         """Returns the agent of an agent file or a flow, as `taofold run FILE` reads it.
 
-            agent = Agent.from_file("agent.yaml")
-            result = agent.run_sync("Bill Ada")
+        The environment (`TAOFOLD_MODEL`, `TAOFOLD_LIMITS_…`) supplies what the file leaves open.
+        The operator's policy applies to the command line only. MCP servers of the file are started
+        and asked for their tools, which blocks.
 
-        The environment (`TAOFOLD_MODEL`, `TAOFOLD_LIMITS_…`) fills in what the file leaves open.
-        The operator's policy applies to the command line only. MCP servers of the file are
-        started and asked for their tools, which blocks.
+        Example:
+            ```python
+            from pathlib import Path
+
+            from taofold import Agent
+
+            Path("agent.yaml").write_text("model: openai:gpt-5\ninstructions: Answer briefly.\n")
+            agent = Agent.from_file("agent.yaml")
+            print(agent.run_sync("Count to three.").output)
+            ```
 
         Args:
-            root: the directory that its file and command tools work in.
+            path: The agent file or flow.
+            root: Working directory of its file and command tools.
 
         Raises:
-            ConfigError: the file cannot be read, or the environment is wrong.
-            ExceptionGroup: everything that is wrong with the file, each with its line.
+            ConfigError: The file cannot be read, or the environment is wrong.
+            ExceptionGroup: All faults of the file, each with its line.
         """
         # By name: agent files are read in a layer above this one.
         files = import_module("taofold.files")
@@ -417,13 +431,25 @@ class Agent(Generic[Deps, Out]):
         return agent
 
     def replace(self, **changes: Any) -> "Agent[Deps, Out]":
-        """The same agent with some of its fields changed. It remembers what this one does.
+        """Returns a copy of the agent with some arguments changed.
 
-        Another `model` is looked for at the same `base_url` if it is named, else where it is.
+        The copy shares an in-memory log with the original. If `model` is given as a name,
+        `base_url` is kept; a `Model` or a list resets it.
+
+        Example:
+            ```python
+            careful = agent.replace(temperature=0.0, strict=True)
+            ```
+
+        Args:
+            changes: Arguments of `Agent` with their new values.
+
+        Raises:
+            ConfigError: A new value is wrong.
         """
         if not isinstance(changes.get("model", ""), str):
             changes.setdefault("base_url", "")
-        # "memory" means one log for each agent: a changed copy must not begin another.
+        # "memory" means one log for each agent. A changed copy must share it.
         if self.log == "memory":
             changes.setdefault("log", self.opened_log)
         return replace(self, **changes)
@@ -445,22 +471,43 @@ class Agent(Generic[Deps, Out]):
         listener: Callable[[Happening], None] | None = None,
         **fields: Never,
     ) -> RunResult[Out]:
-        """Works on `goal` until it is reached, a limit is hit, or an approval is needed.
+        """Works on a goal until it is reached, a limit is hit, or an approval is needed.
 
-            await agent.run(["What is wrong here?", Image("screen.png")])
+        Example:
+            ```python
+            result = await agent.run("How many words does notes.txt have?", tags={"team": "x"})
+            print(result.output, result.usage.tokens)
+            ```
 
         Args:
-            tags: names and values to filter lists of runs by: `{"team": "x"}`, at most 16.
-            if_waiting: what `goal` does while a run of `session` waits: "answer" answers its
-                question (the result is that run's) and withdraws what waits for an approval;
-                "withdraw" ends the waiting run in any case; "refuse" raises `Conflict`. An
-                approval that has expired is always withdrawn.
+            goal: The task: a text, or a list of texts and attachments (`Image`, `Document`,
+                `Audio`).
+            deps: Dependencies for tools and instructions, as `RunContext.deps`.
+            principal: The user on whose behalf the run acts. None is the anonymous principal.
+            session: Name of the conversation that the run continues. Needs a log.
+            tags: Names and values that lists of runs can be filtered by: at most 16.
+            run_id: Id of the new run. An empty string makes a new id.
+            data: JSON values for tools and instructions, as `RunContext.data`. Recorded without
+                secrets.
+            ui_context: State of the embedding user interface, shown to the model before the goal.
+                At most 2,000 characters are used.
+            history: Earlier messages of the conversation: `Message`s, pairs of role and text, or
+                messages of OpenAI's and Anthropic's SDKs.
+            settings: Values recorded with the run, for code that must rebuild the agent.
+            if_waiting: Effect of the goal while a run of `session` waits. `"answer"` answers its
+                question (the result is that run's) and withdraws pending approvals. `"withdraw"`
+                ends the waiting run. `"refuse"` raises `Conflict`. Expired approvals are always
+                withdrawn.
+            listener: Called with each event, text delta and progress report of the run.
+
+        Returns:
+            The result. A run that waits is a result too: see `RunResult.pending`.
 
         Raises:
-            ConfigError: the agent cannot run as described (or an ExceptionGroup of them).
-            Conflict: the id is taken, or the session has a run that goes on.
-            TypeError: there is no such option; a field of the agent is changed by `replace`.
-            LimitReached: only with `raise_on_limit`.
+            ConfigError: The agent cannot run as described. An ExceptionGroup of several faults.
+            Conflict: The id is taken, or a run of the session has not ended.
+            TypeError: An option does not exist. Arguments of the agent are changed by `replace`.
+            LimitReached: A limit ended the run. Only with `raise_on_limit`.
         """
         if fields:
             raise TypeError(_no_option(next(iter(fields))))
@@ -484,12 +531,42 @@ class Agent(Generic[Deps, Out]):
         listener: Callable[[Happening], None] | None = None,
         **options: Unpack[RunOptions[Deps]],
     ) -> RunResult[Out]:
-        """`run` for code that is not async; works inside a running loop too (notebooks)."""
+        """Runs the agent from code that is not async. Works inside a running loop too (notebooks).
+
+        Example:
+            ```python
+            print(agent.run_sync("How many words does notes.txt have?").output)
+            ```
+
+        Args:
+            goal: The task: a text, or a list of texts and attachments.
+            listener: Called with each event, text delta and progress report of the run.
+            options: Options of `run`.
+
+        Returns:
+            The result of the run, as `run` returns it.
+        """
         given: Any = options
         return run_now(self.run(goal, listener=listener, **given))
 
     def stream(self, goal: Prompt, **options: Unpack[RunOptions[Deps]]) -> Stream[Out]:
-        """`run`, as it happens: `async for text in agent.stream(goal).text()`."""
+        """Starts a run whose events, text or partial output are read while it happens.
+
+        Example:
+            ```python
+            stream = agent.stream("Describe notes.txt.")
+            async for text in stream.text():
+                print(text, end="", flush=True)
+            print(stream.result.usage)
+            ```
+
+        Args:
+            goal: The task: a text, or a list of texts and attachments.
+            options: Options of `run`, except `listener`.
+
+        Returns:
+            The stream. The run starts when the iteration does.
+        """
         live, given = self.strategy in ANSWERING, cast("Any", options)
         return Stream(
             lambda listener: self.run(goal, listener=listener, **given),
@@ -506,11 +583,28 @@ class Agent(Generic[Deps, Out]):
         listener: Callable[[Happening], None] | None = None,
         takeover: bool = False,
     ) -> RunResult[Out]:
-        """Carry on a run that waits, was interrupted or was forked.
+        """Continues a run that waits, was interrupted, was cancelled or was forked.
+
+        Example:
+            ```python
+            result = await agent.run("Pay Ada's bill.")
+            if result.status == "waiting":  # the user decides, later
+                result = await agent.resume(result)
+            ```
+
+        Args:
+            run: The run's result or its id.
+            deps: Dependencies for tools.
+            principal: The user on whose behalf the run goes on. None keeps the run's own principal.
+            listener: Called with each event, text delta and progress report of the run.
+            takeover: Takes the run from another live process.
+
+        Returns:
+            The result of the whole run.
 
         Raises:
-            Refused: it has ended in a way that cannot be resumed.
-            Conflict: another live process drives it and `takeover` is not set.
+            Refused: The run has ended in a way that cannot be resumed.
+            Conflict: Another live process drives the run and `takeover` is not set.
         """
         log, run_id = settle_log(self.opened_log, run)
         activation = await self._activation(deps, principal, listener, log)
@@ -525,16 +619,29 @@ class Agent(Generic[Deps, Out]):
         run_id: str = "",
         **options: Unpack[StartOptions],
     ) -> str:
-        """Put a run into the log and return its id; a call of `advance` drives it.
+        """Records a run without driving it. `advance` drives it later.
+
+        Example:
+            ```python
+            run_id = await agent.begin("How many words does notes.txt have?")
+            await agent.advance(run_id)
+            print((await agent.result(run_id)).output)
+            ```
 
         Args:
-            deps: For `instructions` that are a function; `advance` has its own.
-            options: As for `run`: session, tags, data, ui_context, history, settings.
+            goal: The task: a text, or a list of texts and attachments.
+            deps: Dependencies for `instructions` that are a function. `advance` takes its own.
+            principal: The user on whose behalf the run acts.
+            run_id: Id of the new run. An empty string makes a new id.
+            options: Options of `run`: session, tags, data, ui_context, history, settings.
+
+        Returns:
+            The id of the run.
 
         Raises:
-            ConfigError: the agent cannot run as described, or has no log; a file of the goal
+            ConfigError: The agent cannot run as described, or has no log. Or a file of the goal
                 cannot be read, is too large, damaged, or of another kind.
-            Conflict: the id is taken, or the session has another run that has not ended.
+            Conflict: The id is taken, or another run of the session has not ended.
         """
         if self.log is None:
             raise ConfigError("a run that is begun needs a log to lie in: pass log=…")
@@ -542,16 +649,24 @@ class Agent(Generic[Deps, Out]):
         return (await activation.begin(goal, run_id=run_id, **options))[0]
 
     async def cancel(self, run: "str | RunResult[Any]", *, by: Principal | None = None) -> bool:
-        """Cancels a run and its children. What was done is kept; nothing starts afterwards.
+        """Cancels a run and its children. Finished work is kept, and no further call starts.
 
-            await agent.cancel(result)
+        Example:
+            ```python
+            run_id = await agent.begin("Count the words of every file.")
+            assert await agent.cancel(run_id)
+            ```
+
+        Args:
+            run: The run's result or its id.
+            by: The principal that cancels. None is the anonymous principal.
 
         Returns:
             True if the run is over. False if a process drives it: it ends before its next call.
 
         Raises:
-            UnknownRun: there is no such run.
-            Refused: it has ended already.
+            UnknownRun: There is no such run.
+            Refused: The run has already ended.
         """
         from taofold.runtime.control import cancel
 
@@ -561,13 +676,22 @@ class Agent(Generic[Deps, Out]):
     async def steer(
         self, run: "str | RunResult[Any]", text: str, *, by: Principal | None = None
     ) -> None:
-        """Sends the model of a run a message that it reads once, at its next turn.
+        """Sends a message to the model of a run, which reads it once, at its next turn.
 
+        Example:
+            ```python
+            run_id = await agent.begin("Where does Ada live?")
             await agent.steer(run_id, "Ada has moved to Oslo.")
+            ```
+
+        Args:
+            run: The run's result or its id.
+            text: The message.
+            by: The principal that sends it. None is the anonymous principal.
 
         Raises:
-            UnknownRun: there is no such run.
-            Refused: it has ended.
+            UnknownRun: There is no such run.
+            Refused: The run has ended.
         """
         from taofold.runtime.control import steer
 
@@ -583,13 +707,29 @@ class Agent(Generic[Deps, Out]):
         listener: Callable[[Happening], None] | None = None,
         pause: Pause = str,
     ) -> Advanced:
-        """Do whatever can be done for a run now: what an engine calls, as often as it likes.
+        """Does everything that can be done for a run now. An engine may call it at any time.
 
-        `pause` says before each model call why the run must wait, "" = it may go on. A run
-        that has ended or waits is left as it is; so is one that another process drives.
+        A run that has ended, waits, or is driven by another process is left unchanged.
+
+        Example:
+            ```python
+            run_id = await agent.begin("How many words does notes.txt have?")
+            advanced = await agent.advance(run_id)
+            ```
+
+        Args:
+            run: The run's id.
+            deps: Dependencies for tools.
+            principal: The user on whose behalf the run goes on. None keeps the run's own principal.
+            listener: Called with each event, text delta and progress report of the run.
+            pause: Called before each model call. Returns the reason why the run must wait, or an
+                empty string.
+
+        Returns:
+            The status of the run and when it is due again.
 
         Raises:
-            UnknownRun: there is no such run.
+            UnknownRun: There is no such run.
         """
         log, run_id = settle_log(self.opened_log, run)
         activation = await self._activation(deps, principal, listener, log)
@@ -604,32 +744,61 @@ class Agent(Generic[Deps, Out]):
         listener: Callable[[Happening], None] | None = None,
         takeover: bool = False,
     ) -> RunResult[Out]:
-        """`resume` for code that is not async."""
+        """Continues a run from code that is not async.
+
+        Args:
+            run: The run's result or its id.
+            deps: Dependencies for tools.
+            principal: The user on whose behalf the run goes on. None keeps the run's own principal.
+            listener: Called with each event, text delta and progress report of the run.
+            takeover: Takes the run from another live process.
+
+        Returns:
+            The result of the whole run.
+
+        Raises:
+            Refused: The run has ended in a way that cannot be resumed.
+            Conflict: Another live process drives the run and `takeover` is not set.
+        """
         work = self.resume(
             run, deps=deps, principal=principal, listener=listener, takeover=takeover
         )
         return run_now(work)
 
     async def result(self, run: str) -> RunResult[Out]:
-        """How a run ended, or how far it has come; read from the log, nothing is driven.
+        """Reads the result of a run, finished or not, from the log. Nothing is driven.
+
+        Example:
+            ```python
+            print((await agent.result(run_id)).status)
+            ```
+
+        Args:
+            run: The run's id.
+
+        Returns:
+            The result so far.
 
         Raises:
-            UnknownRun: there is no such run.
+            UnknownRun: There is no such run.
         """
         log, run_id = settle_log(self.opened_log, run)
         return await (await self._activation(log=log)).result(run_id)
 
     async def prompts(self, run: "str | RunResult[Any]") -> list[SentPrompt]:
-        """What the model was sent in each model call of a run.
+        """Returns what the model was sent in each model call of a run.
 
+        The run is derived again from its log, offline. Each prompt is compared with the digest in
+        the log. A prompt that cannot be derived has the reason in `missing`.
+
+        Example:
+            ```python
             for prompt in await agent.prompts(result):
                 print(prompt.number, prompt.system, prompt.messages, prompt.tools)
-
-        The run is derived again from its log, offline, and each prompt is checked against the
-        digest that the log holds. A prompt that cannot be derived says why in `missing`.
+            ```
 
         Args:
-            run: The result of a run, or its id.
+            run: The run's result or its id.
 
         Returns:
             One prompt for each model call, in the order of the calls.
@@ -650,26 +819,33 @@ class Agent(Generic[Deps, Out]):
         progress: "Callable[[BatchState], None] | Literal['terminal'] | None" = None,
         **options: Unpack[RunOptions[Deps]],
     ) -> "Batch[Out]":
-        """Work on many goals, each a run of its own.
+        """Works on many goals, each in a run of its own.
 
-            batch = await agent.map(questions, name="survey", concurrency=8, progress="terminal")
+        A run that fails stops no other. With a `name` and a log, the same call continues where an
+        earlier one stopped. Runs that ended are read from the log, not repeated.
+
+        Example:
+            ```python
+            batch = await agent.map(["Count a.txt.", "Count b.txt."], name="count", concurrency=8)
             print(batch.summary)
-
-        A run that fails stops no other. With a `name` and a log the same call goes on where an
-        earlier one was stopped: what has ended is read, not done again.
+            ```
 
         Args:
-            name: of the batch; "" = a new one.
-            concurrency: runs at once.
-            usd: what all runs and their children may cost together, earlier calls of the name
-                included. A call that might not fit is not made: its run waits (for `batch_usd`)
-                and goes on when the same call has more, and no further goal is begun.
-            progress: hears how far it is, after each run; "terminal" draws a bar.
-            options: as for `run`, the same for all.
+            goals: The goals: texts, or lists of texts and attachments.
+            name: Name of the batch. An empty string makes a new one.
+            concurrency: Number of runs at the same time.
+            usd: Dollars that all runs and their children may cost together, earlier calls of the
+                same name included. A call that might exceed it is not made: its run waits (for
+                `batch_usd`), and no further goal begins. The same call with a higher value goes on.
+            progress: Called with a `BatchState` after each run. `"terminal"` draws a bar.
+            options: Options of `run`, the same for all goals.
+
+        Returns:
+            The results, in the order of the goals.
 
         Raises:
-            ConfigError: the agent cannot run as described, a goal cannot be read, or `usd` is
-                given for a model without a known price.
+            ConfigError: The agent cannot run as described, a goal cannot be read, or `usd` is given
+                for a model without a known price.
         """
         from taofold.agent.batch import run_batch
 
@@ -679,14 +855,22 @@ class Agent(Generic[Deps, Out]):
     def map_sync(
         self, goals: Iterable[Prompt], **options: Unpack[MapOptions[Deps]]
     ) -> "Batch[Out]":
-        """`map` for code that is not async.
+        """Works on many goals from code that is not async.
 
-        Ctrl-C with `progress="terminal"` says how to go on and ends a script with exit code 130.
+        Ctrl-C with `progress="terminal"` prints how to continue and ends a script with exit code
+        130.
+
+        Args:
+            goals: The goals: texts, or lists of texts and attachments.
+            options: Options of `map`.
+
+        Returns:
+            The results, in the order of the goals.
         """
         try:
             return run_now(self.map(goals, **options))
         except KeyboardInterrupt:
-            # At a prompt, where SystemExit would end the person's session, it stays what it is.
+            # SystemExit would end an interactive session, so there the exception stays as it is.
             if options.get("progress") != "terminal" or hasattr(sys, "ps1"):
                 raise
             from taofold.agent.batch import Interrupted
@@ -694,10 +878,22 @@ class Agent(Generic[Deps, Out]):
             raise Interrupted(130) from None
 
     async def replay(self, run: "str | RunResult[Any]") -> RunResult[Out]:
-        """Re-derive a run offline: no model, no tool, no writing.
+        """Derives a run again offline and compares: no model, no tool, no writing.
+
+        Example:
+            ```python
+            again = await agent.replay(result)
+            assert again.output == result.output
+            ```
+
+        Args:
+            run: The run's result or its id.
+
+        Returns:
+            The derived result, equal to the recorded one.
 
         Raises:
-            ReplayDiverged: at the first difference.
+            ReplayDiverged: The first difference between the run and its log.
         """
         log, run_id = settle_log(self.opened_log, run)
         return await (await self._activation(log=log)).replay(run_id)
@@ -711,7 +907,29 @@ class Agent(Generic[Deps, Out]):
         deps: Deps | None = None,
         listener: Callable[[Happening], None] | None = None,
     ) -> RunResult[Out]:
-        """Branch off at the last complete step at or before event `at`, and go on from there."""
+        """Starts a new run from the first records of another, and drives it.
+
+        The copy ends with the last complete step at or before event `at`.
+
+        Example:
+            ```python
+            branch = await agent.fork(result, at=1)
+            print(branch.run_id, branch.output)
+            ```
+
+        Args:
+            run: The source run's result or its id.
+            at: Number (`seq`) of an event of the source run. None keeps all complete steps.
+            run_id: Id of the new run. An empty string makes a new id.
+            deps: Dependencies for tools.
+            listener: Called with each event, text delta and progress report of the new run.
+
+        Returns:
+            The result of the new run.
+
+        Raises:
+            UnknownRun: There is no such run.
+        """
         log, source = settle_log(self.opened_log, run)
         activation = await self._activation(deps, None, listener, log)
         return await activation.fork(source, at=at, run_id=run_id)
@@ -726,13 +944,13 @@ class Agent(Generic[Deps, Out]):
         """Returns the agent, ready to drive a run."""
         from taofold.agent.activation import Activation
 
-        # Before the activation, whose toolset would otherwise be made inside the event loop.
+        # The constructor of `Activation` would otherwise build the toolset inside the event loop.
         await self.load_toolset()
         return Activation(self, deps, principal, listener, log)
 
     async def load_toolset(self) -> None:
-        """Make the toolset; servers are asked for their tools without holding up the loop."""
-        # Looked up in __dict__: reading the cached property would make it, here, blocking.
+        """Builds the toolset, in a thread if servers have to be asked for their tools."""
+        # Reading the cached property would build it here and block.
         if "_made_toolset" in self.__dict__:
             return
         _check_acyclic(self, {})
@@ -740,32 +958,51 @@ class Agent(Generic[Deps, Out]):
             await WORKERS.run(lambda: self.toolset)
 
     def as_tool(self, name: str = "", description: str = "") -> Tool:
-        """This agent as a tool of another. Its own tools are governed inside the child run."""
+        """Returns this agent as a tool of another. Its own tools are governed inside the child run.
+
+        Example:
+            ```python
+            from taofold import Agent
+
+            researcher = Agent("openai:gpt-5", name="researcher", description="Looks up facts.")
+            writer = Agent("openai:gpt-5", tools=[researcher.as_tool("look_up")])
+            ```
+
+        Args:
+            name: Name of the tool. An empty string uses the agent's name.
+            description: Description for the model. An empty string uses the agent's description.
+
+        Returns:
+            The tool. Its tier is the highest tier of the agent's tools.
+
+        Raises:
+            ConfigError: One of the agent's tools cannot be used.
+        """
         tier, effect = self._reach()
         return Tool(
             name=name or self.name,
             description=description or self.description or f"Ask the agent {self.name}.",
             schema=_SCHEMA,
-            # As high as the highest tier of its tools: the caller's policy
-            # sees nothing else of them.
+            # The caller's policy sees only this tool, so it has the highest tier of the agent's
+            # tools.
             tier=tier,
             effect=effect,
             reversible=True,
             agent=self,
-            # With an approver of its own it asks somebody else than its caller would (D15).
+            # An agent with its own approver asks that one instead of the caller's (D15).
             delegated=self.approve is None,
             renew=self._raised if any(tool.renew for tool in self.toolset.values()) else None,
         )
 
     def _reach(self) -> tuple[Tier, Sideeffect]:
-        """Tier and effect of a call of the whole agent, by its tools as they are now."""
+        """Tier and effect of a call to the whole agent, from its tools as they are now."""
         tools = self.toolset.values()
         reads = all(tool.effect == "read" for tool in tools)
-        # "idempotent", because a child run has a log of its own and goes on where it was.
+        # A repeated call continues the child run from its own log, so it is idempotent.
         return max((t.tier for t in tools), default=Tier.AUTO), "read" if reads else "idempotent"
 
     def _raised(self, tool: Tool) -> Tool:
-        """A tool that calls this agent, as high as the agent's tools are now, or higher."""
+        """Returns `tool` with at least the tier that the agent's tools have now."""
         tier, effect = self._reach()
         tier, effect = max(tier, tool.tier), effect if tool.effect == "read" else tool.effect
         if (tier, effect) == (tool.tier, tool.effect):
@@ -774,7 +1011,7 @@ class Agent(Generic[Deps, Out]):
 
 
 def _no_option(name: str) -> str:
-    """Why a run takes no option of this name."""
+    """Returns the error message for an option that `run` does not have."""
     if name in Agent.__dataclass_fields__:
         return f"run() has no option {name!r}: write agent.replace({name}=…).run(…)"
     options = [option for option in signature(Agent.run).parameters if option != "fields"]
@@ -783,7 +1020,7 @@ def _no_option(name: str) -> str:
 
 
 def _builtin_tool(name: str) -> Tool | Toolset:
-    """A built-in tool, for the working directory."""
+    """Returns a built-in tool for the working directory."""
     if name not in _BUILT_IN:
         raise ConfigError(f"there is no built-in tool {name!r}; {near(name, _BUILT_IN)}")
     make: Callable[[Path], Tool | Toolset]
@@ -792,11 +1029,12 @@ def _builtin_tool(name: str) -> Tool | Toolset:
 
 
 def _check_acyclic(agent: Agent[Any, Any], open_: dict[int, bool]) -> None:
-    """Raises ConfigError if an agent is, directly or through others, among its own tools.
+    """Raises `ConfigError` if an agent is, directly or through others, among its own tools.
 
     Args:
-        agent: the agent whose tools are followed.
-        open_: by the identity of each agent reached so far, whether its tools are being followed.
+        agent: The agent whose tools are followed.
+        open_: For the identity of each agent reached so far: True while its tools are being
+            followed.
     """
     key = id(agent)
     if open_.get(key):
@@ -808,7 +1046,7 @@ def _check_acyclic(agent: Agent[Any, Any], open_: dict[int, bool]) -> None:
     if key in open_:
         return
     open_[key] = True
-    # A generator is used up by a look, and cannot hold the agent that it is given to.
+    # Iterating a generator would consume it. It cannot contain the agent that it is given to.
     things: Any = agent.tools
     for thing in cast("Sequence[Any]", things) if isinstance(things, Sequence) else ():
         if isinstance(thing, Agent):
@@ -817,7 +1055,7 @@ def _check_acyclic(agent: Agent[Any, Any], open_: dict[int, bool]) -> None:
 
 
 def _remote(things: Sequence[Any]) -> bool:
-    """Must anybody be asked what the tools are?"""
+    """Returns True if a server has to be asked for the tools."""
     return any(
         _remote(cast("Agent[Any, Any]", thing).tools) if isinstance(thing, Agent) else thing.remote
         for thing in things
@@ -841,7 +1079,7 @@ def _toolset(things: Sequence[Any]) -> Toolset:
                 tools.append(as_tool(thing))
         except ConfigError as error:
             faults.append(error)
-    # All that is wrong at once, before the first model call; a lone fault needs no group.
+    # All faults are raised together. A single fault needs no group.
     if len(faults) == 1:
         raise faults[0]
     if faults:

@@ -1,9 +1,8 @@
-"""Many goals for one agent: some at once, each a run of its own, resumable by name.
+"""Batches: many goals for one agent, each in its own run, resumable by the batch's name.
 
-`run_batch` is behind `Agent.map`: runs that an earlier call ended are read from the log, those that
-it left go on, and all share the dollars `usd`. `Batch` holds what came of each goal, its sums and a
-line for people; a bar at the terminal says how far it is. A batch of *goals*: the actions of one
-step are in `runtime.step_actions`.
+`run_batch` implements `Agent.map`. Runs that an earlier call ended are read from the log, and
+unfinished ones continue. All runs share the budget `usd`. `Batch` holds the results and their
+totals. This is a batch of goals; the actions of one step are in `runtime.step_actions`.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from taofold.agent.agent import Agent
 
 _AGAIN: Final = frozenset({"running", "cancelled", "new"})
-"""A run of an earlier call that has one of these is carried on."""
+"""Statuses in which a run of an earlier call is continued."""
 _KEPT: Final = frozenset(
     {"deps", "principal", "session", "tags", "data", "ui_context", "history", "settings"}
 )
@@ -43,14 +42,14 @@ _KEPT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """How far a batch is."""
+    """Progress of a batch, as passed to `Agent.map(progress=…)`."""
 
     done: int
     total: int
     usage: Usage = Usage()
-    """Of all runs that ended or wait, also of an earlier call."""
+    """Usage of all runs that ended or wait, those of earlier calls included."""
     last: str = ""
-    """The status of the run that ended last."""
+    """Status of the run that ended last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +61,28 @@ class Failure:
 
 
 class Interrupted(SystemExit, KeyboardInterrupt):
-    """Ctrl-C in a batch that shows itself at the terminal: ends a script without a traceback.
+    """Ctrl-C in a batch with a progress bar: ends a script without a traceback.
 
-    Whoever catches `KeyboardInterrupt` catches it.
+    `except KeyboardInterrupt` catches it.
     """
 
 
 class Batch(Generic[Out]):
-    """What came of many goals, in their order.
+    """The results of many goals, in the order of the goals.
 
-    `results` has for each goal a `RunResult`, a `Failure`, or None if it was not begun
-    (`usd` was spent). A run that `usd` stopped waits, for `batch_usd`.
+    `results` holds for each goal a `RunResult`, a `Failure`, or None if the budget `usd` was spent
+    before it began. A run that the budget stopped waits for `batch_usd`.
+
+    Example:
+        ```python
+        batch = await agent.map(["Count a.txt.", "Count b.txt."])
+        print(batch.summary)
+        print(batch.outputs)
+        ```
+
+    Args:
+        name: Name of the batch.
+        goals: The goals, as texts.
     """
 
     def __init__(self, name: str, goals: tuple[str, ...]) -> None:
@@ -80,12 +90,12 @@ class Batch(Generic[Out]):
         self.run_ids = run_ids(name, goals)
         self.results: list[RunResult[Out] | Failure | None] = [None] * len(goals)
         self.kept = 0
-        """Runs that had ended in an earlier call: they were read from the log."""
+        """Number of runs that had ended in an earlier call and were read from the log."""
         self.seconds = 0.0
 
     @property
     def outputs(self) -> list[Out | None]:
-        """The outputs in the order of the goals; None where there is none."""
+        """The outputs in the order of the goals. None where a run has no output."""
         return [
             result.output_or_none if isinstance(result, RunResult) else None
             for result in self.results
@@ -93,7 +103,7 @@ class Batch(Generic[Out]):
 
     @property
     def statuses(self) -> Counter[str]:
-        """How many runs ended in each way; `failed` with those that could not be driven."""
+        """Number of runs for each status. Runs that could not be driven count as `failed`."""
         return Counter(map(_status, self.results))
 
     @property
@@ -107,7 +117,7 @@ class Batch(Generic[Out]):
 
     @property
     def summary(self) -> str:
-        """One line for people: how many, how they ended, what they cost."""
+        """One line for display: the number of runs, their statuses, tokens, cost and duration."""
         ways = ", ".join([f"{count} {status}" for status, count in sorted(self.statuses.items())])
         ways += f" ({self.kept} of them earlier)" if self.kept else ""
         usage = self.usage
@@ -128,7 +138,7 @@ async def run_batch(
     progress: Callable[[BatchState], None] | str | None,
     options: Mapping[str, Any],
 ) -> Batch[Out]:
-    """Work on the goals; see `Agent.map`."""
+    """Works on the goals. See `Agent.map`."""
     _check_arguments(goals, agent, name, concurrency, options)
     prompts = list(goals)
     batch = Batch[Out](name or f"batch-{urandom(4).hex()}", tuple(map(_text, prompts)))
@@ -136,18 +146,17 @@ async def run_batch(
     with _progress_display(progress, len(prompts)) as tell:
         purse = None if usd is None else Purse(usd, await _spent(agent, batch.run_ids))
         worker = _Work(agent, batch, prompts, purse, tell, options)
-        # So many workers share one iterator: whoever is free takes the next goal.
+        # The workers share one iterator, so each takes the next goal when it is free.
         tasks = [asyncio.create_task(worker()) for _ in range(min(concurrency, len(prompts)))]
         try:
-            await asyncio.gather(*tasks)  # not a group: its first error is raised as it is
+            await asyncio.gather(*tasks)  # not a TaskGroup: the first error is raised unwrapped
         except asyncio.CancelledError:
             if progress == "terminal":
                 _tell_interruption(worker.state, name)
             raise
         finally:
             for task in tasks:
-                # Also when the caller is cancelled or one goal's fault is
-                # everybody's: no run stays behind.
+                # On cancellation or a fault of the whole batch, no run stays behind.
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -162,7 +171,7 @@ def _check_arguments(
     concurrency: int,
     options: Mapping[str, Any],
 ) -> None:
-    # Each letter would be a goal, and a run of its own.
+    # Each letter would become a goal with its own run.
     if isinstance(goals, str):
         raise ConfigError(f"is a list: write [{goals!r}]", path="goals")
     if concurrency < 1:
@@ -175,7 +184,7 @@ def _check_arguments(
 
 
 def _tell_interruption(state: BatchState, name: str) -> None:
-    """Say how far a batch was when it was cancelled, and how it goes on."""
+    """Prints the progress of a cancelled batch and how to continue it."""
     go_on = f"the same call with name={name!r} goes on" if name else "give a name to go on with"
     sys.stderr.write(
         f"interrupted: {state.done} of {times(state.total, 'run')} ended, "
@@ -184,7 +193,7 @@ def _tell_interruption(state: BatchState, name: str) -> None:
 
 
 async def _spent(agent: "Agent[Any, Any]", runs: Iterable[str]) -> float:
-    """The dollars that these runs and their children have cost, in whichever call and life."""
+    """Returns the dollars that these runs and their children cost, in all activations and calls."""
     log = agent.opened_log
     if log is None:
         return 0.0
@@ -194,8 +203,7 @@ async def _spent(agent: "Agent[Any, Any]", runs: Iterable[str]) -> float:
             records = await log.read(run)
         except UnknownRun:
             continue
-        # Of the replies, not of the state: that knows no child run that is not over, and forgets
-        # what a rewind took back.
+        # Replies count, not the state: the state lacks unfinished child runs and rewound steps.
         replies = [record.event for record in records if isinstance(record.event, Replied)]
         children = [row.run for row in await log.rows(parent=run, limit=0)]
         spent += sum([reply.usage.priced_usd for reply in replies]) + await _spent(agent, children)
@@ -203,7 +211,7 @@ async def _spent(agent: "Agent[Any, Any]", runs: Iterable[str]) -> float:
 
 
 class _Work:
-    """What the workers of a batch share: each takes the next goal until there is none."""
+    """State that a batch's workers share. Each worker takes the next goal until none is left."""
 
     def __init__(
         self,
@@ -220,13 +228,13 @@ class _Work:
 
     @cached_property
     def model(self) -> str:
-        """The name of the agent's model, as its runs keep it."""
+        """The name of the agent's model, as runs record it."""
         agent = self.agent
         where = {"base_url": agent.base_url} if agent.base_url else {}
         return resolve(agent.model, **where).name
 
     async def __call__(self) -> None:
-        # Shared without a lock: there is no await between taking a goal and the next worker's turn.
+        # Needs no lock: a worker takes a goal without awaiting.
         for number, prompt in self.left:
             result = await self._contained(number, prompt)
             if result is None:
@@ -241,17 +249,17 @@ class _Work:
                 self.tell(self.state)
 
     async def _contained(self, number: int, prompt: Prompt) -> RunResult[Any] | Failure | None:
-        """The outcome of one goal. Foreign code in its run ends no other goal."""
+        """Returns the outcome of one goal. Errors of foreign code in its run end no other goal."""
         try:
             with contained():
                 return await in_own_task(self._one(number, prompt))
-        except (ConfigError, ExceptionGroup):  # would be the same for every goal
+        except (ConfigError, ExceptionGroup):  # the same fault for every goal
             raise
         except Exception as error:  # noqa: BLE001 - whatever a model's code raises
             return Failure(self.batch.run_ids[number], error)
 
     async def _one(self, number: int, prompt: Prompt) -> RunResult[Any] | None:
-        """The result of a goal; None if there is no money to begin it."""
+        """Returns the result of a goal, or None if the budget does not allow it to begin."""
         run, options = self.batch.run_ids[number], self.options
         earlier = await self._earlier(run)
         settled = earlier is not None and not _goes_on(earlier)
@@ -265,7 +273,7 @@ class _Work:
         principal = options.get("principal")
         activation = Activation(self.agent, options.get("deps"), principal, None, purse=self.purse)
         if settled:
-            # What people answered since is taken in; without an answer it waits on.
+            # Applies decisions made since the last call. Without one the run keeps waiting.
             await activation.advance(run)
             result = await self.agent.result(run)
             self.batch.kept += result.status == "waiting"
@@ -273,16 +281,15 @@ class _Work:
         if earlier is None:
             rest = {key: options[key] for key in options if key not in ("deps", "principal")}
             return await activation.run(prompt, run_id=run, **rest)
-        # A run that goes on has its goal, session and data in its log; only
-        # what lives here is given.
+        # The goal, session and data are in the run's log. Only live objects are passed.
         return await activation.resume(run)
 
     def _same_agent(self, earlier: RunResult[Any]) -> None:
-        """Raise `ConfigError` if another agent gave this answer: it would pass for this one's."""
+        """Raises `ConfigError` if the earlier run belongs to another agent or model."""
         started = earlier.state.started
         if started is None:
             return
-        # What a function writes may differ from run to run.
+        # The text of an instructions function may differ between runs.
         written = callable(self.agent.instructions)
         instructions = started.settings.get("instructions", "")
         now = self.agent.noted.get("instructions", "")
@@ -308,11 +315,11 @@ class _Work:
 
 
 def run_ids(batch: str, goals: Sequence[str]) -> list[str]:
-    """Where the goals of a batch lie: the same goal in the same run, wherever it stands."""
+    """Returns the run ids of a batch's goals. A goal keeps its id when its position changes."""
     occurrences = Counter[str]()
     ids: list[str] = []
     for goal in goals:
-        # The second of two equal goals is a run of its own, and keeps its id if others move.
+        # Equal goals get separate runs. Their ids do not depend on other goals.
         occurrences[goal] += 1
         identity = f"{batch}\0{occurrences[goal]}\0{goal}".encode("utf-8", "surrogatepass")
         ids.append(f"{batch}-{blake2b(identity, digest_size=8).hexdigest()}")
@@ -320,7 +327,7 @@ def run_ids(batch: str, goals: Sequence[str]) -> list[str]:
 
 
 def _goes_on(earlier: RunResult[Any]) -> bool:
-    """Is a run of an earlier call carried on?"""
+    """Returns True if a run of an earlier call is continued."""
     if earlier.status == "waiting":
         return earlier.stop_reason == SPENT
     return earlier.status in _AGAIN or earlier.stop_reason in RESUMABLE
@@ -340,7 +347,7 @@ def _status(result: RunResult[Any] | Failure | None) -> str:
 def _progress_display(
     progress: "Callable[[BatchState], None] | str | None", total: int
 ) -> Generator[Callable[[BatchState], None]]:
-    """Who is told how far it is: a caller's function, or a bar at the terminal."""
+    """Yields the function that receives progress: the caller's own, or a bar at the terminal."""
     if progress is None:
         yield lambda _: None
         return
@@ -352,7 +359,7 @@ def _progress_display(
             f"progress is a function or 'terminal', not {progress!r}", path="progress"
         )
 
-    # Loaded only for those who want a bar.
+    # Loaded only when a bar is drawn.
     console, bars = import_module("rich.console"), import_module("rich.progress")
     with bars.Progress(console=console.Console(stderr=True)) as bar:
         task = bar.add_task(f"0 of {times(total, 'run')}", total=total)

@@ -1,9 +1,9 @@
-"""A run's conversation in the shapes of OpenAI's and Anthropic's SDKs: the way out of a run.
+"""Conversations of runs as messages of OpenAI's and Anthropic's SDKs.
 
-`conversation` makes messages of a run's records: what was said before it, its goal, each step as a
-call and its results, the answer. `openai_messages` and `anthropic_messages` write them as the SDKs
-take them; `taofold.agent.history` reads both. Media whose bytes lie in the log become a line of
-text, since a result is read without its log.
+`conversation` builds messages from a run's records: its history, its goal, each step as a call with
+its results, and the answer. `openai_messages` and `anthropic_messages` convert them to the SDKs'
+dictionaries. `taofold.agent.history` reads both. Media stored in the log become a line of text,
+because a result is read without its log.
 """
 
 import re
@@ -26,9 +26,9 @@ from taofold.core.state import RunState, live, reduce
 from taofold.core.values import FINISH, THOUGHT_PLACEHOLDER, Message, Step
 
 Shape: TypeAlias = Literal["openai", "anthropic"]
-"""Whose chat messages: OpenAI's Chat Completions, Anthropic's Messages."""
+"""Format of messages: OpenAI's Chat Completions or Anthropic's Messages."""
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]")
-"""What neither provider takes in the name or the id of a call."""
+"""Characters that neither provider accepts in the name or the id of a call."""
 
 
 def conversation(records: Iterable[e.Record]) -> list[Message]:
@@ -44,7 +44,8 @@ def conversation(records: Iterable[e.Record]) -> list[Message]:
             case e.Steered() as steered:
                 messages.append(Message("user", steered.content))
             case _:
-                # A message that came during a step stands before it: a result follows its call.
+                # A result must follow its call, so a message that came during a step goes before
+                # it.
                 for step in state.steps[steps:]:
                     messages += _of_step(step)
     if state.output is not None:
@@ -71,10 +72,10 @@ def _of_step(step: Step) -> list[Message]:
 
 
 def _renumbered(messages: Sequence[Message]) -> list[Message]:
-    """The messages with an id for each call, different from all others, in its result too."""
+    """Returns the messages with a unique id for each call and its result."""
     used: set[str] = set()
     waiting: list[tuple[str, str]] = []
-    """Calls without a result: their id in the run, and the one that both providers take."""
+    """Calls without a result yet: their id in the run, and the id that both providers accept."""
     written: list[Message] = []
     for message in messages:
         parts: list[Part] = []
@@ -101,7 +102,7 @@ def _renumbered(messages: Sequence[Message]) -> list[Message]:
 
 
 def openai_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Returns the messages as Chat Completions takes them."""
+    """Returns the messages in the format of Chat Completions."""
     written: list[dict[str, Any]] = []
     for message in messages:
         if message.role == "tool":
@@ -126,14 +127,14 @@ def openai_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def anthropic_messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Returns the messages as Anthropic's Messages API takes them."""
+    """Returns the messages in the format of Anthropic's Messages API."""
     written: list[dict[str, Any]] = []
     for message in messages:
         role = "user" if message.role == "tool" else message.role
         blocks = [block for part in message.parts if (block := _block(part)) is not None]
         plain = len(blocks) == 1 and blocks[0]["type"] == "text"
         content: Any = blocks[0]["text"] if plain else blocks
-        # Results of one turn stand together in one message of the user.
+        # All results of one turn belong in one user message.
         if message.role == "tool" and written and _holds_results(written[-1]):
             written[-1]["content"] += blocks
         elif content:
@@ -178,7 +179,7 @@ def _name(call: ToolCall) -> str:
 
 
 def _input(call: ToolCall) -> dict[str, Any]:
-    """The arguments as an object: a model may have written something else."""
+    """Returns the arguments as an object, also if the model wrote something else."""
     try:
         arguments = msgspec.json.decode(call.arguments)
     except (msgspec.DecodeError, RecursionError):

@@ -1,15 +1,18 @@
-"""Earlier conversations in the shapes that SDKs have them in, as messages.
+"""Reads earlier conversations in the formats of the SDKs.
 
+Accepts `Message`s, pairs of role and text, and the formats that OpenAI's and Anthropic's SDKs take
+and return: chat messages, items of the Responses API, and messages with content blocks. Both
+dictionaries and the SDKs' own objects are accepted. Parts of unknown types become readable text, so
+the history of a newer SDK is never refused. Reasoning is dropped, because only its issuer can read
+it. `taofold.agent.conversation` writes the same formats.
+
+Example:
+    ```python
     await agent.run("And in winter?", history=[
         {"role": "user", "content": "How long is the night in Oslo?"},
         ("assistant", "In June about five hours."),
     ])
-
-Accepted are `Message`s, pairs of role and text, and what OpenAI's and Anthropic's SDKs take and
-return: chat messages, items of the Responses API, messages with content blocks; as dictionaries or
-as the SDKs' own objects. A part of a type that this module does not know becomes readable text, so
-that a newer SDK's history is never refused. Reasoning is dropped: only its issuer can read it.
-`taofold.agent.conversation` writes the same shapes.
+    ```
 """
 
 import base64
@@ -34,7 +37,7 @@ from taofold.tools.attachments import Attachment, Audio, Document, Image, showin
 
 
 class Dumpable(Protocol):
-    """An SDK's object, as pydantic makes it."""
+    """An SDK's object with Pydantic's `model_dump`."""
 
     def model_dump(self) -> Any:
         """Returns its fields."""
@@ -53,17 +56,20 @@ _ROLES: Final[Mapping[str, Role]] = {
     "model": "assistant",
 }
 _REASONING: Final = frozenset({"reasoning", "thinking", "redacted_thinking", "compaction"})
-"""Parts that only their issuer can read, or that no other model wants to see."""
+"""Types of parts that are dropped: only their issuer can read them."""
 _SHOWN: Final = 1_000
-"""Characters of a part that stands in the conversation as text."""
+"""Maximum characters of an unknown part that is shown as text."""
 
 
 class History:
-    """Messages and the bytes of the media in them, by digest.
+    """The messages of a history, and the bytes of their media by digest.
+
+    Args:
+        history: Messages in any of the known formats.
 
     Raises:
-        ConfigError: a message is in none of the known shapes, a result answers no call, or a
-            call has no result.
+        ConfigError: A message has an unknown format, a result answers no call, or a call has no
+            result.
     """
 
     def __init__(self, history: Iterable[Earlier]) -> None:
@@ -71,11 +77,11 @@ class History:
         self.messages: list[Message] = []
         self._open: set[str] = set()
         self._late: list[Message] = []
-        """Notes that came between a call and its result."""
+        """Messages that came between a call and its result."""
         self._at = ""
         for number, earlier in enumerate(history):
             self._at = f"history[{number}]"
-            # Items of the Responses API have a type; a chat message has none.
+            # Items of the Responses API have a type, chat messages have none.
             item = _mapping(earlier).get("type") is not None
             for message in self._messages(earlier):
                 self._take(message, item=item)
@@ -98,7 +104,7 @@ class History:
                 f"content, or an object of an SDK, not {type(earlier).__name__}"
             )
         if "role" not in mapping:
-            # A whole response holds its messages.
+            # A whole response contains its messages.
             for key in ("choices", "output"):
                 inner = mapping.get(key)
                 if isinstance(inner, list) and mapping.get("type") is None:
@@ -112,15 +118,15 @@ class History:
         parts = self._parts(mapping.get("content")) or self._spoken(mapping)
         parts += [self._call(call) for call in mapping.get("tool_calls") or ()]
         if legacy := _mapping(mapping.get("function_call")):
-            # The predecessor of `tool_calls`: its result names the function.
+            # `function_call` is the predecessor of `tool_calls`. Its result names the function.
             parts.append(self._call({**legacy, "id": f"function:{legacy.get('name')}"}))
-        # Anthropic has results in the user's message; a message of ours holds one.
+        # Anthropic puts all results in one user message. A `Message` holds one result.
         results = [Message("tool", (part,)) for part in parts if isinstance(part, ToolResult)]
         rest = [part for part in parts if not isinstance(part, ToolResult)]
         return [*results, Message(role, content_of(rest))]
 
     def _response(self, entries: list[Any]) -> Sequence[Message]:
-        """The messages of an answer of OpenAI: its first choice, or all its output items."""
+        """Returns the messages of an OpenAI response: its first choice, or all its output items."""
         messages: list[Message] = []
         for entry in entries:
             mapping = _mapping(entry)
@@ -130,7 +136,7 @@ class History:
         return _joined(messages)
 
     def _item(self, item: Mapping[str, Any]) -> Sequence[Message]:
-        """An item of the Responses API that is no message."""
+        """Returns the messages of a Responses API item that is not a message."""
         match str(item["type"]):
             case "function_call" | "custom_tool_call":
                 return [Message("assistant", (self._call(item),))]
@@ -142,7 +148,7 @@ class History:
                 return [Message("assistant", (TextPart(_readable(item)),))]
 
     def _spoken(self, mapping: Mapping[str, Any]) -> list[Part]:
-        """The parts of a chat message beside its content."""
+        """Returns the parts of a chat message that are outside its content: refusal and audio."""
         if isinstance(mapping.get("refusal"), str):
             return self._parts(mapping["refusal"])
         audio = _mapping(mapping.get("audio"))
@@ -205,7 +211,7 @@ class History:
                 return [TextPart(_readable(mapping))]
 
     def _sourced(self, mapping: Mapping[str, Any]) -> Sequence[Part]:
-        """Anthropic's images and documents."""
+        """Returns Anthropic's images and documents as parts."""
         source = _mapping(mapping.get("source"))
         name = str(mapping.get("title") or "")
         kind = Image if mapping.get("type") == "image" else Document
@@ -224,20 +230,20 @@ class History:
                 return [TextPart(_readable(mapping))]
 
     def _file(self, file: Mapping[str, Any], mapping: Mapping[str, Any]) -> Sequence[Part]:
-        """OpenAI's files: bytes, an address, or an id that only OpenAI can look up."""
+        """Returns OpenAI's files as parts: bytes, an address, or an id that OpenAI can resolve."""
         name = str(file.get("filename") or "")
         if file.get("file_url"):
             return self._attach(Document(url=str(file["file_url"]), name=name))
         data = file.get("file_data")
         if not isinstance(data, str):
             return [TextPart(_readable(mapping))]
-        # What it is, its bytes say: a file may be a picture.
+        # The type comes from the bytes: a file may be an image.
         return self._attach(self._decode(Attachment, "", data.rpartition(";base64,")[2], name))
 
     def _call(self, call: Any) -> ToolCall:
         mapping = _mapping(call)
         function = _mapping(mapping.get("function") or mapping.get("custom") or mapping)
-        # OpenAI has the arguments as JSON text, others as an object: text is what is kept.
+        # OpenAI has the arguments as JSON text, others as an object. They are stored as text.
         name, arguments = function.get("name"), function.get("arguments", "{}")
         if "arguments" not in function and "input" in function:
             arguments = {"input": function["input"]}  # a custom tool takes text
@@ -283,21 +289,24 @@ class History:
         return loaded.parts
 
     def _take(self, message: Message, *, item: bool) -> None:
-        """Keep it. Providers refuse a call without a result, and a result without its call."""
+        """Appends a message. Raises for a call without a result, or a result without its call.
+
+        Providers refuse both.
+        """
         for result in message.results:
             if result.id not in self._open:
                 raise self._fault(f"no call {result.id!r} comes before this result")
             self._open.remove(result.id)
         last = self.messages[-1] if self.messages else None
         if item and message.role == "assistant" and last is not None and last.role == "assistant":
-            # The Responses API has each call of a turn as an item of its own.
+            # The Responses API has a separate item for each call of a turn.
             self.messages[-1] = Message("assistant", content_of([*last.parts, *message.parts]))
         elif self._open and message.role != "tool":
             if not item or message.calls:
                 raise self._fault(f"no result follows the call {min(self._open)!r}")
             self._late.append(message)
         elif message.content:
-            # A user's message that held only results is empty by now, and was taken as these.
+            # A user message with only results is empty here: the results were taken separately.
             self.messages.append(message)
         self._open |= {call.id for call in message.calls}
         if not self._open:
@@ -309,7 +318,7 @@ class History:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """A dictionary, or an SDK's object as one; empty if it is neither."""
+    """Returns a dictionary, or an SDK's object as one. Empty for other values."""
     if isinstance(value, Mapping):
         return cast("Mapping[str, Any]", value)
     dump = getattr(value, "model_dump", None)
@@ -318,14 +327,14 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _answered(mapping: Mapping[str, Any]) -> Any:
-    """The id of the call that a chat message of a tool answers."""
+    """Returns the id of the call that a tool's chat message answers."""
     if mapping.get("role") == "function":
         return f"function:{mapping.get('name')}"
     return mapping.get("tool_call_id")
 
 
 def _joined(messages: Sequence[Message]) -> Sequence[Message]:
-    """Assistant messages that follow each other directly, as one."""
+    """Merges consecutive assistant messages."""
     joined: list[Message] = []
     for message in messages:
         if joined and message.role == joined[-1].role == "assistant":
@@ -337,7 +346,7 @@ def _joined(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _readable(part: Mapping[str, Any]) -> str:
-    """A part that has no counterpart here, as text: `[web_search_call {"status":"completed"}]`."""
+    """Returns an unknown part as text: `[web_search_call {"status":"completed"}]`."""
     text = part.get("text")
     if isinstance(text, str) and text:
         return text
@@ -346,7 +355,7 @@ def _readable(part: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any, depth: int = 32, *, legible: bool = False) -> Any:
-    """`value` as JSON that can be written; `legible`: without what nobody can read."""
+    """Returns `value` as plain JSON. `legible` omits empty, signed and encrypted fields."""
     if depth and isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value).items()
         return {

@@ -1,4 +1,4 @@
-"""What a run may be given besides its goal. `Agent.run` describes each option."""
+"""Options of a run besides its goal. `Agent.run` describes each one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypedDict
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from taofold.agent.batch import BatchState
 
 IfWaiting: TypeAlias = Literal["answer", "withdraw", "refuse"]
-"""What a new message does in a session whose run waits.
+"""Effect of a new message in a session whose run waits.
 
-"answer": it answers the question of the run, which goes on; what waits for an approval is
-withdrawn. "withdraw": all that the run waits for is withdrawn. "refuse": raises `Conflict`.
+`"answer"`: it answers the run's question, and the run goes on. Pending approvals are withdrawn.
+`"withdraw"`: everything that the run waits for is withdrawn. `"refuse"`: raises `Conflict`.
 """
 STRICT: Final = "strict"
-"""The key of `RunStarted.settings` that records if the run enforces the rules of the loop."""
+"""Key in `RunStarted.settings`: whether the run enforces the rules of the loop."""
 INSTRUCTIONS: Final = "instructions"
-"""The key of `RunStarted.settings` that holds the agent's instructions."""
+"""Key in `RunStarted.settings`: the agent's instructions."""
 
 
 class StartOptions(TypedDict, total=False):
-    """What is recorded of a new run besides its goal."""
+    """Options that are recorded with a new run."""
 
     session: str
     tags: Mapping[str, str] | None
@@ -34,7 +34,7 @@ class StartOptions(TypedDict, total=False):
 
 
 class RunOptions(StartOptions, Generic[Deps], total=False):
-    """The options of `Agent.run`, as `run_sync`, `stream` and `map` hand them on."""
+    """Options of `Agent.run` that `run_sync`, `stream` and `map` pass on."""
 
     deps: Deps | None
     principal: Principal | None
@@ -43,7 +43,7 @@ class RunOptions(StartOptions, Generic[Deps], total=False):
 
 
 class MapOptions(RunOptions[Deps], Generic[Deps], total=False):
-    """The options of `Agent.map`, as `map_sync` hands them on."""
+    """Options of `Agent.map` that `map_sync` passes on."""
 
     name: str
     concurrency: int

@@ -1,4 +1,4 @@
-"""Where a Python program holds an agent, so that another process can make the same one again."""
+"""References to agents in Python programs, so that another process can load the same agent."""
 
 import sys
 from functools import cache
@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any, Final
 
 ORIGIN: Final = "python"
-"""The key of `RunStarted.settings` that names the agent of a program: `agent` and `folder`."""
+"""Key in `RunStarted.settings` that names a program's agent: `agent` and `folder`."""
 
 
 def origin_of(agent: Any) -> dict[str, str]:
     """Returns the reference `file.py:name` of an agent that the running program holds by a name.
 
-    Only the program's own file is looked at. An agent that it holds nowhere, and one of an
+    Only the program's own file is searched. Agents without a name in it, and agents of an
     interactive session, have no reference.
     """
     main = sys.modules.get("__main__")
-    # `python -i FILE.py` takes `__file__` away before the session begins.
+    # `python -i FILE.py` removes `__file__` before the session begins.
     file: Any = getattr(main, "__file__", None) or sys.argv[0]
     if main is None:
         return {}
@@ -28,9 +28,9 @@ def origin_of(agent: Any) -> dict[str, str]:
 
 @cache
 def _place(file: str) -> Path | None:
-    """Returns where a program's own file lies, None if it is no Python file.
+    """Returns the absolute path of a program's file, or None if it is not a Python file.
 
-    It is looked for once: a program that goes to another folder later keeps its place.
+    Cached: a program that later changes its working directory keeps the first result.
     """
     path = Path(file)
     return path.absolute() if file.endswith(".py") and path.is_file() else None

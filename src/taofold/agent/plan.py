@@ -1,8 +1,8 @@
-"""A plan: what every run of an agent has in common, made of the agent at its first run.
+"""The plan of an agent: the parts that all its runs share, made at its first run.
 
-`Agent` holds values as they were written; its plan holds what they mean: models that can be asked,
-a toolset, the function that makes the strategy, limits and policy by the tools' own names. Python,
-the command line, the server, loops and MCP all drive runs by the plan of their agent.
+`Agent` holds values as the developer wrote them. Its plan holds what they resolve to: models, a
+toolset, the function that makes the strategy, and limits and policy by the tools' own names.
+Python, the command line, the server, loops and MCP all drive runs by the agent's plan.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AgentPlan:
-    """An agent, ready to be run. `compile_plan` makes it, `Agent.plan` keeps it.
+    """An agent, ready to run. Made by `compile_plan` and kept in `Agent.plan`.
 
     Args:
-        models: By role; `executor` is always there.
+        models: Models by role. `executor` is always present.
         strategy: The strategy's name in the log.
-        make: Makes the strategy's generator of a task.
-        tools: The agent's tools, and the process's custom actions.
+        make: Makes the strategy's generator from a task.
+        tools: The agent's tools and the process's custom actions.
         limits: The agent's limits, by the tools' own names.
         policy: The agent's policy, by the tools' own names.
         hooks: Code around model and tool calls.
-        approve: Who approves; None lets a run wait.
+        approve: Approves actions. None lets a run wait.
         fixed: The fields of `Setup` that are the same in every run.
     """
 
@@ -53,7 +53,7 @@ class AgentPlan:
     fixed: Mapping[str, Any]
 
     def check_prices(self) -> None:
-        """Raise `ConfigError` if a model has no price: a limit in dollars could never hold."""
+        """Raises `ConfigError` if a model has no price, since a limit in dollars could not hold."""
         for model in self.models.values():
             with contained():
                 price = model.price(1, 1)
@@ -70,7 +70,7 @@ def compile_plan(agent: "Agent[Any, Any]") -> AgentPlan:
     """Returns the plan of `agent`.
 
     Raises:
-        ConfigError: The agent cannot run as described; an ExceptionGroup of several faults.
+        ConfigError: The agent cannot run as described. An ExceptionGroup of several faults.
     """
     tools, (strategy, make) = agent.toolset, find_strategy(agent.strategy)
     approvers: dict[str, Approver] = {"terminal": at_terminal, "all": approve_all}

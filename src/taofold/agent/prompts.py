@@ -1,8 +1,8 @@
-"""The prompts of a run: what was sent in each model call (messages, tools, schema, settings).
+"""The prompts of a run: messages, tools, schema and settings of each model call.
 
 A log holds the digest of each prompt and everything that the prompt was made of, but not the prompt
-itself. `sent_prompts` drives the run once more, offline, and compares what each call would send
-with the digests in the log. Knows nothing about how prompts are shown.
+itself. `sent_prompts` drives the run once more, offline, and compares each prompt with the digest
+in the log. This module does not format prompts.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -19,11 +19,13 @@ from taofold.runtime.model import Request, ToolSpec
 
 @dataclass(frozen=True, slots=True)
 class SentPrompt:
-    """One model call of a run and what the model was sent.
+    """One model call of a run: the messages, tools, schema and settings that the model was sent.
 
     Example:
-        for prompt in await agent.prompts(run_id):
+        ```python
+        for prompt in await agent.prompts(result):
             print(prompt.number, prompt.system, len(prompt.messages))
+        ```
     """
 
     number: int
@@ -39,7 +41,7 @@ class SentPrompt:
     request: Request | None
     """None if the prompt is missing."""
     length: int
-    """Number of messages that were sent; the conversation of the request may have grown since."""
+    """Number of messages that were sent. The request's conversation may have grown since."""
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -54,22 +56,22 @@ class SentPrompt:
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools that were offered natively; a text protocol has them in the system prompt."""
+        """The tools offered natively. With a text protocol they are in the system prompt."""
         return () if self.request is None else self.request.tools
 
     @property
     def allowed(self) -> tuple[str, ...] | None:
-        """The names of the tools that the model may call now; None: all that are offered."""
+        """The names of the tools that the model may call now. None allows all."""
         return None if self.request is None else self.request.allowed
 
     @property
     def schema(self) -> Mapping[str, Any] | None:
-        """JSON Schema that the reply must fit, where the model was asked for one."""
+        """JSON Schema of the reply, if the model was asked for one."""
         return None if self.request is None else self.request.schema
 
     @property
     def settings(self) -> ModelSettings:
-        """Settings of the call; what is unset is the choice of the model or its provider."""
+        """Settings of the call. Unset values are chosen by the model or its provider."""
         return ModelSettings() if self.request is None else self.request.asked()
 
     def shared_with(self, before: "SentPrompt") -> int:

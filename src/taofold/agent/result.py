@@ -1,8 +1,8 @@
-"""What a caller gets of a run: its `RunResult`, and before that what happens on the way.
+"""Results of runs, and streams of runs that are in progress.
 
-A `Stream` yields events, deltas of text and progress of tools as they come; or the answer's text
-(`AnswerText`: not its reasoning, its envelope or its calls), or the output so far. What clients
-of a server get is in `taofold.server.streams`, what a log holds in `core.events`.
+`Stream` yields events, text deltas and progress reports as they happen. It can also yield only the
+text of the answer, read by `AnswerText`, or the output so far. Streams of the server are in
+`taofold.server.streams`, events of the log in `core.events`.
 """
 
 import asyncio
@@ -28,26 +28,26 @@ from taofold.parsing.outcome import Parsed
 from taofold.runtime.setup import Approval
 
 ANSWERING: Final = frozenset({"react", "direct", "cot"})
-"""Strategies of which each reply may be the answer; of others it may be a plan or a critique."""
+"""Strategies whose replies may each be the answer. In others a reply may be a plan or critique."""
 
 
 class AnswerText:
-    """Reads what happens in one run; `feed` and `record` return what they add to the answer.
+    """Extracts the text of the answer from the events and deltas of one run.
 
-    Words that the model says before it calls a tool are part of the text, a paragraph of their
-    own. If a reply was asked for again, or only its end shows that its beginning was reasoning,
-    what was given cannot be taken back: the result's output is what counts.
+    Text before a tool call is part of the answer, as its own paragraph. Text that was returned
+    cannot be taken back, for instance if the model is asked again, or if the end of a reply shows
+    that its beginning was reasoning. The result's output is authoritative.
 
     Args:
-        tools: the names of the tools on offer.
-        live: may each reply be the answer? If not, the answer is given when the run ends.
+        tools: Names of the tools on offer.
+        live: True if each reply may be the answer. If False, the answer comes when the run ends.
     """
 
     def __init__(self, tools: Collection[str], *, live: bool) -> None:
         self.run = ""
-        """The run that is read; its children are not."""
+        """Id of the run that is read. Child runs are ignored."""
         self._live = live
-        # Loaded here: a program that never streams does without the readers of replies.
+        # Programs that never stream do not load the readers of replies.
         from taofold.parsing import ReplyStream
 
         self._tools: Collection[str] = tools
@@ -57,22 +57,22 @@ class AnswerText:
         self._break = False
 
     def feed(self, text: str) -> str:
-        """Take a piece of a reply; returns what it adds to the answer, "" if nothing."""
+        """Takes a piece of a reply. Returns the text that it adds to the answer, or ""."""
         return self._paragraph(self._reply.feed(text)) if self._live else ""
 
     def record(self, record: Record) -> str:
-        """Take an event of the run; returns what it adds to the answer, "" if nothing."""
+        """Takes an event of the run. Returns the text that it adds to the answer, or ""."""
         match record.event:
             case e.Replied() as replied if self._live:
-                # A provider that does not stream sends no deltas: the whole reply counts as one.
+                # A provider without streaming sends no deltas, so the whole reply counts as one.
                 if not self._reply.arrived:
                     self._reply.feed(replied.text)
                 tail = self._paragraph(self._reply.close(replied.finish))
                 self._break = self._break or bool(self._reply.answer)
                 self._reply = self._reader(self._tools)
                 return tail
-            # The output may differ from what was streamed (another strategy, a
-            # repair): then it follows.
+            # The output may differ from the streamed text (another strategy, a repair). Then it
+            # follows.
             case e.RunFinished(output=str(output)) if not "".join(self._pieces).endswith(output):
                 self._break = bool(self._pieces)
                 return self._paragraph(output)
@@ -80,7 +80,7 @@ class AnswerText:
                 return ""
 
     def partial(self, type_: Any) -> Any:
-        """The answer so far as a value of `type_`; None while nothing can be read."""
+        """Returns the answer so far as a value of `type_`, or None if it cannot be read yet."""
         if not self._live:
             return None
         read = self._reply.partial(type_)
@@ -100,15 +100,33 @@ Out = TypeVar("Out", default=str)
 
 @dataclass(frozen=True, repr=False)
 class RunResult(Generic[Out]):
-    """How a run ended, or what it waits for.
+    """The outcome of a run, or what it waits for.
 
-    `output` is of the agent's output type if `success`; `pending` are the approvals and questions
-    that wait for an answer.
+    Example:
+        ```python
+        result = await agent.run("How many words does notes.txt have?")
+        if result.success:
+            print(result.output)
+        else:
+            print(result.status, result.stop_reason, result.error)
+        ```
+
+    Args:
+        run_id: Id of the run.
+        output_or_none: The output, or None. Without `success` it is the wrap-up answer.
+        success: True if the answer was accepted. `output` then has the agent's output type.
+        status: "finished", "limited", "failed", "cancelled", "waiting" or "running".
+        stop_reason: Reason for the end, as listed in the glossary. For a waiting run, what it waits
+            for.
+        state: The fold of the run's records.
+        records: The records of the run's log.
+        pending: Approvals and questions that wait for an answer.
+        error: The error that ended the run, or an empty string.
+        log: The log that holds the run.
     """
 
     run_id: str
     output_or_none: Out | None
-    """The output; None where there is none. Without `success` it is the wrap-up answer."""
     success: bool
     status: str
     stop_reason: str
@@ -139,12 +157,15 @@ class RunResult(Generic[Out]):
 
     @property
     def output(self) -> Out:
-        """The output: of the agent's output type if `success`, else the wrap-up answer.
+        """The output. It has the agent's output type if `success`, else it is the wrap-up answer.
 
-            city = agent.run_sync("Where is the Louvre?").output
+        Example:
+            ```python
+            words = agent.run_sync("How many words does notes.txt have?").output
+            ```
 
         Raises:
-            RunFailed: The run has none: it failed, was stopped, or waits for an answer.
+            RunFailed: The run has no output: it failed, was stopped, or waits for an answer.
         """
         if self.output_or_none is None and not self.success:
             why = self.error or self.stop_reason
@@ -159,7 +180,7 @@ class RunResult(Generic[Out]):
 
     @property
     def steps(self) -> Chain:
-        """The complete Thought–Action–Observation triplets."""
+        """The complete steps: each a thought, its actions and their observations."""
         return self.state.steps
 
     @property
@@ -169,20 +190,27 @@ class RunResult(Generic[Out]):
 
     @property
     def usage_by_model(self) -> dict[str, Usage]:
-        """The same by model."""
+        """Tokens and dollars of the run and its children, by the model's name."""
         return dict(self.state.usage_by_model)
 
     def messages(self, shape: Shape = "openai") -> list[dict[str, Any]]:
-        """Returns the whole conversation in the shape of an SDK, to hand it on.
+        """Returns the whole conversation as messages of an SDK.
 
-            client.chat.completions.create(model="gpt-5", messages=result.messages("openai"))
+        The conversation has the earlier turns, the goal, each call with its result, and the answer.
+        The agent's instructions are not included. `history=` of another run reads the messages.
+        Images and documents that were passed as bytes become a line of text.
 
-        The earlier turns, the goal, each call with its result and the answer; not the agent's
-        instructions. `history=` of another run reads it back. Images and documents that were
-        given as bytes become a line of text.
+        Example:
+            ```python
+            messages = result.messages("openai")
+            # client.chat.completions.create(model="gpt-5", messages=messages)
+            ```
 
         Args:
-            shape: "openai" (Chat Completions) or "anthropic" (Messages).
+            shape: `"openai"` (Chat Completions) or `"anthropic"` (Messages).
+
+        Returns:
+            The messages as dictionaries.
 
         Raises:
             ConfigError: `shape` is neither.
@@ -193,17 +221,17 @@ class RunResult(Generic[Out]):
 
     @cached_property
     def metrics(self) -> Metrics:
-        """The six TAO metrics and more, computed from the log."""
+        """The metrics of the run, computed from its log: six TAO metrics and others."""
         return measure(self.records)
 
     @cached_property
     def audit(self) -> tuple[tuple[AuditEntry, ...], tuple[RefusedDecision, ...]]:
-        """Every call with who asked, who decided and what came of it; and refused attempts."""
+        """Every call with its principal, approver and outcome, and every refused decision."""
         return audit(self.records)
 
     @property
     def partial(self) -> str:
-        """The best there is without an answer: the last thought and the last key line."""
+        """The last thought and its key lines: a partial result for runs without an answer."""
         if not self.state.steps:
             return ""
         last = self.state.steps[-1]
@@ -212,15 +240,24 @@ class RunResult(Generic[Out]):
 
 
 class Stream(Generic[Out]):
-    """A run as it happens: its events, the text of its answer, or its output so far.
+    """A run in progress: its events, the text of its answer, or its output so far.
 
-        stream = agent.stream("Tell me of Oslo.")
+    A stream is iterated once, in one of three ways: directly (events, deltas and progress), by
+    `text` or by `partials`. `result` is available after the iteration. Leaving the iteration early
+    cancels the run. `agent.result(run_id)` then reads how far it came.
+
+    Example:
+        ```python
+        stream = agent.stream("Describe Oslo.")
         async for text in stream.text():
             print(text, end="", flush=True)
         print(stream.result.usage)
+        ```
 
-    `result` is there once the iteration ended. Leaving early cancels the run, which `result` then
-    names, and `agent.result(run_id)` reads. A stream is iterated once, in one of the three ways.
+    Args:
+        drive: Runs the agent with a listener.
+        reader: Makes the reader of the answer's text, once the run has begun.
+        type_: Type of the output.
     """
 
     def __init__(
@@ -233,11 +270,15 @@ class Stream(Generic[Out]):
         self._result: RunResult[Out] | None = None
         self._begun = False
         self._run = ""
-        """The id of the run, once its first event was read."""
+        """Id of the run, known from its first event."""
 
     @property
     def result(self) -> RunResult[Out]:
-        """How the run ended."""
+        """The result of the run.
+
+        Raises:
+            RuntimeError: The stream has not been iterated to its end.
+        """
         if self._result is None:
             left = (
                 f"; leaving it early cancels the run: await agent.result({self._run!r}) reads how "
@@ -250,11 +291,17 @@ class Stream(Generic[Out]):
         return self._result
 
     async def text(self) -> AsyncIterator[str]:
-        """The text of the answer, piece by piece: what `print(…, end="")` shows to a person.
+        """Yields the text of the answer, piece by piece.
 
-        What the model says before it calls a tool comes too, as a paragraph of its own;
-        thoughts, calls and the envelope around an answer do not. A strategy of which a reply
-        need not be the answer (`plan`, `self_correct` …) gives it in one piece at the end.
+        Text before a tool call is included, as its own paragraph. Thoughts, calls and the envelope
+        around an answer are not. If a reply need not be the answer (strategies `plan`,
+        `self_correct` …), the text comes in one piece at the end.
+
+        Example:
+            ```python
+            async for text in agent.stream("Describe Oslo.").text():
+                print(text, end="")
+            ```
         """
         async for happening in self:
             piece = self._read(happening)
@@ -262,10 +309,19 @@ class Stream(Generic[Out]):
                 yield piece
 
     async def partials(self, every: float = 0.1) -> AsyncIterator[Any]:
-        """The output so far: plain JSON data, of the output's type as soon as that fits.
+        """Yields the output so far: JSON values, or values of the output's type once they fit.
 
-        For display only: a value may still change. The last one is the output itself, if the
-        run has one. At most one in `every` seconds, but never the same twice.
+        For display only, because a value may still change. The last value is the output, if the run
+        has one. Equal values are not repeated.
+
+        Example:
+            ```python
+            async for output in agent.stream("Describe Oslo.").partials(every=0.5):
+                print(output)
+            ```
+
+        Args:
+            every: Minimum seconds between two values.
         """
         latest: Any = None
         next_look, clock = 0.0, asyncio.get_running_loop().time
@@ -283,14 +339,14 @@ class Stream(Generic[Out]):
 
     @cached_property
     def _answer(self) -> AnswerText:
-        return self._reader()  # when the run has begun: then its tools are known
+        return self._reader()  # the tools are known once the run has begun
 
     def _read(self, happening: Happening) -> str:
         answer = self._answer
         if isinstance(happening, Progress):
             return ""
         answer.run = answer.run or happening.run
-        if happening.run != answer.run:  # a child's
+        if happening.run != answer.run:  # an event of a child run
             return ""
         if isinstance(happening, Delta):
             return answer.feed(happening.text)
@@ -300,15 +356,15 @@ class Stream(Generic[Out]):
         if self._begun:
             raise RuntimeError("a stream is iterated once; call agent.stream again for another run")
         self._begun = True
-        # Unbounded: the drive must not wait for a slow reader, who would hold the
-        # run's lease and deadline.
+        # Unbounded: a slow reader must not block the driver, which holds the run's lease and
+        # deadline.
         queue: asyncio.Queue[Happening | None] = asyncio.Queue()
 
         async def drive() -> RunResult[Out]:
             try:
                 return await self._drive(queue.put_nowait)
             finally:
-                # Also after an error: the reader must wake up to hear of it from the task.
+                # Wakes the reader after an error too. The task then raises it.
                 queue.put_nowait(None)
 
         task = asyncio.create_task(drive())
@@ -316,10 +372,10 @@ class Stream(Generic[Out]):
             while (happening := await queue.get()) is not None:
                 self._run = self._run or happening.run
                 yield happening
-            # Raises what ended the run, after the last event was given out.
+            # Raises the error that ended the run, after the last event was yielded.
             self._result = await task
         finally:
-            # The reader left early: the run is cancelled and its end written, before this returns.
+            # The reader left early: cancels the run and waits until its end is written.
             if not task.done():
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
@@ -328,11 +384,10 @@ class Stream(Generic[Out]):
 def result_of(
     log: Log, state: RunState, records: tuple[Record, ...], pending: tuple[Approval, ...], load: Any
 ) -> RunResult[Any]:
-    """The result of a run whose activation ended in `state`."""
+    """Returns the result of a run whose activation ended in `state`."""
     output = state.output
     if state.success or (state.status in ("finished", "limited") and output is not None):
-        # Only what was accepted is loaded as the output's type; a failed
-        # run's output may be anything.
+        # Only accepted output is converted to its type. A failed run's output may have any type.
         output = load(output if state.accepted is None else state.accepted)
     waiting = state.status == "waiting"
     return RunResult(
@@ -340,7 +395,7 @@ def result_of(
         output_or_none=output,
         success=state.success,
         status=state.status,
-        # What a person wants to know of a waiting run is what it waits for.
+        # Callers of a waiting run need to know what it waits for.
         stop_reason=state.waiting_for if waiting else state.stop_reason,
         state=state,
         records=records,
@@ -351,14 +406,14 @@ def result_of(
 
 
 def settle_log(log: Log | None, run: "str | RunResult[Any]") -> tuple[Log, str]:
-    """Returns the log and the id of the run that is meant.
+    """Resolves `run` to its log and run id.
 
     Args:
-        log: The agent's own log, for a run that is named by its id.
+        log: The agent's own log, for a run given by its id.
         run: A result, or the id of a run.
 
     Raises:
-        ConfigError: There is no such log.
+        ConfigError: The run has no log.
     """
     if isinstance(run, RunResult):
         if run.log is None:

@@ -1,7 +1,7 @@
 """Sessions: the conversation so far, and a new message while a run of the session waits.
 
 A session has one run at a time. A new message answers the question of a waiting run, or withdraws
-what it waits for (`IfWaiting`). Knows nothing about how a run is driven.
+what it waits for (`IfWaiting`). This module does not drive runs.
 """
 
 from typing import Final
@@ -22,16 +22,16 @@ from taofold.runtime.endings import EXPIRED
 from taofold.runtime.setup import Approval, Decision
 
 TURNS: Final = 20
-"""Turns of a session that are carried over."""
+"""Turns of a session that a new run starts with."""
 MEDIA_BYTES: Final = 8 << 20
-"""Bytes of images and documents in them that are shown again; for older ones stands a line."""
+"""Maximum bytes of the media in them. Older media are replaced by a line of text."""
 WITHDRAWN: Final = "withdrawn: the session went on with another message"
 _PERSON: Final = frozenset({"awaiting_approval", "awaiting_input", EXPIRED})
-"""What a run waits for that a message of the session may settle."""
+"""Reasons for waiting that a message of the session can settle."""
 
 
 async def turns(log: Log, session: str) -> tuple[tuple[Message, ...], bool]:
-    """Returns the last turns of the session, oldest first, and whether a mask may be in them."""
+    """Returns the last turns of the session, oldest first, and True if they may contain a mask."""
     messages: list[Message] = []
     attached, masked = 0, False
     for row in await log.rows(session=session, limit=TURNS):  # newest first
@@ -39,7 +39,7 @@ async def turns(log: Log, session: str) -> tuple[tuple[Message, ...], bool]:
         masked = masked or state.masked
         messages.append(Message("assistant", _reply(state)))
         content = state.goal if state.started is None else state.started.content
-        # Counted from the newest backwards: what is shown again is what was talked about last.
+        # Counted from the newest backwards, so the latest media are shown again.
         attached += sum([part.size for part in media_of(content)])
         messages.append(Message("user", content if attached <= MEDIA_BYTES else state.goal))
     return tuple(reversed(messages)), masked
@@ -48,7 +48,7 @@ async def turns(log: Log, session: str) -> tuple[tuple[Message, ...], bool]:
 def _reply(state: RunState) -> str:
     if state.output is not None:
         return render(state.output)
-    # The model must not believe that what was asked for in this turn was done.
+    # The model must not assume that the request of this turn was fulfilled.
     return f"[no answer: {clip(state.error or state.stop_reason or state.status, 200)}]"
 
 
@@ -58,7 +58,7 @@ async def waiting_run(log: Log, session: str) -> RunRow | None:
     if not rows:
         return None
     [row] = rows
-    # No scheduler may be there to do it.
+    # A scheduler may not be running.
     for run in [row.run, *await children(log, row.run)]:
         await expire(log, await log.row(run), clock())
     return await log.row(row.run)
@@ -74,13 +74,13 @@ async def settle(
     policy: Policy,
     redactor: Redactor,
 ) -> bool:
-    """Makes way for `text` in the session of the waiting run `row`.
+    """Lets `text` answer the question of the waiting run `row`, or withdraws the run.
 
     Returns:
-        True if `text` answers its question: the run is to be resumed. False if it was withdrawn.
+        True if `text` answers the question and the run can be resumed. False if it was withdrawn.
 
     Raises:
-        Conflict: it waits for something that no message settles, or `if_waiting` is "refuse".
+        Conflict: No message can settle what the run waits for, or `if_waiting` is "refuse".
         Refused: `by` may not answer the question.
     """
     question = await question_for(log, row, if_waiting)
@@ -93,13 +93,13 @@ async def settle(
 
 
 async def question_for(log: Log, row: RunRow, if_waiting: IfWaiting) -> Approval | None:
-    """Returns the question of the waiting run `row` that a message answers; None: withdraw the run.
+    """Returns the question of the waiting run `row` that a message answers. None withdraws the run.
 
     Raises:
-        Conflict: it waits for something that no message settles, or `if_waiting` is "refuse".
+        Conflict: No message can settle what the run waits for, or `if_waiting` is "refuse".
     """
     requests = await pending(log, row.run)
-    # Nobody can decide any more on what has expired.
+    # Expired approvals can no longer be decided.
     over = not requests and row.waiting_for == EXPIRED
     settled = if_waiting == "withdraw" or (if_waiting == "answer" and row.waiting_for in _PERSON)
     if not (over or settled):

@@ -1,4 +1,4 @@
-"""Strategies by their names, as `Agent(strategy=…)` and agent files write them."""
+"""Strategies by the names that `Agent(strategy=…)` and agent files use."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -20,11 +20,11 @@ STRATEGIES: Final[dict[str, str]] = {
     "plan": "Plan",
     "direct": "Direct",
 }
-"""Names in `taofold.reasoning`: loaded when an agent first runs with them."""
+"""Names in `taofold.reasoning`, loaded when an agent first runs with them."""
 
 
 def check_strategy(name: str) -> None:
-    """Raise `ConfigError` if no strategy has this name."""
+    """Raises `ConfigError` if no strategy has this name."""
     if name not in STRATEGIES:
         raise ConfigError(f"unknown strategy {name!r}; {near(name, STRATEGIES)}", path="strategy")
 
@@ -45,7 +45,7 @@ def find_strategy(
 
 
 def name_of(strategy: "Callable[[Task], Strategy[Any]]") -> str:
-    """Returns what a strategy is called in the log: its own name, its function's, or "custom"."""
+    """Returns the strategy's name in the log: its own, its function's, or "custom"."""
     inner = getattr(strategy, "func", strategy)  # of a functools.partial
     name = getattr(inner, "name", None) or getattr(inner, "__name__", None)
     return name if isinstance(name, str) else "custom"
