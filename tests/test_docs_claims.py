@@ -224,7 +224,7 @@ def figures() -> dict[str, list[str]]:
         "gates.md": [
             f"at most {tree.MOST_FILES:,} files and {tree.MOST_BYTES // 10**9} GB",
             f"A file above {tree.LARGEST // 10**6} MB is used where it lies",
-            f"files above {snapshots.LARGEST // 10**6} MB left out",
+            f"omit files above {snapshots.LARGEST // 10**6} MB",
         ],
         "learning.md": [
             f"below {Pruning().min_success_rate:g} after {Pruning().min_usage_count} uses, "
