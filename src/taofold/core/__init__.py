@@ -1,4 +1,5 @@
-"""The core of taofold: values, effects, events, the fold of events to state, the rules of a turn.
+"""The core of taofold: values, effects, events, the fold of events to state, and the rules of a
+turn.
 
-Nothing in this package performs I/O, reads a clock or draws a random number.
+This package performs no I/O, reads no clock and draws no random numbers.
 """

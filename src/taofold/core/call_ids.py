@@ -1,8 +1,8 @@
-"""The ids that a place in a run gives: of a call, of the child run that it begins, of its samples.
+"""Ids derived from a place in a run: of a call, of the child run it starts, and of its samples.
 
-A place is the `key` of an effect in its strategy and the index of a call in its batch, so a resume
-and a replay give the same ids. A `Rewound` gives its places anew: what is called there afterwards
-has ids of its own. `branch` is no id: it says in which branch of a fork a place lies.
+A place is the `key` of an effect in its strategy plus the index of a call in its batch, so a resume
+and a replay derive the same ids. After a `Rewound` the same place yields new ids. `branch` returns
+the fork branch of a key and is not an id.
 """
 
 from hashlib import blake2b
@@ -11,15 +11,14 @@ from typing import Final
 from taofold.core.state import RunState
 
 IDENTITY: Final = "identity"
-"""A setting of `RunStarted`: a word that no other run has. Names of runs may recur."""
+"""Key in `RunStarted.settings`. Its value is unique to the run, whereas run names may repeat."""
 
 
 def effect_id(run: str, state: RunState, key: str, index: int) -> str:
-    """The id of the call at this place, as tools know it: the same for every attempt at this call.
+    """Returns the id of the call at this place, equal for all attempts of this call.
 
-    No other call has it: not one of a run of the same name in another log, nor one that stands at
-    the same place after what was there has been taken back. Runs that the Rust runtime began have
-    no identity in it.
+    The id is unique across logs that use the same run name, and across a rewind of the place. Runs
+    started by the Rust runtime have no identity in it.
     """
     own = str(state.started.settings.get(IDENTITY, "")) if state.started else ""
     life = f"{run}\x1f{own}\x1f{state.rewinds}" if own else run
@@ -27,19 +26,19 @@ def effect_id(run: str, state: RunState, key: str, index: int) -> str:
 
 
 def child_id(run: str, key: str, index: int, rewinds: int = 0) -> str:
-    """The id of the run that the call at this place of `run` begins, if it is an agent's.
+    """Returns the id of the child run that the call at this place of `run` starts.
 
-    After `rewinds` of the run the call is another one, and so is the run that it begins.
+    `rewinds` is the number of rewinds of the parent; each makes it another call and another run.
     """
     life = f"r{rewinds}" if rewinds else ""
     return f"{run}.{key.replace('.', '-')}-{index}{life}"
 
 
 def sample_id(run: str, key: str, index: int, number: int) -> str:
-    """The id of the run in which a model answers a question of the tool called at this place."""
+    """Returns the run id of the sampling request `number` made by the tool called at this place."""
     return f"{child_id(run, key, index)}s{number}"
 
 
 def branch(key: str) -> str:
-    """The branch of the strategy in which the effect `key` stands: "" outside every fork."""
+    """Returns the fork branch that the effect `key` belongs to, or "" outside every fork."""
     return key.rpartition(".")[0]

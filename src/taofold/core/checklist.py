@@ -1,7 +1,7 @@
 """The checklist of the AIWG rules: seven items about a run's log, and the turns that fail each.
 
-Its items come from the violations of `rules`, and from three looks of its own: is a result there,
-can a call be read, do the times run forward. Each says what no program can judge. Pure.
+Items derive from the violations of `rules` and from three own checks: a result exists, the call can
+be parsed, times do not run backwards. Each item states which part a program cannot judge. Pure.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,13 +28,13 @@ from taofold.core.values import Value
 
 
 class Item(Value, frozen=True):
-    """One point of the checklist: passed, or the numbers of the turns that fail it and why.
+    """One item of the checklist, with the numbers of the turns that fail it and the reason.
 
-    `unjudged` is what the point asks for as well and no program can tell. `demanded` is False if
-    the run was lenient and the point fails only in what a lenient run does not demand.
+    `unjudged` is the part of the item that no program can judge. `demanded` is False if the run was
+    lenient and the item fails only in what a lenient run does not require.
     """
 
-    # A detail without a step (0) is about the whole run.
+    # A detail without a step (0) concerns the whole run.
     name: str
     passed: bool
     steps: tuple[int, ...] = ()
@@ -48,14 +48,14 @@ _Broken: TypeAlias = Sequence[Violation]
 
 
 def check(records: Iterable[e.Record]) -> tuple[Item, ...]:
-    """The seven items, in the order of the rules."""
+    """Returns the seven items, in the order of the rules."""
     live_records = live(records)
     all_turns = turns(live_records)
-    # A reply that was refused is not part of the step that took its place.
+    # A refused reply is not part of the step that replaced it.
     standing = [each for each in recorded_violations(live_records) if not each.refused]
-    # Derived ones last: for a step with both, their words say what is the matter.
+    # Derived violations come last: for a step with both kinds, their detail is the one shown.
     broken = [*standing, *derived_violations(live_records)]
-    # Points and reasons that hold without the rules about form: they fail a lenient run too.
+    # Rules about form are left out: the remaining items apply to a lenient run too.
     start = opening(live_records)
     lenient = start is not None and start.settings.get("strict") is False
     kept = [each for each in broken if each.rule not in DEMANDS]
@@ -76,7 +76,7 @@ def _item(name: str, faults: _Faults, *, demanded: bool) -> Item:
 
 
 def _broke(broken: _Broken, *names: str) -> _Faults:
-    """The last step of each violation of the rules `names`."""
+    """Returns the last step of each violation of the rules `names`, with its detail."""
     return {
         step: violation.detail
         for violation in broken
@@ -86,7 +86,7 @@ def _broke(broken: _Broken, *names: str) -> _Faults:
 
 
 _AFTER: Final = frozenset({EXCEPTION, REPEATED})
-"""Rules whose violations name the failed step first and the offender last."""
+"""Rules whose violations list the failed step first and the offending step last."""
 
 
 def _complete(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
@@ -130,7 +130,7 @@ def _referring(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
 
 
 def _measured(all_turns: Sequence[TracedTurn], broken: _Broken) -> _Faults:
-    """Can the metrics be taken? There is a step, and time runs forward within each."""
+    """Finds turns that prevent metrics: no complete step, or times that run backwards."""
     if not any(turn.complete for turn in all_turns):
         return {0: "there is no complete step to measure"}
     return {

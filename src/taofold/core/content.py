@@ -1,16 +1,15 @@
-"""The messages of a conversation with a model, and their parts. A model's answer is in `reply`.
+"""Messages of a conversation with a model, and their parts. A model's answer is in `reply`.
 
-Text, media, calls and results mean the same to every provider. Thinking is for people. Opaque
-parts are a provider's own items (encrypted reasoning, signed thinking): nobody but the endpoint
-that issued them (`Issuer`) can read them, and it wants them back unchanged and in place. Bytes of
-media lie beside the log under their digest; a part only names them. There is one function for each
-way to look at content: as parts, as text, without what is opaque, and as people may see it.
+Text, media, calls and results are the same for every provider. Thinking is for readers. Opaque
+parts are a provider's own items (encrypted reasoning, signed thinking): only the endpoint that
+issued them (`Issuer`) can read them, and it requires them unchanged and in place. Media bytes are
+stored beside the log under their digest; a part holds only the reference. Functions return content
+as parts, as text, without opaque data, or in the form that is displayed.
 
-A `Conversation` is an append-only list with a digest. Appending costs the same however long it is,
-and a prefix keeps its bytes, which is what providers' prompt caches want and what signed reasoning
-is bound to. There are two ways on: `append`, and `cut`, after which nothing that only a provider
-understands is sent back from the messages before it. Adapters keep their own encoded fragments
-here. Knows nothing about tokens, providers or wire formats. Pure.
+A `Conversation` is an append-only list with a digest. Appending has constant cost, and a prefix
+keeps its bytes, as provider prompt caches and signed reasoning require. It changes by `append`, or
+by `cut`, which stops opaque parts of earlier messages from being sent. Adapters cache their encoded
+fragments here. Knows nothing about tokens, providers or wire formats. Pure.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +31,9 @@ _IMAGE_CHARS: Final = 6_000
 
 
 class Issuer(Value, frozen=True):
-    """Who made a reply: format, host (`api.openai.com`, `bedrock:eu-west-1`) and model."""
+    """The endpoint that made a reply: format, host (`api.openai.com`, `bedrock:eu-west-1`) and
+    model.
+    """
 
     wire: Wire
     host: str
@@ -48,9 +49,9 @@ class TextPart(Value, frozen=True, tag_field="type", tag="text"):
 
 
 class MediaPart(Value, frozen=True, tag_field="type", tag="media"):
-    """An image, document, sound or film: bytes in the log under `digest`, or an address.
+    """An image, document, sound or video: bytes in the log under `digest`, or a URL.
 
-    `digest` is BLAKE2b-160 in hex, `size` in bytes, `detail` OpenAI's hint ("low", "high").
+    `digest` is BLAKE2b-160 in hex, `size` is in bytes, `detail` is OpenAI's hint ("low", "high").
     """
 
     kind: MediaKind
@@ -63,24 +64,24 @@ class MediaPart(Value, frozen=True, tag_field="type", tag="media"):
 
     @property
     def line(self) -> str:
-        """What stands for it where only text can: `[image image/png 12 kB plan.png 5a0c91d2]`."""
+        """A line that stands for it in text: `[image image/png 12 kB plan.png 5a0c91d2]`."""
         size = f"{max(1, round(self.size / 1000))} kB" if self.size else ""
         words = (self.kind, self.media_type, size, self.name, self.url, self.digest[:8])
         return f"[{' '.join(filter(None, words))}]"
 
     @property
     def chars(self) -> int:
-        """About as many characters of text as it costs in the model's window."""
+        """Approximate cost in the model's context window, in characters of text."""
         if self.kind == "image":
             return _IMAGE_CHARS
-        # Documents, sound and film are charged by their bytes, since nobody here can open them;
-        # bounded, so that one large file does not fill the estimate of a whole window.
+        # Documents, sound and video are charged by their bytes because they are not parsed here.
+        # The cost is bounded so that one large file does not fill the estimate of a whole window.
         return min(max(self.size // 16, _IMAGE_CHARS), 400_000)
 
 
 class ThinkingPart(Value, frozen=True, tag_field="type", tag="thinking"):
-    """Readable thinking, for people. `echo` names the field in which the same endpoint wants
-    the text back (`reasoning_content`); "" = it is never sent.
+    """Readable thinking. `echo` names the field in which the same endpoint requires the text back
+    (`reasoning_content`); "" means it is never sent.
     """
 
     text: str
@@ -88,7 +89,7 @@ class ThinkingPart(Value, frozen=True, tag_field="type", tag="thinking"):
 
 
 class OpaquePart(Value, frozen=True, tag_field="type", tag="opaque"):
-    """A provider's item as it came, as JSON text; long ones lie in the log under `digest`."""
+    """A provider's item as JSON text. Long items are stored in the log under `digest`."""
 
     data: str = ""
     kind: str = ""
@@ -97,14 +98,14 @@ class OpaquePart(Value, frozen=True, tag_field="type", tag="opaque"):
 
     @property
     def line(self) -> str:
-        """What people are shown of it: never its bytes."""
+        """Display form: kind and size, never the bytes."""
         return f"[opaque {self.kind} {max(self.size, len(self.data))} bytes]"
 
 
 class ToolCall(Value, frozen=True, tag_field="type", tag="call"):
-    """A native tool call as a provider returns it: `arguments` is JSON text, unread.
+    """A native tool call as a provider returns it. `arguments` is JSON text, not yet parsed.
 
-    `opaque` is a JSON object of fields that the issuer wants back with it (a signature).
+    `opaque` is a JSON object of fields that the issuer requires back with it (a signature).
     """
 
     name: str
@@ -114,7 +115,7 @@ class ToolCall(Value, frozen=True, tag_field="type", tag="call"):
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Equal for a call that was sent twice: its id, its name and what its arguments say."""
+        """Id, name and normalised arguments: equal for a call that was sent twice."""
         try:
             decoded = msgspec.json.decode(self.arguments)
             arguments = msgspec.json.encode(decoded, order="deterministic").decode()
@@ -124,7 +125,7 @@ class ToolCall(Value, frozen=True, tag_field="type", tag="call"):
 
 
 class ToolResult(Value, frozen=True, tag_field="type", tag="result"):
-    """What came back from the call `id`: text, or text and media in order."""
+    """The result of the call `id`: text, or text and media in order."""
 
     id: str
     content: "str | tuple[TextPart | MediaPart, ...]"
@@ -138,20 +139,28 @@ class ToolResult(Value, frozen=True, tag_field="type", tag="result"):
 
     @property
     def text(self) -> str:
-        """The text of it, with a line for each medium."""
+        """The content as text, with one line for each medium."""
         content = self.content
         return content if isinstance(content, str) else text_with_media(content)
 
 
 Part: TypeAlias = TextPart | MediaPart | ThinkingPart | OpaquePart | ToolCall | ToolResult
 Content: TypeAlias = str | tuple[Part, ...]
-"""Plain text is its own short form of one `TextPart`."""
+"""A plain string is the short form of one `TextPart`."""
 
 
 class Message(Value, frozen=True):
-    """One entry of the conversation that is sent to a model.
+    """One message of the conversation that is sent to a model.
 
-    `issuer` made it, if it is a model's: only then do its opaque parts mean anything.
+    Args:
+        role: "system", "user", "assistant" or "tool".
+        content: Text, or a tuple of parts.
+        issuer: The endpoint that made the message, if a model did. Its opaque parts are valid only
+            for this endpoint.
+
+    Example:
+        >>> Message("user", "What is 6 × 7?").text
+        'What is 6 × 7?'
     """
 
     role: Role
@@ -160,45 +169,45 @@ class Message(Value, frozen=True):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The content as parts; empty text is no part."""
+        """The content as parts. Empty text is no part."""
         return parts_of(self.content)
 
     @property
     def text(self) -> str:
-        """What it says, without thinking, calls and media."""
+        """The text, without thinking, calls and media."""
         content = self.content
         return content if isinstance(content, str) else text_of(content)
 
     @property
     def shown(self) -> str:
-        """What it says to people: its text, with a line for each medium."""
+        """The displayed text, with one line for each medium."""
         content = self.content
         return content if isinstance(content, str) else text_with_media(content)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls in it, in order."""
+        """The tool calls of the message, in order."""
         content = self.content
         return () if isinstance(content, str) else calls_of(content)
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """The tool results in it, in order."""
+        """The tool results of the message, in order."""
         content = self.content
         return () if isinstance(content, str) else results_of(content)
 
     @property
     def media(self) -> tuple[MediaPart, ...]:
-        """The media in it and in its results."""
+        """The media of the message, including those in its results."""
         content = self.content
         return () if isinstance(content, str) else tuple(media_of(content))
 
 
 def result_message(id: str, content: Content, *, error: bool = False) -> Message:  # noqa: A002
-    """The message that answers call `id`."""
+    """Returns the message that answers call `id`."""
     presentable = (
         content
-        # A result holds text and media only: a call or a thinking part in it would be nobody's.
+        # A result holds text and media only; calls and thinking have no meaning in it.
         if isinstance(content, str)
         else tuple([part for part in content if isinstance(part, TextPart | MediaPart)])
     )
@@ -206,31 +215,31 @@ def result_message(id: str, content: Content, *, error: bool = False) -> Message
 
 
 def parts_of(content: Content) -> tuple[Part, ...]:
-    """`content` as parts; empty text is none."""
+    """Returns `content` as parts. Empty text gives none."""
     if isinstance(content, str):
         return (TextPart(content),) if content else ()
     return content
 
 
 def content_of(parts: Sequence[Part]) -> Content:
-    """The shortest form of `parts`: a lone text is a string."""
+    """Returns `parts` in their shortest form: a lone text becomes a string."""
     if not parts:
         return ""
     first = parts[0]
-    # A text that is more than its characters must stay a part, or a provider's own data is lost.
+    # A text with provider data stays a part; a string would lose that data.
     if len(parts) == 1 and type(first) is TextPart and not first.phase and not first.opaque:
         return first.text
     return tuple(parts)
 
 
 def text_of(parts: Iterable[Part]) -> str:
-    """The text of the parts, joined as it was written; results count, thinking does not."""
+    """Returns the joined text of the parts, including results but not thinking."""
     texts = [part.text for part in parts if type(part) is TextPart or type(part) is ToolResult]
     return texts[0] if len(texts) == 1 else "".join(texts)
 
 
 def text_with_media(parts: Iterable[Part]) -> str:
-    """Text, results and media as text: a line stands for each medium."""
+    """Returns text, results and media as text, with one line for each medium."""
     lines: list[str] = []
     for part in parts:
         if isinstance(part, TextPart | ToolResult):
@@ -241,22 +250,22 @@ def text_with_media(parts: Iterable[Part]) -> str:
 
 
 def thoughts(parts: Iterable[Part]) -> str:
-    """The readable thinking among the parts."""
+    """Returns the readable thinking among the parts."""
     return "".join([part.text for part in parts if type(part) is ThinkingPart])
 
 
 def calls_of(parts: Iterable[Part]) -> tuple[ToolCall, ...]:
-    """The calls among the parts."""
+    """Returns the calls among the parts."""
     return tuple([part for part in parts if type(part) is ToolCall])
 
 
 def results_of(parts: Iterable[Part]) -> tuple[ToolResult, ...]:
-    """The results among the parts."""
+    """Returns the results among the parts."""
     return tuple([part for part in parts if type(part) is ToolResult])
 
 
 def media_of(content: Content) -> Iterator[MediaPart]:
-    """The media in `content`, those in results included."""
+    """Yields the media in `content`, including those in results."""
     if isinstance(content, str):
         return
     for part in content:
@@ -267,7 +276,7 @@ def media_of(content: Content) -> Iterator[MediaPart]:
 
 
 def is_issuer_bound(content: Content) -> bool:
-    """Does `content` hold anything that only its issuer understands?"""
+    """Returns whether `content` holds data that only its issuer can read."""
     return not isinstance(content, str) and any(
         # Type identity instead of isinstance: the parts are final, and this runs for every reply.
         [
@@ -280,13 +289,16 @@ def is_issuer_bound(content: Content) -> bool:
 
 
 def without_issuer_parts(content: Content) -> Content:
-    """`content` without what only its issuer understands: text, media, calls and results."""
+    """Returns `content` without data that only its issuer can read; text, media, calls and results
+    stay.
+    """
     if isinstance(content, str):
         return content
     remaining: list[Part] = []
     for part in content:
         match part:
-            # Readable thinking goes too: only the endpoint that made it wants it back (`echo`).
+            # Readable thinking is dropped too: only the endpoint that made it requires it back
+            # (`echo`).
             case OpaquePart() | ThinkingPart():
                 pass
             case TextPart(opaque="") | ToolCall(opaque=""):
@@ -301,19 +313,19 @@ def without_issuer_parts(content: Content) -> Content:
 
 
 def veil_opaque(content: Content) -> Content:
-    """`content` for people: of what only its issuer can read there is its kind and its size.
+    """Returns `content` for display: opaque parts keep only their kind, digest and size.
 
-    It may hold whatever the model saw, in a form that nobody can look through.
+    Opaque data may contain anything the model saw, and cannot be checked for secrets.
     """
     if isinstance(content, str):
         return content
     visible: list[Part] = []
     for part in content:
         match part:
-            # The digest stays: a person can tell two items apart by it.
+            # The digest stays, so that two items can be told apart.
             case OpaquePart():
-                # `size` is 0 while the bytes are inline; afterwards `data` is
-                # empty and `size` counts.
+                # `size` is 0 while the bytes are inline; afterwards `data` is empty and `size`
+                # counts.
                 size = max(part.size, len(part.data))
                 visible.append(OpaquePart("", part.kind, part.digest, size))
             case TextPart() if part.opaque:
@@ -326,28 +338,28 @@ def veil_opaque(content: Content) -> Content:
 
 
 def blob_digest(content: bytes) -> str:
-    """The name under which bytes lie in a log: BLAKE2b-160 in hex."""
+    """Returns the name under which bytes are stored in a log: BLAKE2b-160 in hex."""
     return blake2b(content, digest_size=20).hexdigest()
 
 
 Pieces: TypeAlias = bytes | tuple[bytes, ...]
-"""An encoded message; in several pieces if it holds media, whose bytes are never copied."""
+"""An encoded message. It has several pieces if it holds media, whose bytes are never copied."""
 
 
 @dataclass(slots=True)
 class _Encoded:
-    """How far the messages are encoded in one format, and their pieces."""
+    """Encoding progress in one wire format: the number of encoded messages and their pieces."""
 
     count: int = 0
     pieces: list[bytes] = field(default_factory=list[bytes])
 
 
 class Conversation(Sequence[Message]):
-    """Messages in order; equal prefixes have equal digests.
+    """Messages in order. Equal prefixes have equal digests.
 
-    `chars` is about the size of what a model reads, in characters, `size` in bytes of UTF-8 (media
-    count in both as many characters as they cost); `media` what must be at hand to
-    send it; `issuer` the maker of the newest message that a model made.
+    `chars` is the approximate size of what a model reads, in characters, and `size` the same in
+    bytes of UTF-8. Both count media at their cost in characters. `media` lists the media needed to
+    send the conversation. `issuer` is the issuer of the newest message made by a model.
     """
 
     __slots__ = (
@@ -368,11 +380,12 @@ class Conversation(Sequence[Message]):
 
     def __init__(self, messages: Sequence[Message] = ()) -> None:
         self._messages: list[Message] = []
-        # Two digests, because a provider change keeps the neutral one: a run goes on elsewhere with
-        # the same prompt, but what is bound to an issuer is not the same request.
+        # Two digests: the neutral one survives a change of provider, because a run continues
+        # elsewhere with the same prompt. The bound one changes, because issuer-bound data makes
+        # another request.
         self._digest = blake2b(digest_size=8)
         self._digest_text = ""
-        """`_digest` as text, until the next message: each call of a model asks for it twice."""
+        """Cached hex form of `_digest` until the next message: each model call reads it twice."""
         self._bound_digest = blake2b(digest_size=8)
         self._encoded: dict[str, _Encoded] = {}
         self._cut = 0
@@ -380,15 +393,15 @@ class Conversation(Sequence[Message]):
         self.chars = self.size = 0
         self.media: list[MediaPart] = []
         self.fetched = 0
-        """How many of the media have their bytes at hand."""
+        """The number of media whose bytes are loaded."""
         self.issuer: Issuer | None = None
         self.offer = ""
-        """Digest of the tools and the schema that the newest reply was asked for with."""
+        """Digest of the tools and the schema with which the newest reply was requested."""
         for message in messages:
             self.append(message)
 
     def append(self, message: Message) -> None:
-        """Add `message` at the end."""
+        """Appends `message`."""
         self._messages.append(message)
         self._digest_text = ""
         content = message.content
@@ -398,7 +411,7 @@ class Conversation(Sequence[Message]):
             # A model's JSON may hold a lone surrogate (\ud83d without its pair), which strict UTF-8
             # refuses to encode.
             encoded = parts.encode("utf-8", "surrogatepass")
-            self.size += len(encoded) - len(parts) + len(content)  # its frame is ASCII
+            self.size += len(encoded) - len(parts) + len(content)  # the frame is ASCII
             self._digest.update(encoded)
             return
 
@@ -408,7 +421,7 @@ class Conversation(Sequence[Message]):
         encoded = neutral.encode("utf-8", "surrogatepass")
         self._digest.update(encoded)
         self.chars += readable
-        # All that can be read stands in `neutral`; what is around it is ASCII but for odd ids.
+        # All readable text is in `neutral`; the rest of it is ASCII except for unusual ids.
         self.size += len(encoded) - len(neutral) + readable
         for part in outline.media:
             self.media.append(part)
@@ -427,35 +440,35 @@ class Conversation(Sequence[Message]):
         return self.chars - sum([part.chars for part in self.media])
 
     def cut(self) -> None:
-        """Send back nothing more of what only a provider understands, up to here."""
-        # Only a mark: messages are never rewritten, so the neutral digest and
-        # a replay are unaffected.
+        """Stops issuer-bound data of all present messages from being sent again."""
+        # Only a mark: messages are never rewritten, so the neutral digest and a replay are
+        # unaffected.
         self._cut = len(self._messages)
         self._bound = False
         self._bound_digest = blake2b(str(self._cut).encode(), digest_size=8)
-        # What was encoded may hold opaque parts; it is encoded anew, once, without them.
+        # Encoded fragments may hold opaque parts; they are encoded once more without them.
         self._encoded.clear()
 
     @property
     def bound(self) -> bool:
-        """Does it hold anything since the last cut that only its issuer understands?"""
+        """True if it holds issuer-bound data since the last cut."""
         return self._bound
 
     def content(self, index: int) -> Content:
-        """What message `index` may be sent with: before the cut, nothing opaque."""
+        """Returns the content to send for message `index`, without opaque parts before the cut."""
         content = self._messages[index].content
         return without_issuer_parts(content) if index < self._cut else content
 
     @property
     def digest(self) -> str:
-        """16 hex digits that stand for the roles, texts, calls, results and media so far."""
+        """16 hex digits over the roles, texts, calls, results and media so far."""
         if not self._digest_text:
             self._digest_text = self._digest.hexdigest()
         return self._digest_text
 
     @property
     def bound_digest(self) -> str:
-        """16 hex digits that stand for the opaque parts since the last cut, and for its place."""
+        """16 hex digits over the opaque parts since the last cut, and over its position."""
         return self._bound_digest.hexdigest()
 
     def fragments(
@@ -464,9 +477,13 @@ class Conversation(Sequence[Message]):
         encode: "Callable[[Conversation, int], Pieces]",
         separator: bytes = b",",
     ) -> list[bytes]:
-        """The messages in the wire format `form`, each encoded once, in order, to be joined.
+        """Returns the messages in the wire format `form`, in order, to be joined. Each is encoded
+        once.
 
-        `encode` gets this conversation and the index of the message; b"" = it has none.
+        Args:
+            form: Name of the wire format; the cache key.
+            encode: Encodes the message at an index of this conversation; b"" omits it.
+            separator: Bytes between two messages.
         """
         # One cache per format: after a change of provider the old one stays valid for its prefix.
         encoded = self._encoded.setdefault(form, _Encoded())
@@ -481,7 +498,7 @@ class Conversation(Sequence[Message]):
                 else:
                     pieces += encoding
             # Counted one by one: if `encode` raises, count and pieces still agree and the next call
-            # goes on from here.
+            # continues from here.
             encoded.count = index + 1
         # The list itself, not a copy (that would cost O(run) per step): callers only read it.
         return pieces
@@ -504,10 +521,7 @@ class Conversation(Sequence[Message]):
 
 
 class _Outline:
-    """What of a message's parts counts for its digest and its size, collected in one pass.
-
-    Every message of a run comes through here once, so it is read once and not once per question.
-    """
+    """The parts of a message that count for its digest and its size, collected in one pass."""
 
     __slots__ = ("calls", "media", "readable", "results", "text")
 
@@ -519,8 +533,8 @@ class _Outline:
         texts: list[str] = []
         readable = 0
         for part in content:
-            # Thinking and opaque parts are left out: they differ between providers,
-            # and the digest must not.
+            # Thinking and opaque parts are left out: they differ between providers, and the digest
+            # must not.
             if type(part) is ToolCall:
                 self.calls.append(part)
                 readable += len(part.name) + len(part.arguments)
@@ -539,14 +553,14 @@ class _Outline:
         """Characters of text, results and calls."""
 
     def neutral(self, role: Role) -> str:
-        """What the digest is made of, the same for every provider.
+        """Returns the input of the digest, equal for every provider.
 
-        Of text, calls and lone results it is what it always was, so that logs of earlier
-        releases replay.
+        The form for text, calls and lone results must not change: logs of earlier releases depend
+        on it for replay.
         """
         results = self.results
-        # The separators are ASCII control characters (unit, record), which no message can be
-        # confused with when two fields are swapped or one is empty.
+        # ASCII control characters (unit, record) as separators keep swapped or empty fields
+        # distinct.
         outline = f"{role}\x1f{results[0] if results else ''}\x1f{self.text}\x1e"
         for call in self.calls:
             outline += f"{call.name}\x1f{call.arguments}\x1f{call.id}\x1e"
@@ -558,14 +572,14 @@ class _Outline:
 
 
 def _opaque(content: Content, number: int) -> str:
-    """What the digest of opaque parts is made of."""
+    """Returns the input of the digest of opaque parts."""
     outline = f"{number}\x1e"
     if isinstance(content, str):
         return outline
     for index, part in enumerate(content):
         match part:
             case OpaquePart():
-                # The same whether the bytes are still inline or already moved to a blob.
+                # Equal whether the bytes are still inline or already moved to a blob.
                 digest = part.digest or blake2b(part.data.encode(), digest_size=20).hexdigest()
                 outline += f"{index}\x1f{part.kind}\x1f{digest}\x1e"
             case ThinkingPart() if part.echo:
@@ -582,7 +596,7 @@ _MARKS: Final = {"user": "👤 USER", "assistant": "🤖 ASSISTANT"}
 
 
 def format_conversation_as_chat(history: Iterable[Mapping[str, str] | Message]) -> str:
-    """The messages in order, numbered from 1; a role that nobody knows is shown as it is."""
+    """Returns the messages as text, numbered from 1. An unknown role is shown in capitals."""
     lines = [_HEADER]
     for number, message in enumerate(history, 1):
         if isinstance(message, Message):

@@ -1,6 +1,6 @@
-"""The first difference of two values, as text for people: where it is, and what stands there.
+"""The first difference between two values, as readable text: its place and both values there.
 
-Knows structs, mappings, sequences and texts; of two texts it shows where they part.
+Compares structs, mappings, sequences and texts; two texts are shown from where they diverge.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def first_difference(old: object, new: object) -> tuple[str, str, str]:
 
 
 def _differing(old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The parts in which two values of one shape differ, in order, with their names."""
+    """Yields name and values of the parts in which two values of the same type differ, in order."""
     if type(old) is not type(new):
         return
     before, after = _parts(old), _parts(new)
@@ -43,7 +43,7 @@ def _differing(old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _parts(value: Any) -> dict[str, Any]:
-    """The parts of a value by name; none of what is compared as a whole."""
+    """Returns the parts of a value by name; empty for a value that is compared as a whole."""
     if isinstance(value, msgspec.Struct):
         return {name: getattr(value, name) for name in value.__struct_fields__}
     if is_object(value):

@@ -1,4 +1,4 @@
-"""Effects: what a strategy may ask the runtime to do, and what it is sent back.
+"""Effects: the requests that a strategy yields to the runtime, and the results it receives.
 
 A strategy is a generator. It yields an effect, is sent the result, and returns its `Answer`.
 It never awaits, reads a clock or opens a file, so the same strategy runs live, replays from a log,
@@ -11,7 +11,7 @@ and is tested with `next()` and `send()`. `Halt` is thrown into it where a limit
         reply = yield Ask(Conversation([Message("user", task.goal)]))
         return Answer(reply.text)
 
-The functions at the end are the effects for `yield from`, with the types of their results.
+The functions at the end wrap the effects for `yield from`, with typed results.
 """
 
 from collections.abc import Generator, Sequence
@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Open a turn: hear what people said, learn what limits are near. Resolves to an `Outlook`."""
+    """Opens a turn: collects steering messages and nearby limits. Resolves to an `Outlook`."""
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Ask the model. Resolves to a `Reply`.
+    """Asks the model. Resolves to a `Reply`.
 
-    `tools` are the names offered natively (none: a plain completion); `schema` asks
-    for constrained decoding where the model's profile has it.
+    `tools` are the names offered natively (none: a plain completion). `schema` requests constrained
+    decoding where the model's profile supports it.
     """
 
     conversation: Conversation
@@ -50,37 +50,37 @@ class Ask(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] = ()
     schema: dict[str, Any] | None = None
     model: str = ""
-    """Which of the run's models, by its name among them; "" = the one that plays `role`."""
+    """Name of one of the run's models; "" selects the one with the role `role`."""
     settings: ModelSettings = ModelSettings()
-    """What of the run's settings is another for this call."""
+    """Settings that override those of the run for this call."""
     allowed: tuple[str, ...] | None = None
-    """Which of `tools` may be called now; None = all. The offer itself stays the same."""
+    """The subset of `tools` that may be called now; None = all. The offered list stays the same."""
     seconds: float | None = None
-    """How long the model may take; None = as long as the run may."""
+    """Time limit of the model call in seconds; None = the remaining time of the run."""
     tolerant: bool = False
-    """A provider's failure is no end of the run but a `Reply` with `finish="error"`."""
+    """True: a provider failure yields a `Reply` with `finish="error"` instead of ending the run."""
 
 
 class Act(msgspec.Struct, frozen=True):
-    """Take one step: record the thought and perform its batch. Resolves to the observations."""
+    """Takes one step: records the thought and performs its batch. Resolves to the observations."""
 
     thought: Thought
     actions: tuple[Action, ...]
     local: tuple[Observation | None, ...] = ()
-    """Observations that the strategy itself makes: its own named steps and `finish`."""
+    """Observations that the strategy makes itself: for its own named steps and `finish`."""
     planned: bool = False
-    """A person wrote these calls down, so the repetition guard, which is for models, is silent."""
+    """True for calls written by a user. The repetition guard, which is for models, ignores them."""
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Put something derived on the record: a violation, a compaction, a trace entry."""
+    """Records something derived: a violation, a compaction, a trace entry."""
 
     kind: str
     data: dict[str, Any] = {}
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """Run strategies concurrently. Resolves to the tuple of their answers, in order."""
+    """Runs strategies concurrently. Resolves to the tuple of their answers, in order."""
 
     branches: "tuple[Strategy[Any], ...]"
 
@@ -90,7 +90,7 @@ Strategy: TypeAlias = Generator[Effect, Any, T]
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What a turn starts with."""
+    """The messages, limits and hints at the start of a turn."""
 
     heard: tuple[Message, ...] = ()
     """Steering messages that arrived since the last turn, framed as the principal's."""
@@ -99,15 +99,15 @@ class Outlook(msgspec.Struct, frozen=True):
     stop: str = ""
     """The reason to stop now, without another model call."""
     hint: str = ""
-    """What the repetition guard tells the model, "" if nothing."""
+    """The repetition guard's hint for the model, or ""."""
     toolless: bool = False
-    """The repetition guard wants an answer without tools."""
+    """True if the repetition guard requires an answer without tools."""
 
 
 class Halt(Exception):
     """Thrown into a strategy when a limit stops it in the middle of a turn.
 
-    It may catch it and return a partial `Answer`; it may not yield another effect.
+    The strategy may catch it and return a partial `Answer`; it may not yield another effect.
     """
 
     def __init__(self, reason: str) -> None:
@@ -117,19 +117,19 @@ class Halt(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a strategy returns: the output and why it stopped."""
+    """The return value of a strategy: the output and the stop reason."""
 
     output: Any
     stop: str = "final_answer"
     error: str = ""
 
 
-# The helpers below exist for types: `reply = yield from ask(...)` is a `Reply`,
-# where a bare `reply = yield Ask(...)` would be `Any`.
+# These helpers exist for typing: `reply = yield from ask(...)` is a `Reply`, whereas a bare `reply
+# = yield Ask(...)` is `Any`.
 
 
 def begin() -> Strategy[Outlook]:
-    """Open a turn."""
+    """Opens a turn."""
     outlook: Outlook = yield Begin()
     return outlook
 
@@ -140,19 +140,19 @@ def ask(
     tools: tuple[str, ...] = (),
     schema: dict[str, Any] | None = None,
 ) -> Strategy[Reply]:
-    """Ask the model that plays `role`."""
+    """Asks the model that has the role `role`."""
     reply: Reply = yield Ask(conversation, role, tools, schema)
     return reply
 
 
 def act(thought: Thought, *actions: Action) -> Strategy[tuple[Observation, ...]]:
-    """Perform one step with tools."""
+    """Performs one step with tools."""
     observations: tuple[Observation, ...] = yield Act(thought, actions)
     return observations
 
 
 def step(thought: Thought, name: str, result: Any, **parameters: Any) -> Strategy[Observation]:
-    """Record a step of the strategy's own: a thought, a named action and its result."""
+    """Records a step of the strategy itself: a thought, a named action and its result."""
     action = Action(name, parameters)
     observations: tuple[Observation, ...] = yield Act(
         thought, (action,), (Observation(result, extraction=name, auto=True),)
@@ -161,11 +161,11 @@ def step(thought: Thought, name: str, result: Any, **parameters: Any) -> Strateg
 
 
 def note(kind: str, **data: Any) -> Strategy[None]:
-    """Put `data` on the record."""
+    """Records `data`."""
     yield Note(kind, data)
 
 
 def fork(branches: Sequence[Strategy[T]]) -> Strategy[tuple[T, ...]]:
-    """Run `branches` concurrently."""
+    """Runs `branches` concurrently."""
     answers: tuple[T, ...] = yield Fork(tuple(branches))
     return answers

@@ -1,18 +1,20 @@
-"""The errors that callers may catch, sorted by who can act on them. A room's own stand in the room.
+"""The errors that callers may catch, sorted by who can act on them. Errors of one package stay
+there.
 
 * TaofoldError
   + ConfigError              the programmer: found before the first model call
-  + RunError                 the world or the log: the run cannot go on
+  + RunError                 the world or the log: the run cannot continue
     - ModelError             the provider failed after retries
     - LimitReached           only with `raise_on_limit`; carries the result
+    - RunFailed              the output of a run without one was read
     - ReplayDiverged         the log and the code disagree
-  + Refused                  a person: the decision is late, repeated or not theirs
+  + Refused                  the approver: the decision is late, repeated or not permitted
   + LogError                 the world: the store cannot be used
-    - Conflict               somebody else appended to this run first
+    - Conflict               another process appended to this run first
     - OutcomeUnknown         the answer to a write was lost: it may have happened
-    - LogAway                the server of the store is not there, or not yet
+    - LogAway                the server of the store is not reachable, or not yet
     - UnknownRun             no run with this id
-    - Incompatible           the store was written by a newer release, or is not ours
+    - Incompatible           the store was written by a newer release, or not by taofold
 
 The model's own mistakes are never exceptions: they become observations.
 """
@@ -23,11 +25,20 @@ from taofold.core.difference import first_difference
 
 
 class TaofoldError(Exception):
-    """Base of every error raised on purpose."""
+    """Base of all errors that taofold raises on purpose."""
 
 
 class ConfigError(TaofoldError):
-    """A mistake in code, configuration or an agent file. `path` says where."""
+    """A mistake in code, configuration or an agent file, found before the first model call.
+
+    Args:
+        message: The mistake and how to fix it.
+        path: The place of the mistake, such as `tools[0].name`; it precedes the message.
+
+    Example:
+        >>> str(ConfigError("must be a number", path="limits.max_steps"))
+        'limits.max_steps: must be a number'
+    """
 
     def __init__(self, message: str, *, path: str = "") -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -35,12 +46,18 @@ class ConfigError(TaofoldError):
 
 
 class RunError(TaofoldError):
-    """A run cannot continue; its log says why."""
+    """A run cannot continue. Its log holds the reason."""
 
 
 class ModelError(RunError):
-    """The provider failed. `kind` is auth, rate, overflow, request, binding, server, network,
-    reply or timeout. `binding`: it will not have back what it once signed or encrypted.
+    """The provider failed.
+
+    Args:
+        message: The provider's error, or what was wrong with its reply.
+        kind: auth, rate, overflow, request, binding, server, network, reply or timeout. `binding`
+            means that the provider rejects data it once signed or encrypted.
+        status: HTTP status; 0 if there was no response.
+        retry_after: Seconds to wait before a retry; None if unknown.
     """
 
     def __init__(
@@ -56,7 +73,16 @@ class ModelError(RunError):
 
 
 class LimitReached(RunError):
-    """A limit ended the run and `raise_on_limit` was set. `result` holds the partial work."""
+    """A limit ended the run and `raise_on_limit` was set.
+
+    `result` is the `RunResult` with the partial work.
+
+    Example:
+        try:
+            Agent(model, limits=Limits(max_steps=3), raise_on_limit=True).run_sync("Sum up")
+        except LimitReached as error:
+            print(error.result.stop_reason)
+    """
 
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
@@ -64,7 +90,14 @@ class LimitReached(RunError):
 
 
 class RunFailed(RunError):
-    """A run has no output, and its output was asked for. `result` shows how it ended."""
+    """The output of a run without an output was read. `result` shows how the run ended.
+
+    Example:
+        try:
+            print(result.output)
+        except RunFailed as error:
+            print(error.result.stop_reason, error.result.error)
+    """
 
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
@@ -72,7 +105,14 @@ class RunFailed(RunError):
 
 
 class ReplayDiverged(RunError):
-    """Re-deriving the run gave another event than the log holds."""
+    """A replay derived another event than the log holds.
+
+    Args:
+        key: The place of the effect in its strategy.
+        recorded: The event or value in the log.
+        requested: The one that the present code derived.
+        hint: A probable cause, appended to the message.
+    """
 
     def __init__(self, key: str, recorded: object, requested: object, hint: str = "") -> None:
         place, old, new = first_difference(recorded, requested)
@@ -85,7 +125,14 @@ class ReplayDiverged(RunError):
 
 
 class Refused(TaofoldError):
-    """A person's decision cannot be taken; the message says why."""
+    """An approver's decision cannot be accepted; the message states why.
+
+    Example:
+        try:
+            await decide(log, action_id, Decision("approve"))
+        except Refused as error:
+            print(error)
+    """
 
 
 class LogError(TaofoldError):
@@ -93,15 +140,15 @@ class LogError(TaofoldError):
 
 
 class LogAway(LogError):
-    """The log's server is not there, or not yet: nothing was sent."""
+    """The log's server is not reachable, or not yet. Nothing was sent."""
 
 
 class Conflict(LogError):
-    """Somebody else appended to this run, or owns it now."""
+    """Another process appended to this run, or owns it now."""
 
 
 class OutcomeUnknown(LogError):
-    """A write was sent and its answer was lost. Look before you write again."""
+    """A write was sent and its answer was lost. Read the log before writing again."""
 
 
 class UnknownRun(LogError, LookupError):
@@ -109,4 +156,4 @@ class UnknownRun(LogError, LookupError):
 
 
 class Incompatible(LogError):
-    """The store is newer than this release, or was not created by it. Nothing was changed."""
+    """A newer release wrote the store, or it is not a taofold store. Nothing was changed."""

@@ -1,19 +1,19 @@
-"""Everything that can happen in a run, and its JSON form.
+"""All events of a run, and their JSON form.
 
-How it starts, forks, resumes, parks, rewinds and ends; replies of models and what became of calls
-that gave none; steps with their decisions, starts and observations; what people said; limits and
-broken rules; what strategies note. `Event` is the union of them all.
+Events record how a run starts, forks, resumes, parks, rewinds and ends; replies of models and
+failed model calls; steps with their decisions, starts and observations; user messages; limits,
+broken rules, and strategy notes. `Event` is the union of them.
 
 `key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), the same on
-replay; `index` that of an action in its batch. Events are never changed; a `Record` is one with its
-number and time. `encode` and `decode` are their JSON, also that of older versions, which upcasters
-bring to the present form. Where an imported run came from stands in its start (`Provenance`).
+replay; `index` is the place of an action in its batch. Events are never changed. A `Record` is an
+event with its sequence number and time. `encode` and `decode` convert to JSON; upcasters bring
+older versions to the present form. The start of an imported run holds its origin (`Provenance`).
 
-A class says all there is to say of its kind: how durable it is, whether a replay derives it, how
-people read it and what of it those who watch may see, and behind `State:` what it does to the
-state. So a new kind is its class, its name in the union `Event`, and the place in `runtime` where
-it happens; the log, streams, terminal, spans and documents follow. What it changes in the state is
-a case of `state.reduce`, which type checkers name. `docs/internals/changing.md` has an example.
+A class defines all properties of its event: how durable it is, whether a replay derives it, its
+summary, its public form, and after `State:` its effect on the state. A new event therefore needs
+its class, its name in the union `Event`, and the place in `runtime` where it occurs; the log,
+streams, terminal, spans and documents follow. Its effect on the state is a case of `state.reduce`,
+which type checkers demand. `docs/internals/changing.md` has an example.
 """
 
 from collections.abc import Callable, Iterable
@@ -58,100 +58,108 @@ def _digests(digests_beside: Iterable[str], content: Content) -> tuple[str, ...]
 
 
 class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
-    """What all events share."""
+    """Base of all events."""
 
     disk: ClassVar[bool] = False
-    """Must survive a power cut, not only a killed process: the log syncs before going on."""
+    """True if the event must survive a power failure, not only a killed process: the log syncs
+    before the run continues.
+    """
     timed: ClassVar[bool] = True
-    """Does the time since the record before count as activity? Not where nobody was active then:
-    at the start, at a resume, behind a fork."""
+    """True if the time since the previous record counts as activity. False where nothing was active
+    before: at the start, at a resume, after a fork.
+    """
     derived: ClassVar[bool] = True
-    """Does an effect of the strategy derive it, at its `key`? Not what whoever drives the run, or a
-    person, adds to it: a replay skips that."""
+    """True if an effect of the strategy derives the event at its `key`. False for events added by
+    the driver or a user, which a replay skips.
+    """
     incidental: ClassVar[bool] = False
-    """Says how the run was driven, not what it did: two runs that differ in it alone are equal."""
+    """True if the event records how the run was driven, not what it did: two runs that differ only
+    in such events are equal.
+    """
     wording: ClassVar[str] = ""
-    """The summary of an event `{0}`."""
+    """Format of the summary; `{0}` is the event."""
     heading: ClassVar[str] = ""
-    """What stands before its summary where people watch the run; "": they are not told of it, or
-    in another way."""
+    """Prefix of the summary in displays of the run; "": displays omit the event, or show it in
+    another form.
+    """
     alarming: ClassVar[bool] = False
-    """Should people notice it?"""
+    """True if displays highlight the event."""
     elapsed: Count | None = None
-    """Milliseconds of activity since the record before, by a clock that nobody can set; None =
-    what the records' times say."""
+    """Milliseconds of activity since the previous record, by a monotonic clock; None = the
+    difference of the records' times.
+    """
 
     def blobs(self) -> tuple[str, ...]:
-        """Digests of the bytes beside the log that it speaks of."""
+        """Returns the digests of the blobs that the event references."""
         return ()
 
     @property
     def optional(self) -> bool:
-        """May it be missing in a log of another release, where this code derives it?"""
+        """True if a log of another release may lack the event although this code derives it."""
         return False
 
     @property
     def public(self) -> Self:
-        """The event as those who watch the run see it: whoever shows, streams or exports asks."""
+        """The event without what displays, streams and exports must not show."""
         return self
 
     def timeless(self) -> Self:
-        """The event without `elapsed`: what happened, whatever the machine's clock did meanwhile.
+        """Returns the event without `elapsed`, whose value depends on the machine's clock.
 
-        A replay derives what happened, never when.
+        A replay derives events, never their times.
         """
         return self if self.elapsed is None else structs.replace(self, elapsed=None)
 
     @property
     def tag(self) -> str:
-        """What its kind is called in the log."""
+        """The name of the event type in the log."""
         return str(self.__struct_config__.tag)
 
     @property
     def summary(self) -> str:
-        """What happened, for people: what `runs log` shows behind the event's name."""
+        """A readable summary, shown by `runs log` after the event's name."""
         return self.wording.format(self).rstrip()
 
     @property
     def announcement(self) -> str | None:
-        """What those who watch the run are told; None: nothing, or in another way."""
+        """The text for displays of the run; None if they omit it or show it in another form."""
         return f"{self.heading} {self.summary}" if self.heading else None
 
 
 class Annotation(Happened, frozen=True):
-    """An event that only says something: the state stays as it is, but for the time."""
+    """An event that changes nothing in the state except the time."""
 
 
 class ForeignCall(Value, frozen=True):
-    """What an imported file says of a call whose outcome it does not hold. Nobody relies on it."""
+    """An imported file's claim about a call without an outcome. No code relies on it."""
 
     tool: str
     fingerprint: str
-    """Of tool and parameters, as `core.rules.fingerprint` makes it."""
+    """Fingerprint of tool and parameters, from `core.rules.fingerprint`."""
     decisions: tuple[str, ...] = ()
-    """For people: "allow by local"."""
+    """Readable text: "allow by local"."""
     started: bool = False
 
 
 class Provenance(Value, frozen=True):
-    """Where a run came from that was taken in from a file: its first `events` records.
+    """The origin of a run imported from a file: its first `events` records.
 
-    They are history. Who decided and who asked there is what the file says, which anybody can
-    write: no call is made, and no person's word assumed, because of it.
+    They are history. The file's claims about who decided and who asked can be forged: they never
+    cause a call and never count as an approval.
     """
 
     source: str
     events: int
     principal: str = ""
-    """Who started it there. Here it belongs to whoever took it in."""
+    """The principal who started the run there. Here the run belongs to the one who imported it."""
     claims: tuple[ForeignCall, ...] = ()
     at: int = 0
 
 
 class RunStarted(Happened, frozen=True, tag="run_started"):
-    """The run's fixed facts. Nothing irreversible has happened yet, so no sync is waited for.
+    """The run's fixed facts. Nothing irreversible has happened yet, so the log does not sync.
 
-    `goal` is its text; `parts` the goal as it was given, if it holds more than text.
+    `goal` is the text; `parts` is the original goal if it holds more than text.
 
     State: `goal`, `data`, `masked`; `status` is `running`
     """
@@ -181,19 +189,19 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
 
     @property
     def content(self) -> Content:
-        """The goal as it was given."""
+        """The original goal: its parts, or its text."""
         return self.parts or self.goal
 
     @property
     def public(self) -> Self:
-        """Without what only a provider can read in the conversation before."""
+        """The event with issuer-bound data in the history hidden."""
         if not self.history:
             return self
         past = [structs.replace(each, content=veil_opaque(each.content)) for each in self.history]
         return structs.replace(self, history=tuple(past))
 
     def blobs(self) -> tuple[str, ...]:
-        """Of the goal, and of the conversation before it."""
+        """Returns the digests of media in the goal and in the history."""
         past = [digest for message in self.history for digest in _digests((), message.content)]
         return _digests(past, self.parts)
 
@@ -201,7 +209,7 @@ class RunStarted(Happened, frozen=True, tag="run_started"):
 class Forked(Annotation, frozen=True, tag="forked"):
     """The events before this one were copied from `run`, up to and including `seq`.
 
-    State: none: what stands before was copied from there
+    State: none: the preceding records were copied from there
     """
 
     timed: ClassVar[bool] = False
@@ -216,8 +224,8 @@ class Forked(Annotation, frozen=True, tag="forked"):
 class Resumed(Happened, frozen=True, tag="resumed"):
     """A new activation took the run over, with fencing token `epoch`.
 
-    State: `epoch`; `wakes` + 1; `status` is `running`, `waiting_for` ""; calls that were cut off
-    are marked, see below
+    State: `epoch`; `wakes` + 1; `status` is `running`, `waiting_for` ""; interrupted calls are
+    marked, see below
     """
 
     timed: ClassVar[bool] = False
@@ -228,11 +236,11 @@ class Resumed(Happened, frozen=True, tag="resumed"):
     epoch: int
     owner: str = ""
     runtime: str = ""
-    """The runtime whose words follow; "": this one."""
+    """The runtime that writes the following records; "": this one."""
 
 
 class Steered(Happened, frozen=True, tag="steered"):
-    """A person's message reached the run; the model reads it once, at its next turn.
+    """A user's message reached the run; the model reads it once, at its next turn.
 
     State: `heard` gets the text; `masked` if the event is
     """
@@ -245,28 +253,28 @@ class Steered(Happened, frozen=True, tag="steered"):
     text: str
     by: str
     parts: tuple[Part, ...] = ()
-    """The message as it was given, if it holds more than text."""
+    """The original message, if it holds more than text."""
     masked: bool = False
     """True if a secret was replaced by a mask in it."""
 
     @property
     def content(self) -> Content:
-        """The message as it was given."""
+        """The original message: its parts, or its text."""
         return self.parts or self.text
 
     def blobs(self) -> tuple[str, ...]:
-        """Of what was sent with the message."""
+        """Returns the digests of the media in the message."""
         return _digests((), self.parts) if self.parts else ()
 
 
 class LimitHit(Happened, frozen=True, tag="limit_hit"):
-    """A limit was found reached, before the call that would have passed it.
+    """A limit was reached, before the call that would have exceeded it.
 
-    `value` is 1 if nothing more is called, -1 if the coming turn is the last. `needed` is what
-    the call that was not made could have taken, `allowed` the bound then; 0 if that is not the
-    reason.
+    `value` is 1 if no further call is made, -1 if the coming turn is the last. `needed` is the
+    possible cost of the call that was not made, and `allowed` the bound at that time. Both are 0 if
+    this was not the reason.
 
-    State: `limits_hit` gets the limit (`value` 1: nothing more is called; -1: the coming turn is
+    State: `limits_hit` gets the limit (`value` 1: no further call is made; -1: the coming turn is
     the last)
     """
 
@@ -279,12 +287,12 @@ class LimitHit(Happened, frozen=True, tag="limit_hit"):
 
     @property
     def summary(self) -> str:
-        """For people."""
+        """The limit, with a mark for the last turn."""
         return f"{self.limit}{' (last turn)' if self.value < 0 else ''}"
 
 
 class PromptChanged(Annotation, frozen=True, tag="prompt_changed"):
-    """On resume, this code builds another prompt than the one recorded (D13)."""
+    """On resume, this code builds another prompt than the recorded one (D13)."""
 
     derived: ClassVar[bool] = False
     alarming: ClassVar[bool] = True
@@ -296,12 +304,12 @@ class PromptChanged(Annotation, frozen=True, tag="prompt_changed"):
 
 
 class Replied(Happened, frozen=True, tag="replied"):
-    """The model's reply, with what it cost: recorded before anyone tries to read it.
+    """The model's reply and its cost, recorded before it is parsed.
 
-    `prompt` is the digest of what every provider would be told, behind the name of the runtime if
-    it is another one (`rust:…`); `prefix` of all that was sent: tools, schema and opaque parts
-    too ("" where the Rust runtime asked). `notes` are what the
-    provider reported about the request.
+    `prompt` is the digest of the provider-neutral prompt, prefixed with the runtime's name if it is
+    another one (`rust:…`). `prefix` is the digest of the whole request, including tools, schema and
+    opaque parts ("" if the Rust runtime asked). `notes` are the provider's remarks about the
+    request.
 
     State: `model_calls` + 1 unless `cached`; `usage` is added to `usage` and to
     `usage_by_model[model]`; `masked` if the event is
@@ -324,11 +332,11 @@ class Replied(Happened, frozen=True, tag="replied"):
 
     @property
     def foreign(self) -> bool:
-        """True if another runtime asked: its prompt is in words of its own."""
+        """True if another runtime asked the model, with a prompt of its own."""
         return ":" in self.prompt
 
     def blobs(self) -> tuple[str, ...]:
-        """Of the media in it, and of opaque parts that are too long for the log."""
+        """Returns the digests of its media, and of opaque parts that are too long for the log."""
         if isinstance(self.content, str):
             return ()
         held = [part.digest for part in self.content if type(part) is OpaquePart]
@@ -336,14 +344,14 @@ class Replied(Happened, frozen=True, tag="replied"):
 
     @property
     def public(self) -> Self:
-        """Without what only a provider can read."""
-        # Opaque parts hold what the model saw or thought in a form no redaction can look into.
+        """The event with issuer-bound data hidden."""
+        # Opaque parts hold what the model saw or thought, in a form that cannot be redacted.
         content = veil_opaque(self.content)
         return self if content is self.content else structs.replace(self, content=content)
 
     @property
     def text(self) -> str:
-        """What it says, without thinking and calls."""
+        """The text, without thinking and calls."""
         return self.content if isinstance(self.content, str) else text_of(self.content)
 
     @property
@@ -358,17 +366,17 @@ class Replied(Happened, frozen=True, tag="replied"):
 
     @property
     def summary(self) -> str:
-        """For people."""
+        """Tokens, duration, and the text or the names of the called tools."""
         tokens = f"{text.number(self.usage.tokens)} tokens, {text.duration(self.ms)}"
         reply = self.text or ", ".join([call.name for call in self.calls])
         return f"{tokens}{' (cached)' * self.cached}: {reply}"
 
 
 class Cut(Annotation, frozen=True, tag="cut"):
-    """From here on nothing opaque is sent back from the first `messages` of the conversation.
+    """From here on, opaque parts of the first `messages` messages are no longer sent.
 
-    `reason`: "refused" (the provider would not take it), "prompt_changed", "tools_changed",
-    "redacted", "lost" (its bytes are not in this log).
+    `reason`: "refused" (the provider rejected them), "prompt_changed", "tools_changed", "redacted",
+    "lost" (their bytes are not in this log).
     """
 
     alarming: ClassVar[bool] = True
@@ -381,10 +389,10 @@ class Cut(Annotation, frozen=True, tag="cut"):
 
 
 class Hooked(Annotation, frozen=True, tag="hooked"):
-    """A hook changed what becomes of the model call at `key`; a replay does the same.
+    """A hook changed the model call at `key`; a replay applies the same change.
 
-    `point` is "before_model" or "after_model". `rejected`: why the run ends here, "" = it goes
-    on, and the model is told `message` besides.
+    `point` is "before_model" or "after_model". `rejected` is the reason why the run ends here; "" =
+    it continues, and the model also reads `message`.
     """
 
     heading: ClassVar[str] = "hook"
@@ -396,7 +404,7 @@ class Hooked(Annotation, frozen=True, tag="hooked"):
 
     @property
     def summary(self) -> str:
-        """For people."""
+        """The hook, its point, and the rejection or the message."""
         return f"{self.hook} {self.point}: {self.rejected or self.message}"
 
 
@@ -414,7 +422,7 @@ class AskFailed(Annotation, frozen=True, tag="ask_failed"):
 class Violated(Annotation, frozen=True, tag="violated"):
     """A rule of the loop was broken; `steps` are the numbers of the steps concerned.
 
-    `refused`: the reply was not acted on, and `detail` was sent to the model as the reason.
+    `refused`: the reply was discarded, and `detail` was sent to the model as the reason.
     """
 
     heading: ClassVar[str] = "rule"
@@ -427,7 +435,7 @@ class Violated(Annotation, frozen=True, tag="violated"):
 
     @property
     def announcement(self) -> str | None:
-        """That a reply was refused, and why; nothing where a lenient run accepted its form."""
+        """The refusal of a reply and its reason; None where a lenient run accepted the form."""
         demanded = self.rule in DEMANDS
         if self.refused:
             why = f"strict, {self.rule}): asked again" if demanded else f"{self.rule})"
@@ -449,8 +457,8 @@ class Compacted(Annotation, frozen=True, tag="compacted"):
 class Noted(Happened, frozen=True, tag="noted"):
     """A strategy's own trace entry.
 
-    State: of kind `state`, its `data` goes over the state's; else none (`branch`: which way a flow
-    took, `{node, to}`)
+    State: kind `state`: its `data` is merged over the state's; any other kind: none (`branch`: the
+    branch that a flow took, `{node, to}`)
     """
 
     key: str
@@ -459,26 +467,26 @@ class Noted(Happened, frozen=True, tag="noted"):
 
     @property
     def summary(self) -> str:
-        """For people."""
+        """The kind and its data; for `branch`, the two nodes."""
         if self.kind == "branch":
-            # An imported file may hold whatever it likes here.
+            # An imported file may hold any value here.
             node, target = self.data.get("node", ""), self.data.get("to") or "the next node"
             return f"{self.kind} {node} → {target}"
         return f"{self.kind} {text.value(self.data)}"
 
     @property
     def optional(self) -> bool:
-        """Which way a flow took was not always noted."""
+        """True for `branch`: older releases did not always record it."""
         return self.kind == "branch"
 
     @property
     def announcement(self) -> str | None:
-        """Which way a flow took."""
+        """The branch that a flow took."""
         return self.summary if self.kind == "branch" else None
 
 
 class Proposed(Happened, frozen=True, tag="proposed"):
-    """A thought and its batch of actions: the opening of a step.
+    """A thought and its batch of actions: the start of a step.
 
     State: opens the step `key`: a slot for each action
     """
@@ -489,21 +497,21 @@ class Proposed(Happened, frozen=True, tag="proposed"):
 
     @property
     def summary(self) -> str:
-        """For people."""
+        """The thought and its calls, shortened."""
         calls = [f"{a.tool} {text.parameters(a.parameters, 60)}" for a in self.actions]
         thought = text.line(self.thought.content, 70)
         return f"{self.thought.type}: {thought} → {'; '.join(calls)}"
 
 
 class Decided(Happened, frozen=True, tag="decided"):
-    """May the action run? `ask` opens an approval, a later `Decided` closes it.
+    """The decision about an action. `ask` opens an approval; a later `Decided` closes it.
 
-    `expires_at` is in milliseconds since the epoch (0 = never); `action` as a person edited it;
-    `request`: of a question in the middle of a call, the answer's `form` and the tool's `state`;
-    `attempt`: how often the call had been started when it was asked. An answer is about these
-    starts only: after the next one it permits nothing.
+    `expires_at` is in milliseconds since the epoch (0 = never). `action` is the action as an
+    approver edited it. `request` belongs to a question in the middle of a call: the answer's `form`
+    and the tool's `state`. `attempt` is the number of starts of the call when the question was
+    asked. An answer covers these starts only: after the next start it permits nothing.
 
-    State: `status` is `running`; `action`, if it is there, takes the slot's place
+    State: `status` is `running`; `action`, if present, replaces the one in the slot
     """
 
     key: str
@@ -520,24 +528,24 @@ class Decided(Happened, frozen=True, tag="decided"):
     request: dict[str, Any] | None = None
     attempt: int = 0
     deciders: Deciders | None = None
-    """Who may answer; None where no person is asked."""
+    """The principals who may answer; None if no question was asked."""
 
     @property
     def decider(self) -> str:
-        """Who decided, for people."""
+        """The decider, as displayed."""
         return self.by
 
     @property
     def summary(self) -> str:
-        """For people."""
+        """The action's index, verdict, decider, tier and reason."""
         by = "" if self.by == "policy" else f" by {self.decider}"
         return f"[{self.index}] {self.verdict}{by} (tier {self.tier}) {self.reason}"
 
 
 class Resolved(Decided, frozen=True, tag="resolved"):
-    """An approval was closed: by a person, the clock, or a change of what it was bound to.
+    """An approval was closed: by an approver, by expiry, or because its action changed.
 
-    `imported`: so says a file that was taken in; nobody checked it here.
+    `imported`: the decision comes from an imported file and was not verified here.
 
     State: as `decided`; `masked` if the event is
     """
@@ -549,18 +557,18 @@ class Resolved(Decided, frozen=True, tag="resolved"):
 
     @property
     def decider(self) -> str:
-        """Who decided, for people."""
+        """The decider, as displayed."""
         return f"{self.by} elsewhere (imported)" if self.imported else self.by
 
 
 class Started(Happened, frozen=True, tag="started"):
-    """The tool is about to be called. Without an `Observed`, nobody knows whether it ran.
+    """The tool is about to be called. Without an `Observed` it is unknown whether it ran.
 
-    With `kept` the call goes on: the tool has put on record how (`RunContext.keep`), so that after
-    a crash it is called again with that, and nobody needs to be asked whether it happened.
-    A `retry` is the call made once more after it raised: the first is 1, and each counts as a call.
+    With `kept`, the tool has recorded how to continue (`RunContext.keep`): after a crash it is
+    called again with this value, and no approval is needed. `retry` numbers the repeated calls
+    after the tool raised, from 1; each counts as a call.
 
-    State: if the slot had not started, or was cut off, or `retry` is above 0: `tool_calls` + 1,
+    State: if the slot had not started, or was interrupted, or `retry` is above 0: `tool_calls` + 1,
     `per_tool[tool]` + 1, `refused_row` is 0
     """
 
@@ -571,10 +579,9 @@ class Started(Happened, frozen=True, tag="started"):
     retry: int = 0
 
 
-# A class of its own per durability: `disk` is a fact of the type, so that the log knows it without
-# looking into the event.
+# One class per durability: `disk` is a property of the type, so the log need not inspect the event.
 class StartedOnce(Started, frozen=True, tag="started_once"):
-    """The same for a tool that must not be repeated: on disk before the call.
+    """The same for a tool that must not be repeated: synced to disk before the call.
 
     State: as `started`
     """
@@ -584,7 +591,7 @@ class StartedOnce(Started, frozen=True, tag="started_once"):
 
 
 class Observed(Happened, frozen=True, tag="observed"):
-    """What came back from the action at `key`, `index`; `usage` is what a child run consumed.
+    """The result of the action at `key`, `index`; `usage` is the consumption of a child run.
 
     State: see below; `update` is [name, value], `calls` [model, tool]
     """
@@ -603,12 +610,12 @@ class Observed(Happened, frozen=True, tag="observed"):
 
     @property
     def public(self) -> Self:
-        """With as much of the observation as `Observation.public` says."""
+        """The event with `Observation.public`."""
         public = self.observation.public
         return self if public is self.observation else structs.replace(self, observation=public)
 
     def blobs(self) -> tuple[str, ...]:
-        """Of the whole result, if it was cut, and of the media in it."""
+        """Returns the digests of the whole result, if it was cut, and of its media."""
         observation = self.observation
         if not observation.blob and not observation.parts:
             return ()
@@ -616,7 +623,7 @@ class Observed(Happened, frozen=True, tag="observed"):
 
     @property
     def summary(self) -> str:
-        """For people."""
+        """The action's index, status, duration and key line."""
         observation = self.observation
         result = observation.extraction or text.value(observation.result)
         remark = f", {observation.remark}" if observation.remark else ""
@@ -625,7 +632,7 @@ class Observed(Happened, frozen=True, tag="observed"):
 
 
 class DecisionRefused(Annotation, frozen=True, tag="decision_refused"):
-    """Somebody tried to decide on `id` who may not."""
+    """A principal without permission tried to decide on `id`."""
 
     derived: ClassVar[bool] = False
     wording: ClassVar[str] = "{0.id} by {0.by}: {0.why}"
@@ -643,18 +650,18 @@ class Updated(Happened, frozen=True, tag="updated"):
 
     derived: ClassVar[bool] = False
     name: str
-    # A whole value, never a difference: folding needs no earlier state, and a rewind no inverse.
+    # The whole value, never a difference: folding needs no earlier state, and a rewind no inverse.
     value: Any = None
     action: str = ""
 
     @property
     def summary(self) -> str:
-        """For people."""
+        """The name and its value."""
         return f"{self.name} = {text.value(self.value)}"
 
 
 class Parked(Happened, frozen=True, tag="parked"):
-    """The run waits for a person: no process, no slot, only rows.
+    """The run waits for an answer, as rows in the log without a process or a worker slot.
 
     State: `status` is `waiting`, `waiting_for` the reason
     """
@@ -679,7 +686,7 @@ class Rewound(Happened, frozen=True, tag="rewound"):
 
 
 class RunFinished(Happened, frozen=True, tag="run_finished"):
-    """The end of the run (D1). Lost to a power cut, it is derived again on resume.
+    """The end of the run (D1). If a power failure loses it, a resume derives it again.
 
     State: these six; `waiting_for` is ""
     """
@@ -689,14 +696,14 @@ class RunFinished(Happened, frozen=True, tag="run_finished"):
     stop_reason: str
     success: bool
     output: Any = None
-    """The answer as the JSON that its type accepted, with hidden fields masked."""
+    """The answer as JSON that its type accepted, with hidden fields masked."""
     error: str = ""
     accepted: Any = None
-    """The answer without masks, if `output` has some. The typed value is made of it."""
+    """The answer without masks, if `output` has some. The typed value is built from it."""
 
     @property
     def summary(self) -> str:
-        """For people."""
+        """The status, the stop reason, and the error or the output."""
         ending = self.error or ("" if self.output is None else text.value(self.output))
         return f"{self.status} ({self.stop_reason}) {ending}"
 
@@ -739,7 +746,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def public(self) -> "Record":
-        """The record as those who watch the run see it (`Happened.public`)."""
+        """The record with the public form of its event (`Happened.public`)."""
         event = self.event.public
         return self if event is self.event else Record(self.run, self.seq, self.at, event)
 
@@ -754,28 +761,30 @@ Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 UPCASTERS: Final[dict[int, Upcaster]] = {}
-"""From schema version n to n + 1: a pure function of the raw JSON, from the first release on."""
+"""Upcasters from schema version n to n + 1: pure functions of the raw JSON, never changed once
+released.
+"""
 
 
 def encode(event: Event) -> bytes:
-    """The event's JSON form, as small as it can be: defaults are left out.
+    """Returns the event's JSON form, without fields that hold their default.
 
     Raises:
-        ValueError: it holds a number that JSON has not: NaN, Infinity.
+        ValueError: The event holds a number that JSON lacks: NaN or Infinity.
     """
     body = _ENCODER.encode(event)
-    # The encoder writes null for such a number; it is rare, so others pay next to nothing.
-    # msgspec encodes NaN and Infinity as null without an error; a replay would then read None.
+    # msgspec encodes NaN and Infinity as null without an error; a replay would then read None. A
+    # null is rare, so other events pay almost nothing for this check.
     if b"null" in body and not is_finite(msgspec.to_builtins(event)):
         raise ValueError("NaN and Infinity are no numbers of JSON")
     return body
 
 
 def decode(body: bytes | str, version: int = SCHEMA_VERSION) -> Event:
-    """Read a row written with schema `version`.
+    """Returns the event of a row written with schema `version`.
 
     Raises:
-        msgspec.ValidationError: the row is not an event.
+        msgspec.ValidationError: The row is not an event.
     """
     if version == SCHEMA_VERSION:
         return _DECODER.decode(body)

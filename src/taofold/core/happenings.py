@@ -1,4 +1,4 @@
-"""What a listener to a run hears: its records, and what is shown and never logged."""
+"""Notifications to listeners of a run: its records, and transient texts that are never logged."""
 
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ class Delta(Value, frozen=True):
 
 
 class Progress(Value, frozen=True):
-    """What a tool reports while it works. Never logged; `run` may be a child's."""
+    """A progress message of a running tool. Never logged; `run` may be a child's."""
 
     run: str
     tool: str

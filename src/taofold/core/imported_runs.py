@@ -1,10 +1,10 @@
-"""Imported runs: what of one that came from a file is history, and what counts for nothing. Pure.
+"""Imported runs: separates the history in a file from claims that must not count. Pure.
 
-A file can claim anything: that a person approved, that a call was begun and only its outcome is
-missing, that somebody with more rights asked. `as_import` refuses what cannot have happened, keeps
-what is over, marked as a file's word, for whoever imports it; of a call without an outcome it keeps
-the proposal alone. So whoever carries the run on is asked anew about everything that is not done,
-under the policy of this place. `provenance_of` tells an imported run from one of our own.
+A file can claim anything: an approval, a started call without an outcome, a principal with more
+rights. `as_import` rejects impossible records and keeps finished calls, marked as imported, for the
+importing principal. Of a call without an outcome it keeps only the proposal. The continued run is
+therefore approved again, under the local policy, for everything that is not done. `provenance_of`
+distinguishes an imported run from a local one.
 """
 
 import re
@@ -19,29 +19,35 @@ from taofold.core.state import live
 from taofold.core.values import Action, Principal
 
 RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
-"""The id of a run as other programs read it: in paths, on command lines, on terminals."""
+"""Pattern of a run id that is safe in paths, on command lines and on terminals."""
 CallKey: TypeAlias = tuple[str, int]
 
 
 def as_import(
     records: Sequence[e.Record], source: str, *, principal: Principal, at: int
 ) -> list[e.Record]:
-    """The records of a foreign run as they may be written here. It belongs to `principal`.
+    """Returns the records of a foreign run in the form that may be written here.
+
+    Args:
+        records: The records of the file.
+        source: Name of the source, kept in the provenance.
+        principal: The principal to whom the run belongs from now on.
+        at: Time of the import in milliseconds since the epoch.
 
     Raises:
-        ValueError: they do not begin with a `RunStarted`, have no id of a run, or speak of a call
-            that was never proposed.
+        ValueError: The records do not begin with a `RunStarted`, have no valid run id, or refer to
+            a call that was never proposed.
     """
     first = records[0].event if records else None
-    # Checked before anything is kept: what a file says must not be written half.
+    # All checks precede the first write, so that no file is imported by half.
     if not isinstance(first, e.RunStarted):
         raise ValueError("a run begins with run_started")
     if not re.fullmatch(RUN_ID, records[0].run):
         raise ValueError(f"{records[0].run[:80]!r} is no id of a run")
     _check_calls(records)
     open_ = _unobserved(records)
-    # A start without an outcome would make this place ask what became of a call that ran elsewhere,
-    # or worse, take the file's approval for it as given here.
+    # A start without an outcome would make this host verify a call that ran elsewhere, or accept
+    # the file's approval as a local one.
     history = [record for record in records if not _claimed(record.event, open_)]
     seqs = [record.seq for record in history]
     claims = tuple(_claim(position, action, records) for position, action in open_.items())
@@ -51,7 +57,7 @@ def as_import(
     started = replace(
         first,
         principal=principal,
-        settings={},  # could name any code to make the agent of
+        settings={},  # a setting could name any code to build the agent from
         session="",
         parent="",
         depth=max(0, first.depth),
@@ -64,17 +70,17 @@ def as_import(
 
 
 def provenance_of(started: e.RunStarted | None) -> e.Provenance | None:
-    """Where the run came from, None if it was started here."""
+    """Returns the origin of the run, or None if it was started here."""
     return started.imported if started is not None else None
 
 
 def _check_calls(records: Sequence[e.Record]) -> None:
-    """Is every decision and start about a call that was proposed before it, and the end the last?
+    """Checks that decisions and starts follow their proposal, and that nothing follows the end.
 
     Raises:
-        ValueError: one is not. It would lie in wait for a call to come.
+        ValueError: A record violates this. It could take effect on a later call.
     """
-    # A decision that stands before its call would be taken for a person's word once it is proposed.
+    # A decision that precedes its call would count as an approval once the call is proposed.
     proposed: set[CallKey] = set()
     for before, record in zip([None, *records], records, strict=False):
         ended = before is not None and isinstance(before.event, e.RunFinished)
@@ -91,7 +97,7 @@ def _check_calls(records: Sequence[e.Record]) -> None:
 
 
 def _unobserved(records: Sequence[e.Record]) -> dict[CallKey, Action]:
-    """The calls that were proposed and have no outcome, on the live branch."""
+    """Returns the proposed calls without an outcome, on the live branch."""
     actions_by_place: dict[CallKey, Action] = {}
     for record in live(records):
         match record.event:
@@ -107,14 +113,14 @@ def _unobserved(records: Sequence[e.Record]) -> dict[CallKey, Action]:
 
 
 def _claimed(event: e.Event, open_: dict[CallKey, Action]) -> bool:
-    """Does it say that an open call was decided on or begun?"""
+    """Returns whether the event claims a decision on an open call, or its start."""
     return isinstance(event, e.Decided | e.Started) and (event.key, event.index) in open_
 
 
 def _claim(place: CallKey, action: Action, records: Sequence[e.Record]) -> e.ForeignCall:
     decisions: list[str] = []
     started = False
-    # Live only: what the file itself took back is no claim.
+    # Live only: records that the file itself rewound are no claim.
     for record in live(records):
         event = record.event
         if isinstance(event, e.Decided | e.Started) and (event.key, event.index) == place:
@@ -129,11 +135,11 @@ def _says_something(claim: e.ForeignCall) -> bool:
 
 
 def _mark_imported(event: e.Event, seqs: Sequence[int]) -> e.Event:
-    """The event, marked as what a file says, its references to records as they are numbered now."""
+    """Returns the event marked as imported, with references to the renumbered records."""
     if isinstance(event, e.Resolved):
         return replace(event, imported=True)
     if isinstance(event, e.Rewound):
-        # `to` names a record by number, and dropping records above renumbered them: count those
-        # that remain up to it.
+        # `to` names a record by number, and dropping records renumbered them: count the remaining
+        # ones up to it.
         return replace(event, to=sum(seq <= event.to for seq in seqs) - 1)
     return event

@@ -1,11 +1,9 @@
-"""What can be done with any JSON value: guards that type checkers follow, a pointer into it, a
-copy, its text, numbers that JSON has not; its strict decoder; and `Value`, the base class of all
-that is stored as JSON.
+"""Operations on JSON values: type guards, pointers, copies, rendering, checks for non-finite
+numbers; a strict decoder; and `Value`, the base class of all values stored as JSON.
 
-The decoder takes JSON as the standard has it, and nothing that is merely close to it: `NaN`,
-numbers too large for a float and objects that say two things under one key are refused. What a
-model nearly wrote is for `parsing.jsonlike`. Pure; knows nothing about files or HTTP, nor what a
-schema asks for.
+The decoder accepts standard JSON only: it rejects `NaN`, numbers too large for a float, and objects
+with duplicate keys. `parsing.jsonlike` handles malformed JSON from models. Pure; knows nothing
+about files, HTTP or schemas.
 """
 
 import json
@@ -18,7 +16,7 @@ from typing import Any, Final, TypeAlias, TypeGuard, cast
 import msgspec
 
 JSON: TypeAlias = Any
-"""What JSON can say: None, bool, int, float, str, list of JSON, dict of str to JSON."""
+"""Any JSON value: None, bool, int, float, str, list of JSON, dict of str to JSON."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
@@ -26,26 +24,26 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 # gc=False keeps these objects out of the collector's lists, of which a long run has hundreds of
 # thousands. A field that could hold a cycle would then leak.
 class Value(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What all values share: immutability and a compact JSON form.
+    """Base of all values: immutable, with a compact JSON form.
 
-    They hold JSON and one another, never cycles, so the garbage collector need not look.
+    Values hold JSON and one another, never cycles, so the garbage collector can skip them.
     """
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Is it a JSON object?"""
+    """Returns whether `value` is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Is it a JSON array, as a list?"""
+    """Returns whether `value` is a JSON array as a list."""
     return isinstance(value, list)
 
 
 def at_pointer(root: JSON, pointer: str) -> JSON:
-    """What `pointer`, as a `$ref` writes it ("#/$defs/Name", RFC 6901), leads to in `root`.
+    """Returns the value at `pointer` in `root`, or None.
 
-    None if there is nothing. Arrays are not entered.
+    `pointer` has the form of a `$ref` ("#/$defs/Name", RFC 6901). Arrays are not entered.
     """
     target = root
     for part in pointer.removeprefix("#").strip("/").split("/"):
@@ -57,10 +55,11 @@ def at_pointer(root: JSON, pointer: str) -> JSON:
 
 
 def is_finite(value: JSON) -> bool:
-    """Are all numbers in `value`, which is not nested too deep to be JSON, numbers of JSON?"""
+    """Returns whether all numbers in `value` are finite. `value` must not be nested too deep for
+    JSON.
+    """
     if isinstance(value, float):
-        # Python's own json reads 1e999 and Infinity as inf, so results of tools may
-        # well hold such a number.
+        # Python's json reads 1e999 and Infinity as inf, so tool results may hold such a number.
         return isfinite(value)
     if isinstance(value, dict):
         return all(map(is_finite, cast("dict[str, JSON]", value).values()))
@@ -70,7 +69,7 @@ def is_finite(value: JSON) -> bool:
 
 
 def not_finite(value: JSON, path: str = "") -> Iterator[str]:
-    """Where in `value` there are numbers that JSON has not: `data/prices/0`."""
+    """Yields the paths of numbers in `value` that JSON lacks: `data/prices/0`."""
     members: Iterable[tuple[Any, JSON]] = ()
     if isinstance(value, float) and not isfinite(value):
         yield path
@@ -83,8 +82,8 @@ def not_finite(value: JSON, path: str = "") -> Iterator[str]:
 
 
 def copied(value: JSON) -> JSON:
-    """JSON that shares no object or array with `value`, so that changing one leaves the other."""
-    # Most members are scalars: no call for these.
+    """Returns a copy that shares no object or array with `value`."""
+    # Most members are scalars, which need no call.
     if isinstance(value, dict):
         members = cast("dict[str, JSON]", value)
         return {
@@ -97,12 +96,12 @@ def copied(value: JSON) -> JSON:
 
 
 def render(value: JSON) -> str:
-    """A value as text: strings as they are, everything else as JSON."""
+    """Returns the value as text: strings unchanged, everything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def plain(value: Any) -> JSON:
-    """A value as plain JSON, with the fields that hold their default."""
+    """Returns a value as plain JSON, including fields that hold their default."""
     if isinstance(value, msgspec.Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if is_object(value):
@@ -113,7 +112,7 @@ def plain(value: Any) -> JSON:
 
 
 def is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
-    """A JSON array, or a tuple that becomes one."""
+    """Returns whether `value` is a JSON array, or a tuple that becomes one."""
     return isinstance(value, list | tuple)
 
 
@@ -130,7 +129,7 @@ def _float(token: str) -> float:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
-    # A dict keeps the last one in silence.
+    # A dict keeps the last one silently.
     if len(out) != len(pairs):
         raise ValueError("a key occurs twice")
     return out
@@ -142,17 +141,19 @@ _decoder = partial(
 DECODER = _decoder()
 """Raises ValueError, or RecursionError for text that is nested too deep."""
 ENCODED = _decoder(strict=False)
-"""The same, with line breaks in strings, as JSON that is encoded in a string often has."""
+"""The same decoder, but it accepts line breaks in strings, which JSON encoded in a string often
+has.
+"""
 
 
 def decoded(text: str) -> Any:
-    """The one value that makes up `text`.
+    """Returns the single JSON value in `text`.
 
     Raises:
-        ValueError: it is none, or more than one.
-        RecursionError: it is nested too deep.
+        ValueError: `text` holds no value, or more than one.
+        RecursionError: The value is nested too deep.
     """
-    if text.startswith("{"):  # nothing to skip before it, and most often nothing after it
+    if text.startswith("{"):  # fast path: usually nothing precedes or follows the value
         value, end = DECODER.raw_decode(text)
         if end == len(text):
             return value
@@ -160,7 +161,7 @@ def decoded(text: str) -> Any:
 
 
 def flaw_of(value: Any) -> str:
-    """What a value holds that JSON has not, else empty; its depth is bounded by the reader's."""
+    """Returns the first content of `value` that JSON lacks, or "". The reader bounds its depth."""
     if isinstance(value, float):
         return "" if isfinite(value) else "a number that is not finite"
     if isinstance(value, str):

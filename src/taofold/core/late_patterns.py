@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used, not when a program starts."""
+"""Regular expressions that are compiled at their first use, not at program start."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ _METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "subn"
 
 
 class _LatePattern:
-    """Stands for a pattern until it is used; from then on its methods are the pattern's own."""
+    """A stand-in for a pattern. After the first use its methods are the pattern's own."""
 
     def __init__(self, source: str | Callable[[], str], flags: int) -> None:
         self._source, self._flags = source, flags
@@ -16,7 +16,7 @@ class _LatePattern:
     def __getattr__(self, name: str) -> Any:
         source = self._source if isinstance(self._source, str) else self._source()
         pattern = re.compile(source, self._flags)
-        # Kept on the instance: the next call of the method costs what it costs on a pattern.
+        # Cached on the instance: later calls cost the same as on a pattern.
         for method in (*_METHODS, "pattern", "flags", "groups", "groupindex"):
             setattr(self, method, getattr(pattern, method))
         return getattr(pattern, name)
@@ -28,18 +28,18 @@ def late(source: str | Callable[[], str], flags: int = 0) -> re.Pattern[str]:
         WORD = late(r"\\w+")
         WORD.findall("two words")
 
-    A program that starts compiles none of the hundreds of patterns that it does not need.
+    A starting program avoids compiling the hundreds of patterns that it does not need.
 
     Args:
         source: The pattern, or a function that builds it.
         flags: As for `re.compile`.
 
     Returns:
-        What behaves like `re.Pattern`; `match.re` is another object, so ask `found_by`.
+        An object with the interface of `re.Pattern`. `match.re` is another object: use `found_by`.
     """
     return cast("re.Pattern[str]", _LatePattern(source, flags))
 
 
 def found_by(pattern: re.Pattern[str], match: re.Match[str]) -> bool:
-    """Was the match found by this pattern?"""
+    """Returns whether `match` came from this pattern."""
     return match.re.pattern == pattern.pattern

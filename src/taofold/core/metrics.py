@@ -1,8 +1,7 @@
-"""The measures of a run, all derived from its log and from nothing else.
+"""The measures of a run, all derived from its log alone.
 
-Rates, counts, times, tokens and costs of one run, as `taofold runs metrics` shows them. Whether its
-turns keep the rules is in `rules`, the log as a person reads it in `trace`; what many runs come to
-is for `taofold.evals`.
+Rates, counts, times, tokens and costs of one run, as `taofold runs metrics` shows them. `rules`
+judges the turns, `trace` renders the log, and `taofold.evals` aggregates many runs.
 """
 
 from collections import Counter
@@ -19,11 +18,11 @@ from taofold.core.values import Usage, Value
 
 
 class Metrics(Value, frozen=True):
-    """What a log says in numbers.
+    """The measures of a log.
 
-    Only complete steps count; a batch is one action in the ratio and as many calls in the
-    distribution. Rates and scores are percentages with one decimal, None where there is
-    nothing to measure. Times are milliseconds. The first six are the TAO rules'.
+    Only complete steps count. A batch is one action in the ratio and as many calls in the
+    distribution. Rates and scores are percentages with one decimal, None if there is nothing to
+    measure. Times are milliseconds. The first six are defined by the TAO rules.
     """
 
     iterations_count: int
@@ -46,11 +45,11 @@ class Metrics(Value, frozen=True):
     tool_ms: float
     model_ms: float
     active_ms: int
-    """Without the time that the run waited for a person or was dead."""
+    """Active time, without time spent waiting for answers or without a process."""
     wall_ms: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON with every figure, also those that are zero."""
+        """Returns plain JSON with every figure, including zeros."""
         measures = {name: getattr(self, name) for name in self.__struct_fields__}
         measures["usage"] = _usage(self.usage)
         measures["usage_by_model"] = {
@@ -60,7 +59,7 @@ class Metrics(Value, frozen=True):
 
 
 def measure(records: Iterable[e.Record]) -> Metrics:
-    """Measure a log, finished or not. What was rewound counts only as money spent."""
+    """Measures a log, finished or not. Rewound records count only for money and tokens spent."""
     records = list(records)
     live_records = live(records)
     all_turns = turns(live_records)
@@ -101,9 +100,9 @@ def _percent(part: int, whole: int) -> float | None:
 
 
 def _ratio(all_turns: Sequence[TracedTurn], batches: int) -> float | None:
-    """Thoughts per batch: 1 unless an action came without a thought, or the reverse."""
+    """Returns thoughts per batch: 1 unless an action lacks a thought, or the reverse."""
     thoughts = sum(
-        # Interrupted turns are left out on both sides: a batch without an end is no step.
+        # Interrupted turns are left out on both sides: an unfinished batch is no step.
         bool(turn.thought.content.strip())
         for turn in all_turns
         if turn.complete or not turn.calls

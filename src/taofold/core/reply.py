@@ -1,7 +1,7 @@
-"""A model's reply: its parts, why it ended, and the `Usage` that it cost.
+"""A model's reply: its parts, its finish reason, and the `Usage` that it cost.
 
-What a provider says in its own words becomes one of the values here (`finish_of`); who reads a
-provider's bytes is `models`. Usages add up, over calls and over child runs. Pure.
+`finish_of` maps a provider's finish reason to one of the values here; `models` reads the provider's
+bytes. Usages add up, over calls and over child runs. Pure.
 """
 
 import re
@@ -27,15 +27,25 @@ from taofold.core.content import (
 from taofold.core.json_values import Value
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
-"""A number of something: checked where it is decoded."""
+"""A non-negative integer, checked when decoded."""
 
 
 class Usage(Value, frozen=True):
-    """What model calls consumed: tokens and US dollars. Usages add up.
+    """The tokens and US dollars that model calls consumed. Usages add up.
 
-    `input_tokens` includes those read from the provider's cache (`cached_tokens`) and written to
-    it (`written_tokens`), `output_tokens` those of reasoning (`reasoning_tokens`). What is decoded
-    is 0 or more: less would lift the limits of whoever goes on.
+    Decoded values must be 0 or more: a negative value would lift the limits of the run.
+
+    Args:
+        input_tokens: Includes `cached_tokens` and `written_tokens`.
+        output_tokens: Includes `reasoning_tokens`.
+        cached_tokens: Input tokens read from the provider's cache.
+        usd: Cost in US dollars; None if the price of some tokens is unknown.
+        written_tokens: Input tokens written to the provider's cache.
+        reasoning_tokens: Output tokens of reasoning.
+
+    Example:
+        >>> (Usage(100, 20, usd=0.01) + Usage(50, 5, usd=0.02)).tokens
+        175
     """
 
     input_tokens: Count = 0
@@ -55,13 +65,15 @@ class Usage(Value, frozen=True):
     def priced_usd(self) -> float:
         """US dollars; 0.0 where a price is unknown.
 
-        For the arithmetic of limits: a limit in dollars is refused where a price is unknown.
+        Used to apply limits: a limit in dollars is rejected if a price is unknown.
         """
         return self.usd or 0.0
 
     @property
     def shown_usd(self) -> float | None:
-        """US dollars without the noise of float sums: prices are quoted per million tokens."""
+        """US dollars rounded to 9 places, without float noise: prices are quoted per million
+        tokens.
+        """
         return None if self.usd is None else round(self.usd, 9)
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -87,12 +99,12 @@ Finish = Literal[
     "malformed",
     "error",
 ]
-"""Why a reply ended; "" = unknown.
+"""The finish reason of a reply; "" = unknown.
 
-`pause`: ask again with the reply appended. `refusal`: the provider will not answer this.
-`overflow`: the conversation does not fit the window. `malformed`: the provider could not read its
-own model's call; asking again may help. `error`: the provider failed while it replied; or no
-reply at all (only where the caller is tolerant).
+`pause`: ask again with the reply appended. `refusal`: the provider refuses to answer this request.
+`overflow`: the conversation does not fit the window. `malformed`: the provider could not parse its
+own model's call; asking again may help. `error`: the provider failed while it replied, or gave no
+reply (only for tolerant callers).
 """
 _FINISHES: Final[Mapping[str, Finish]] = {
     "stop": "stop",
@@ -127,7 +139,7 @@ _FINISHES: Final[Mapping[str, Finish]] = {
 
 
 def finish_of(reason: str | None) -> Finish:
-    """The reason a reply ended, from a provider's word for it; "" if unknown."""
+    """Returns the finish reason for a provider's term; "" if unknown."""
     return _FINISHES.get((reason or "").lower(), "")
 
 
@@ -137,11 +149,11 @@ _CALL_NUMBER: Final = re.compile(r":\d{1,4}\Z")
 
 
 def bare_tool_name(name: str) -> str:
-    """Returns a tool's name without what a server's template puts around it.
+    """Returns a tool's name without additions from a server's template.
 
-    OpenAI's open models are offered tools in the name space `functions`, Gemini in `default_api`,
-    and servers that read their templates let that through (`functions.add`), or the token behind
-    the name (`add<|channel|>commentary`, vllm-project/vllm issue 32587), or the call's number
+    OpenAI's open models get tools in the namespace `functions`, Gemini in `default_api`. Servers
+    that parse their templates pass this through (`functions.add`), or the token after the name
+    (`add<|channel|>commentary`, vllm-project/vllm issue 32587), or the call's number
     (`functions.add:0`).
     """
     bare = _TEMPLATE_TOKEN.sub("", name).strip()
@@ -149,15 +161,15 @@ def bare_tool_name(name: str) -> str:
 
 
 def is_cut(reason: str | None) -> bool:
-    """Does a provider's word for it mean that the output limit ended the text?"""
+    """Returns whether a provider's finish reason means that the output limit cut the text."""
     return finish_of(reason) == "length"
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Reply:
-    """What a model returned: give `text`, `calls` and `reasoning`, or `parts` with their order.
+    """A model's reply, built from `text`, `calls` and `reasoning`, or from `parts` in order.
 
-    `notes` are what the provider reported about the request (reasoning it dropped, and why).
+    `notes` are the provider's remarks about the request (reasoning it dropped, and why).
 
         Reply("42")
         Reply("I look.", (ToolCall("read", '{"path": "a.txt"}', "c1"),), finish="tool_calls")
@@ -170,9 +182,9 @@ class Reply:
     issuer: Issuer | None
     notes: tuple[str, ...]
     text: str = field(init=False, repr=False, compare=False)
-    """What it says, without thinking and calls."""
+    """The text, without thinking and calls."""
     calls: tuple[ToolCall, ...] = field(init=False, repr=False, compare=False)
-    """The tool calls in it, in order."""
+    """The tool calls, in order."""
 
     def __init__(
         self,
@@ -199,10 +211,10 @@ class Reply:
             parts = parts_of(parts)
             text, calls = text_of(parts), calls_of(parts)
 
-        # Frozen, with an __init__ of its own: the usual way to set a field is closed.
+        # The class is frozen, so its own __init__ must set fields through object.__setattr__.
         put = object.__setattr__
         put(self, "parts", parts)
-        # A step reads both half a dozen times.
+        # Cached: a step reads both about six times.
         put(self, "text", text)
         put(self, "calls", calls)
         put(self, "usage", usage)
@@ -213,7 +225,7 @@ class Reply:
 
     @property
     def reasoning(self) -> str:
-        """The readable thinking in it."""
+        """The readable thinking."""
         return thoughts(self.parts)
 
     @property
@@ -222,14 +234,14 @@ class Reply:
         return content_of(self.parts)
 
     def kept(self, text: str) -> Content:
-        """The content with `text` in place of the reply's own."""
+        """Returns the content with `text` in place of the reply's own text."""
         if text == self.text:
             return self.content
         parts: list[Part] = [part for part in self.parts if type(part) is not TextPart]
         if not text:
             return content_of(parts)
-        # It stands where the first text stood: behind what the model thought before it spoke.
+        # The new text takes the place of the first one: after the thinking that preceded it.
         places = [index for index, part in enumerate(self.parts) if type(part) is TextPart]
-        # Without a text of its own, the new one stands before the calls, as replies have it.
+        # A reply without text gets it before the calls, the usual order.
         parts.insert(places[0] if places else len(parts) - len(self.calls), TextPart(text))
         return content_of(parts)

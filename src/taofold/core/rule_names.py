@@ -1,4 +1,4 @@
-"""The names of the rules of the loop, as they stand in `violated` events and in the checklist.
+"""The names of the loop's rules, as used in `violated` events and in the checklist.
 
 Knows nothing about how a rule is judged (`rules`, `taofold.reasoning.demands`). Source: the AIWG
 rules for Thought-Action-Observation loops.
@@ -26,5 +26,6 @@ DEMANDS: Final = frozenset(
         *(EXTRACTION, EXCEPTION, RESEARCH),
     }
 )
-"""Rules about the form of a reply. A strict run asks again for what they demand, once per turn; a
-lenient run accepts the reply."""
+"""Rules about the form of a reply. A strict run asks again for what they require, once per turn; a
+lenient run accepts the reply.
+"""

@@ -1,10 +1,10 @@
-"""The rules of a turn (D3): what its thought and its actions must not do, live or in a log.
+"""The rules of a turn (D3): what a thought and its actions must not do, live or in a log.
 
-`check_thought` judges a type while a run goes on; `violations` are all that a log shows, those that
-the run recorded and those that its turns break whoever wrote them. What makes two calls the same
-(`fingerprint`), and actions that go round in circles, is here too. Pure and linear. What a broken
-rule leads to is the strategy's and the policy's business; the seven items that people check are in
-`checklist`. Source: the AIWG rules for Thought-Action-Observation loops.
+`check_thought` checks a type while a run is active. `violations` returns all that a log shows:
+those that the run recorded, and those that its turns break regardless of the writer. The identity
+of calls (`fingerprint`) and the detection of repeated actions are here too. Pure and linear.
+Strategy and policy decide the consequences; `checklist` has the seven summary items. Source: the
+AIWG rules for Thought-Action-Observation loops.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ from taofold.core.values import THOUGHT_TYPES, Action, ThoughtType, Value
 class Violation(Value, frozen=True):
     """A broken rule; `steps` are the numbers of the turns concerned, from 1.
 
-    `refused`: the reply that broke it was refused, and another one took its place.
+    `refused`: the reply that broke it was refused, and another one replaced it.
     """
 
     rule: str
@@ -45,7 +45,7 @@ class Violation(Value, frozen=True):
     refused: bool = False
 
 
-# Filled once: the common case, a type spelt as it should be, is a single lookup per thought.
+# Filled once: the common case, a correctly spelt type, is a single lookup per thought.
 _KNOWN: Final[dict[str | None, tuple[ThoughtType | None, str]]] = {
     name: (cast("ThoughtType", name), "") for name in THOUGHT_TYPES
 }
@@ -55,7 +55,7 @@ _CLOSED: Final = (None, f"thoughts of type research are not enabled here: use on
 
 
 def check_thought(type_text: str | None, *, research: bool) -> tuple[ThoughtType | None, str]:
-    """The type that `type_text` names, or None and what is wrong with it."""
+    """Returns the type that `type_text` names, or None and the problem."""
     known_type = _KNOWN.get(type_text)
     if known_type is None:
         if not type_text:
@@ -69,41 +69,44 @@ def check_thought(type_text: str | None, *, research: bool) -> tuple[ThoughtType
 
 
 def fingerprint(action: Action) -> str:
-    """The call as canonical JSON: its tool and parameters, without the reserved `timeout_s`."""
+    """Returns the call as canonical JSON: its tool and parameters, without the reserved
+    `timeout_s`.
+    """
     parameters = action.parameters
     if "timeout_s" in parameters:
-        # A call that failed and is repeated with more time is still the same call; `same_action`
+        # A failed call that is repeated with more time is still the same call; `same_action`
         # compares the time separately.
         parameters = {name: value for name, value in parameters.items() if name != "timeout_s"}
     try:
         # order="deterministic" sorts keys, so `{a, b}` and `{b, a}` are one call.
         content = msgspec.json.encode(parameters, order="deterministic").decode()
-    except (TypeError, ValueError):  # not JSON; only a programmer's own strategy can do that
-        # Parameters of an imported log may hold what JSON has not; such a call still needs a name.
+    except (TypeError, ValueError):  # not JSON: only a custom strategy can cause this
+        # Parameters of an imported log may hold values that JSON lacks; the call still needs a
+        # fingerprint.
         content = repr(parameters)
     return f"{action.tool} {content}"
 
 
 def same_action(a: Action, b: Action) -> bool:
-    """Is `b` the call `a` once more? A larger `timeout_s` in `b` counts as a change."""
+    """Returns whether `b` repeats the call `a`. A larger `timeout_s` in `b` counts as a change."""
     return a.tool == b.tool and fingerprint(a) == fingerprint(b) and b.seconds <= a.seconds
 
 
 def detect_action_loop(recent_actions: Sequence[str], max_recent: int = 3) -> bool:
-    """TAgent's check: are the last two actions equal, or the last `max_recent` all the same?"""
+    """Returns whether the last two, or `max_recent`, actions are equal (TAgent's check)."""
     if len(recent_actions) < 2:
         return False
     if recent_actions[-1] == recent_actions[-2]:
         return True
-    # Only reached where the last two differ, so with `max_recent` of 2 or more it is False; kept as
-    # TAgent states the check.
+    # Reached only if the last two differ, so with `max_recent` of 2 or more it is False. It is kept
+    # to match TAgent's definition.
     return len(recent_actions) >= max_recent and len(set(recent_actions[-max_recent:])) == 1
 
 
 def detect_alternation(recent_actions: Sequence[str], window: int = 4) -> bool:
-    """Do the last `window` actions (4 to 6) only go back and forth: A B A B?"""
+    """Returns whether the last `window` actions (4 to 6) only alternate: A B A B."""
     last = list(recent_actions[-window:])
-    # Shifted by two it is itself: A B A B, whatever the window's length.
+    # The window equals itself shifted by two: A B A B, for any length.
     return len(last) == window and last[0] != last[1] and last[2:] == last[:-2]
 
 
@@ -113,10 +116,12 @@ def violations(
     effects: Mapping[str, str] | None = None,
     research: bool | None = None,
 ) -> tuple[Violation, ...]:
-    """Every broken rule in a log: what the run recorded, and what the log itself shows."""
+    """Returns every broken rule in a log: those that the run recorded, and those that the log
+    shows.
+    """
     live_records = live(records)
     broken = list(recorded_violations(live_records))
-    # What the run recorded and what its log shows overlap: the last step names the offender.
+    # Recorded and derived violations overlap: the last step identifies the offending one.
     reported = {(violation.rule, violation.steps[-1:]) for violation in broken}
     derivable = derived_violations(live_records, effects=effects, research=research)
     broken += [
@@ -128,18 +133,18 @@ def violations(
 
 
 def recorded_violations(records: Iterable[e.Record]) -> tuple[Violation, ...]:
-    """What the run itself put on record; it may have been corrected since.
+    """Returns the violations that the run itself recorded; they may have been corrected since.
 
-    Where the record names no step, it is the one that was being taken: the turn with the
-    record's key, else the next turn of its branch.
+    If the record names no step, it is the step in progress: the turn with the record's key, else
+    the next turn of its branch.
     """
     live_records = live(records)
     all_turns = turns(live_records)
     numbers = {turn.seq: turn.number for turn in all_turns}
     taking = {turn.key: turn.number for turn in all_turns}
     following: dict[str, int] = {}
-    # Backwards, because a violation is recorded before the turn it led to: walking from the end,
-    # that turn is already known.
+    # Backwards, because a violation is recorded before the turn it led to: that turn is then
+    # already known.
     broken: list[Violation] = []
     for record in reversed(live_records):
         event = record.event
@@ -158,10 +163,11 @@ def derived_violations(
     effects: Mapping[str, str] | None = None,
     research: bool | None = None,
 ) -> tuple[Violation, ...]:
-    """What the turns of the log break, whoever wrote it.
+    """Returns the rules that the turns of the log break, regardless of who wrote it.
 
-    `effects` says what tools do ("read", "idempotent", "once") where the log does not;
-    `research` whether that type was opted in (None: as the run's settings say).
+    Args:
+        effects: The effects of tools ("read", "idempotent", "once") where the log lacks them.
+        research: True if that type was enabled; None reads the run's settings.
     """
     live_records = live(records)
     start = opening(live_records)
@@ -170,7 +176,8 @@ def derived_violations(
     recorded_effects = (
         cast("dict[str, str]", recorded_effects) if isinstance(recorded_effects, dict) else {}
     )
-    # The caller knows the tools of today, the log those of its day; the caller is preferred.
+    # The caller's effects are current, the log's are those of its day; the caller's take
+    # precedence.
     all_effects = {**recorded_effects, **(effects or {})}
     opted = settings.get("research") is True if research is None else research
     native = start is not None and start.profile.native_tools
@@ -179,7 +186,7 @@ def derived_violations(
         *(broken for turn in taken for broken in _alone(turn, all_effects, opted)),
         *(() if native else _unexplained(taken)),
         *_between(taken),
-        # A parked run has open calls by design: they wait for a person.
+        # A parked run has open calls by design: they wait for an approval.
         *(() if _waits(live_records) else _interrupted(taken)),
         *(
             Violation(UNGROUNDED, "the thought uses nothing that was observed", (verdict.step,))
@@ -190,7 +197,7 @@ def derived_violations(
 
 
 def _alone(turn: TracedTurn, effects: Mapping[str, str], research: bool) -> Iterator[Violation]:
-    """What a turn breaks by itself."""
+    """Yields the rules that a turn breaks by itself."""
     steps = (turn.number,)
     thought = turn.thought
     if turn.calls and not thought.content.strip():
@@ -209,7 +216,7 @@ def _alone(turn: TracedTurn, effects: Mapping[str, str], research: bool) -> Iter
 
 
 def _unexplained(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
-    """Calls without a rationale. A native tool call has no place for one."""
+    """Yields calls without a rationale. A native tool call has no field for one."""
     for turn in all_turns:
         for call in turn.calls:
             if not call.action.rationale.strip() and not call.local:
@@ -225,7 +232,7 @@ def _changes(tool: str, recorded: str, effects: Mapping[str, str]) -> bool:
 
 
 def _between(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
-    """What a turn breaks by what came before it in its branch."""
+    """Yields the rules that a turn breaks in relation to the previous turn of its branch."""
     previous: dict[str, TracedTurn] = {}
     for turn in all_turns:
         # Branches of a fork interleave in the log: only turns of one branch follow one another.
@@ -270,5 +277,5 @@ def _interrupted(all_turns: Sequence[TracedTurn]) -> Iterator[Violation]:
 
 
 def _waits(live_records: Sequence[e.Record]) -> bool:
-    """Is the run parked for a person, so that what is open is no accident?"""
+    """Returns whether the run is parked, so that its open calls are expected."""
     return bool(live_records) and isinstance(live_records[-1].event, e.Parked)

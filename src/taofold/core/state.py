@@ -1,9 +1,9 @@
 """A run's state is a fold over its records. There is no other state.
 
-`reduce` is one step of it: a case for each kind of event. It costs the same however long the run
-is: the steps are a shared append-only `Chain`, everything else in `RunState` is counters and the
-few steps that are still open. Which records a rewind left alive, the first and the last word of a
-log are found here, too.
+`reduce` is one step of the fold, with a case for each kind of event. Its cost does not grow with
+the run: the steps are a shared append-only `Chain`, and everything else in `RunState` is counters
+and the few open steps. This module also finds the live records after rewinds, and a log's first and
+last event.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,9 +27,9 @@ class Chain(Sequence[Step]):
         self._length = length
 
     def plus(self, step: Step) -> "Chain":
-        """The chain with `step` at its end; `self` stays as it is."""
-        # Two states may share one list. Whoever is first to append to it extends it in place; the
-        # other, whose prefix is shorter than the list by now, copies its prefix first.
+        """Returns the chain with `step` appended; `self` does not change."""
+        # Two states may share one list. The first to append extends it in place; the other, whose
+        # prefix is then shorter than the list, copies its prefix first.
         items = self._items if len(self._items) == self._length else self._items[: self._length]
         items.append(step)
         return Chain(items, self._length + 1)
@@ -43,7 +43,7 @@ class Chain(Sequence[Step]):
     def __getitem__(self, index: slice) -> list[Step]: ...
     def __getitem__(self, index: int | slice) -> Step | list[Step]:
         if isinstance(index, slice):
-            # By place: the list may hold steps of a later state, which this view must not show.
+            # By position: the list may hold steps of a later state, which this view must not show.
             return [self._items[position] for position in range(*index.indices(self._length))]
         if index < -self._length or index >= self._length:
             raise IndexError(index)
@@ -56,7 +56,7 @@ class Chain(Sequence[Step]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Chain) and list(self) == list(other)
 
-    # Equal by content, so the identity hash that object offers would be wrong.
+    # Equality is by content, so the identity hash of object would be wrong.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -68,21 +68,21 @@ Status: TypeAlias = Literal[
 ]
 _Called: TypeAlias = e.Decided | e.Started | e.Observed
 ENDED: frozenset[str] = frozenset({"finished", "limited", "failed", "cancelled"})
-"""Nothing follows but a resume; another run of the same session may begin."""
+"""Terminal statuses. Only a resume may append; another run of the session may begin."""
 IDLE: frozenset[str] = frozenset({"new", "waiting"})
-"""Where time that passes is no activity."""
+"""Statuses in which elapsed time does not count as activity."""
 
 
 class ActionSlot(Value, frozen=True):
-    """Where one action of an open step stands."""
+    """The status of one action of an open step."""
 
     action: Action
     decided: e.Decided | None = None
     started: bool = False
     attempts: int = 0
-    """How often the call was started; more than once after an interruption or an answer."""
+    """Number of starts of the call; more than one after an interruption or an answer."""
     lost: int = 0
-    """How many activations ended during the call without recording an end, as by a kill."""
+    """Number of activations that ended during the call without a record, as after a kill."""
     cut: bool = False
     """True if its last start was lost in this way: a further start counts against the limits."""
     observation: Observation | None = None
@@ -90,14 +90,14 @@ class ActionSlot(Value, frozen=True):
 
 
 class OpenStep(Value, frozen=True):
-    """A step whose last observation is not in yet."""
+    """A step whose last observation is still missing."""
 
     thought: Thought
     slots: tuple[ActionSlot, ...]
 
 
 class RunState(Value, frozen=True):
-    """Everything that is known of a run after some prefix of its log."""
+    """The state of a run after some prefix of its log."""
 
     goal: str = ""
     status: Status = "new"
@@ -127,13 +127,13 @@ class RunState(Value, frozen=True):
     rewinds: int = 0
     at: int = 0
     masked: bool = False
-    """Did a mask replace a secret in anything that the model reads?"""
+    """True if a mask replaced a secret in any text that the model reads."""
     active_ms: int = 0
-    """Milliseconds of activity: waiting for people and being dead do not count."""
+    """Milliseconds of activity, without time spent waiting for answers or without a process."""
 
 
 def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one case per event
-    """The state after `record`. Pure: same arguments, same result; `state` is not touched."""
+    """Returns the state after `record`. Pure; `state` is not changed."""
     event, at = record.event, record.at
     active = state.active_ms + _activity(state, event, at)
     match event:
@@ -148,7 +148,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             slot = replace(slot, decided=event, action=event.action or slot.action)
             slots = _slots(state, event, slot)
             masked = state.masked or (isinstance(event, e.Resolved) and event.masked)
-            # A decision is what ends the waiting of a parked run.
+            # A decision ends the waiting of a parked run.
             return replace(
                 state, open=slots, status="running", masked=masked, at=at, active_ms=active
             )
@@ -185,8 +185,7 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
             hit = (*state.limits_hit, event.limit)
             return replace(state, limits_hit=hit, at=at, active_ms=active)
         case e.Resumed():
-            # `active_ms` is left out here and where a run starts or is
-            # rewound: nobody was active then.
+            # `active_ms` is not updated here, at a start or at a rewind: nothing was active before.
             return replace(
                 state,
                 status="running",
@@ -216,14 +215,14 @@ def reduce(state: RunState, record: e.Record) -> RunState:  # noqa: C901  # one 
         case e.Rewound():
             return replace(state, rewinds=state.rewinds + 1, at=at)
         case _:
-            # The type checker names this line when an event is added and no case folds it.
+            # The type checker reports this line when an event is added and no case folds it.
             assert_never(event)
 
 
 def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunState:
     return replace(
         state,
-        # A reply from the cache cost nothing and counts against no limit on calls.
+        # A reply from the cache costs nothing and counts against no limit on calls.
         model_calls=state.model_calls + (not event.cached),
         usage=state.usage + event.usage,
         usage_by_model=_by_model(state, {event.model: event.usage}),
@@ -234,21 +233,21 @@ def _replied(state: RunState, event: e.Replied, at: int, active: int) -> RunStat
 
 
 def _activity(state: RunState, event: e.Event, at: int) -> int:
-    """Milliseconds of work from the last record to this one."""
-    # Only where the machine's clock was set meanwhile does an event carry its own time.
+    """Returns the milliseconds of work since the last record."""
+    # An event carries its own time only if the machine's clock was changed.
     if event.elapsed is not None:
         return event.elapsed
-    # The state before decides: a `Resolved` ends a wait that was no activity.
+    # The previous status decides: a `Resolved` ends a wait, which was no activity.
     if at > state.at and event.timed and state.status not in IDLE:
         return at - state.at
     return 0
 
 
 def _after_loss(state: RunState, event: e.Resumed) -> Mapping[str, OpenStep]:
-    """The open steps when an activation begins: calls that the one before left unfinished are lost.
+    """Returns the open steps at the start of an activation, with interrupted calls marked as lost.
 
-    One that ended in order has recorded it: then the status is no longer `running`. The first
-    owner of a run has epoch 1 and records no `Resumed`.
+    An activation that ended normally has recorded its end, so the status is no longer `running`.
+    The first owner of a run has epoch 1 and records no `Resumed`.
     """
     if not state.open or state.status != "running" or event.epoch <= max(state.epoch, 1):
         return state.open
@@ -263,7 +262,7 @@ def _lost(slot: ActionSlot) -> ActionSlot:
 
 
 def is_at_work(slot: ActionSlot) -> bool:
-    """True if the call was started, is not over, and asks no person in the middle of it."""
+    """Returns whether the call was started, is not finished, and is not waiting for an answer."""
     is_asking = slot.decided is not None and slot.decided.request is not None
     return slot.started and slot.observation is None and not is_asking
 
@@ -272,8 +271,8 @@ def _started(state: RunState, event: e.Started, at: int, active: int) -> RunStat
     slot = _slot(state, event)
     begun = replace(slot, started=True, attempts=slot.attempts + 1, cut=False)
     opened = _slots(state, event, begun)
-    # A call that goes on with an answer, or after an orderly stop, costs its limit once. One that
-    # is made again because it raised, or took its process with it, is another.
+    # A call that continues with an answer, or after an orderly stop, counts once. A call repeated
+    # because it raised, or because its process died, counts again.
     if slot.started and not (event.retry or slot.cut):
         return replace(state, open=opened, at=at, active_ms=active)
     tool = slot.action.tool
@@ -296,13 +295,13 @@ def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunSt
     opened = _slots(state, event, slot)
     done = opened[event.key]
     steps, data = state.steps, state.data
-    # Observations arrive in any order, the slots stand in that of the batch.
+    # Observations arrive in any order; the slots have the order of the batch.
     observations = tuple([slot.observation for slot in done.slots if slot.observation is not None])
     if len(observations) == len(done.slots):  # updates fold in declared order
-        # The step is whole: from here on it is shared by all later states and never copied again.
+        # The step is complete: all later states share it and never copy it again.
         del opened[event.key]
         actions = tuple([slot.action for slot in done.slots])
-        # Numbered when complete: a step that is interrupted never gets a number.
+        # Numbered when complete: an interrupted step never gets a number.
         steps = steps.plus(Step(len(steps) + 1, done.thought, actions, observations))
         updates = [slot.update for slot in done.slots if slot.update is not None]
         data = {**data, **dict(updates)} if updates else data
@@ -323,7 +322,7 @@ def _observed(state: RunState, event: e.Observed, at: int, active: int) -> RunSt
 
 
 def _spent(state: RunState, event: e.Observed) -> RunState:
-    """With what a child run consumed, if it was one."""
+    """Returns the state with the consumption of a child run added."""
     asked_calls, acted = event.calls or (0, 0)
     per_tool = {name: state.per_tool.get(name, 0) + count for name, count in event.tools.items()}
     return replace(
@@ -343,10 +342,10 @@ def _by_model(state: RunState, more: Mapping[str, Usage]) -> Mapping[str, Usage]
 
 
 def _slot(state: RunState, event: _Called) -> ActionSlot:
-    """The slot of the event's action.
+    """Returns the slot of the event's action.
 
     Raises:
-        LogError: there is none, so no release has written this log.
+        LogError: There is no such slot, so no release wrote this log.
     """
     opened = state.open.get(event.key)
     if opened is None or not 0 <= event.index < len(opened.slots):
@@ -356,7 +355,7 @@ def _slot(state: RunState, event: _Called) -> ActionSlot:
 
 
 def _slots(state: RunState, event: _Called, slot: ActionSlot) -> dict[str, OpenStep]:
-    """The open steps with `slot` for the event's action."""
+    """Returns the open steps with `slot` for the event's action."""
     opened = state.open[event.key]
     slots = list(opened.slots)
     slots[event.index] = slot
@@ -364,12 +363,12 @@ def _slots(state: RunState, event: _Called, slot: ActionSlot) -> dict[str, OpenS
 
 
 def live(records: Iterable[e.Record]) -> list[e.Record]:
-    """The records that still count: what a `Rewound` took back is left out."""
+    """Returns the records that still count, without those that a `Rewound` removed."""
     surviving: list[e.Record] = []
     for record in records:
         if isinstance(record.event, e.Rewound):
             to = record.event.to
-            # Each record is pushed and popped at most once, so rewinds upon rewinds stay linear.
+            # Each record is pushed and popped at most once, so nested rewinds stay linear.
             while surviving and surviving[-1].seq > to:
                 surviving.pop()
         surviving.append(record)
@@ -377,7 +376,7 @@ def live(records: Iterable[e.Record]) -> list[e.Record]:
 
 
 def opening(records: Iterable[e.Record]) -> e.RunStarted | None:
-    """The run's first fact, None if the log lacks it."""
+    """Returns the `RunStarted` of the run, or None if the log lacks it."""
     for record in records:
         if isinstance(record.event, e.RunStarted):
             return record.event
@@ -385,7 +384,7 @@ def opening(records: Iterable[e.Record]) -> e.RunStarted | None:
 
 
 def ending(records: Sequence[e.Record]) -> e.RunFinished | None:
-    """How the run ended, None if it has not; the last end if it was resumed after one."""
+    """Returns the last `RunFinished` of the run, or None."""
     for record in reversed(records):
         if isinstance(record.event, e.RunFinished):
             return record.event
@@ -393,9 +392,9 @@ def ending(records: Sequence[e.Record]) -> e.RunFinished | None:
 
 
 def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
-    """The state after `records`. Time travel is `fold(records[:n])`.
+    """Returns the state after `records`. Time travel is `fold(records[:n])`.
 
-    What a rewound branch and its children consumed stays spent.
+    The consumption of a rewound branch and its children stays spent.
     """
     records = list(records)
     counted = live(records)
@@ -403,7 +402,7 @@ def fold(records: Iterable[e.Record], state: RunState = RunState()) -> RunState:
         state = reduce(state, record)
     if len(counted) == len(records):
         return state
-    # Money and tokens of a branch that was taken back are spent all the same.
+    # Money and tokens of a rewound branch are spent all the same.
     surviving = {record.seq for record in counted}
     for record in records:
         if record.seq in surviving:

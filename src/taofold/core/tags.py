@@ -1,4 +1,4 @@
-"""Tags of a run: names with values that callers give, and by which lists of runs are filtered.
+"""Tags of a run: names with values, set by callers, that filter lists of runs.
 
 A filter is the text `name=value`. Knows nothing about logs.
 """
@@ -10,9 +10,9 @@ from typing import Any, Final, cast
 from taofold.core.errors import ConfigError
 
 MOST_TAGS: Final = 16
-"""Tags of one run."""
+"""Maximum number of tags of one run."""
 LONGEST_VALUE: Final = 200
-"""Characters of a tag's value."""
+"""Maximum length of a tag's value, in characters."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -20,7 +20,7 @@ def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     """Returns the tags as a dict.
 
     Raises:
-        ConfigError: There are more than 16 tags, or one has no valid name or value. A name has 1 to
+        ConfigError: There are more than 16 tags, or a name or a value is invalid. A name has 1 to
             64 ASCII letters, digits, ".", "_" and "-"; a value 1 to 200 printable characters.
     """
     given: Any = {} if tags is None else tags
@@ -47,7 +47,7 @@ def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def tag_text(name: str, value: str) -> str:
-    """Returns the tag as filters and lists write it."""
+    """Returns the tag in the form of filters and lists."""
     return f"{name}={value}"
 
 
@@ -55,7 +55,7 @@ def checked_filter(text: str) -> str:
     """Returns `text` if it is `name=value`, or "".
 
     Raises:
-        ConfigError: It is no tag.
+        ConfigError: It is not a valid tag.
     """
     if text:
         name, _, value = text.partition("=")

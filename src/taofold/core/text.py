@@ -1,9 +1,9 @@
-"""Text for people and the log: excerpts, one-liners, near misses, amounts, instants. Pure.
+"""Text for displays and the log: excerpts, one-liners, near misses, amounts, instants. Pure.
 
-JSON values, parameters and errors become one short line. What models, tools and files say must not
-act on the screen: `visible` shows what would move the cursor, change colours, reverse the reading
-direction or hide what a person is asked to approve. `utf8` replaces what no encoder takes. Instants
-are ISO 8601 in UTC with milliseconds; nothing here knows what time it is.
+JSON values, parameters and errors become one short line. Text from models, tools and files must not
+control the screen: `visible` escapes characters that move the cursor, change colours, reverse the
+reading direction or hide text from an approver. `utf8` replaces characters that cannot be encoded.
+Instants are ISO 8601 in UTC with milliseconds; this module reads no clock.
 """
 
 import json
@@ -25,25 +25,25 @@ _LINE: Final = 200
 
 
 def clip(text: str, width: int) -> str:
-    """`text`, or its beginning and an ellipsis: at most `width` characters."""
+    """Returns `text`, or its beginning and an ellipsis: at most `width` characters."""
     return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
 def shorten(text: str, longest: int) -> str:
-    """The first `longest` characters, and how many more there are."""
+    """Returns the first `longest` characters, and the number of further ones."""
     more = len(text) - longest
     return f"{text[:longest]}… ({times(more, 'more character')})" if more > 0 else text
 
 
 def excerpt(text: str, limit: int) -> str:
-    """At most about `limit` characters of `text`: its head, its error lines, its tail.
+    """Returns at most about `limit` characters of `text`: its head, its error lines, its tail.
 
-    What was left out is said in place, in characters.
+    A marker states the number of characters left out.
     """
     if len(text) <= limit:
         return text
-    # 30 % head, 30 % tail, the rest for error lines between them. At least 1, because text[-0:]
-    # would be the whole text.
+    # 30 % head, 30 % tail, the rest for error lines between them. At least 1, because text[-0:] is
+    # the whole text.
     part = max(limit * 3 // 10, 1)
     head, tail = text[:part], text[-part:]
     errors = _errors(text[part:-part], limit - 2 * part)
@@ -55,10 +55,10 @@ def excerpt(text: str, limit: int) -> str:
 
 
 def _errors(text: str, limit: int) -> str:
-    """Lines that look like errors, from the start, within `limit` characters."""
+    """Returns the first lines that look like errors, within `limit` characters."""
     chosen: list[str] = []
     for line in text.splitlines():
-        # A minified file or a base64 blob is one line of megabytes: look only at its beginning.
+        # A minified file or a base64 blob is one line of megabytes: only its beginning is searched.
         if _ERROR.search(line[:2000]):
             line = line[:_LINE]
             limit -= len(line) + 1
@@ -69,7 +69,7 @@ def _errors(text: str, limit: int) -> str:
 
 
 def key_line(text: str, *, failed: bool = False) -> str:
-    """The first informative line, or with `failed` the first that looks like an error."""
+    """Returns the first informative line, or with `failed` the first that looks like an error."""
     first = ""
     for line in text.splitlines():
         line = line.strip()
@@ -84,10 +84,10 @@ def key_line(text: str, *, failed: bool = False) -> str:
     return first[:_LINE]
 
 
-# Control characters, lone surrogates, and what Unicode calls format or default ignorable:
-# bidirectional marks (Trojan Source), joiners, fillers, variation selectors and the tag block, in
-# which text for a model alone can be written. Braille's blank and the null notehead are drawn as
-# nothing, too. Tab and newline stay. `server/static/js/format.js` has the same table.
+# Control characters, lone surrogates, and Unicode's format and default-ignorable characters:
+# bidirectional marks (Trojan Source), joiners, fillers, variation selectors and the tag block,
+# which can hide text for a model. Braille's blank and the null notehead are invisible, too. Tab and
+# newline stay. `server/static/js/format.js` has the same table.
 _UNSEEN: Final = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
@@ -95,8 +95,8 @@ _UNSEEN: Final = (
     "\U000e0000-\U000e0fff\ud800-\udfff"
 )
 _CONTROL: Final = late(f"[{_UNSEEN}]")
-# Emoji and some scripts need a joiner between two of their characters, and a selector behind a
-# symbol. Behind another selector or joiner neither is needed, so nothing can be written with them.
+# Emoji and some scripts need a joiner between two of their characters, and a selector after a
+# symbol. After another selector or joiner neither is needed, so they cannot encode a text.
 _SYMBOL: Final = "\xa9\xae\u203c-\u27ff\u2900-\u33ff\U0001f000-\U0001faff"
 _PROSE: Final = late(
     f"((?<=[^\x00-\x7f{_UNSEEN}])[\u200c\u200d](?=[^\x00-\x7f{_UNSEEN}])"
@@ -106,10 +106,11 @@ _PROSE: Final = late(
 
 
 def visible(text: str, *, prose: bool = False) -> str:
-    """`text` with control, bidirectional and invisible characters made visible.
+    """Returns `text` with control, bidirectional and invisible characters made visible.
 
     Args:
-        prose: keeps the joiners and selectors that emoji and scripts need. Not for names and
+        text: Any text.
+        prose: Keeps the joiners and selectors that emoji and scripts need. Not for names and
             questions: two that differ must look different.
     """
     return (_PROSE if prose else _CONTROL).sub(_shown, text.replace("\r\n", "\n"))
@@ -126,14 +127,14 @@ def _shown(match: re.Match[str]) -> str:
 
 
 def visible_line(text: str) -> str:
-    """`text` made visible on one line: a line end is ␊, a tab ␉."""
+    """Returns `text` made visible on one line: a line end is ␊, a tab ␉."""
     return visible(text).replace("\n", "␊").replace("\t", "␉")
 
 
-# Marks that are drawn over what stands before them. Those of scripts are needed, but not at the
-# start of a line, where they would change the sign of a difference.
+# Marks drawn over the preceding character. Scripts need theirs, but not at the start of a line,
+# where they would change the sign of a difference.
 _OVER: Final = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
-# Blanks beyond ASCII, what `unambiguous` marks tabs with, its own escapes, and trailing blanks. The
+# Blanks beyond ASCII, the tab mark and the escapes of `unambiguous`, and trailing blanks. The
 # look-behind keeps the search for those linear.
 _ALIKE: Final = late(
     rf"[{_UNSEEN}{_OVER}\xa0\u1680\u2000-\u200a\u202f\u205f\u3000⇥]|\\(?=u\{{)"
@@ -142,10 +143,10 @@ _ALIKE: Final = late(
 
 
 def unambiguous(text: str) -> str:
-    """`text` spelled so that no two texts look alike, except for letters that resemble others.
+    """Returns `text` spelled so that different texts look different, except for similar letters.
 
-    Unlike `visible` it also shows blanks beyond ASCII, trailing blanks, carriage returns, and where
-    a tab stands (⇥). `server/static/js/format.js` has the same function.
+    Unlike `visible` it also shows blanks beyond ASCII, trailing blanks, carriage returns, and the
+    position of a tab (⇥). `server/static/js/format.js` has the same function.
     """
     return _ALIKE.sub(_spelled, text)
 
@@ -160,17 +161,17 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 BAR: Final = "│ "
-"""What stands before each line of text that a model, a tool or a server wrote."""
+"""Prefix of each line of text that a model, a tool or a server wrote."""
 CONTINUED: Final = "│↳  "
-"""What stands before the further rows of a line that is too long for one."""
+"""Prefix of the further rows of a line that is too long for one."""
 
 
 def framed(text: str, width: int = 80, *, first: str = BAR, further: str = CONTINUED) -> list[str]:
-    """`text` made visible, in rows of at most `width` columns.
+    """Returns `text` made visible, in rows of at most `width` columns.
 
-    Each line begins with `first`, its further rows with `further`: no row begins with what the
-    text says, so none looks like the question around it or like a line of its own. Rows are broken
-    here, since a terminal would go on at the left edge.
+    Each line begins with `first`, its further rows with `further`. No row begins with foreign text,
+    so none can imitate the question around it or a line of its own. Rows are broken here because a
+    terminal would continue at the left edge.
     """
     rows: list[str] = []
     for line_ in visible(text).expandtabs(4).split("\n"):
@@ -187,15 +188,15 @@ def framed(text: str, width: int = 80, *, first: str = BAR, further: str = CONTI
 
 
 def quoted(text: str) -> str:
-    """`text` made visible, each line behind `BAR`: foreign text within a text of ours."""
+    """Returns `text` made visible, each line after `BAR`: foreign text within a text of ours."""
     return "\n".join([f"{BAR}{row}".rstrip() for row in visible(text).split("\n")])
 
 
 def _columns(text: str) -> int:
-    """Columns that a terminal takes for `text` at most.
+    """Returns the maximum number of terminal columns for `text`.
 
-    Terminals and versions of Unicode differ about symbols (U+2630, U+4DC0), so all but letters,
-    marks, digits and punctuation beyond ASCII count as two columns.
+    Terminals and Unicode versions differ about symbols (U+2630, U+4DC0), so all but letters, marks,
+    digits and punctuation beyond ASCII count as two columns.
     """
     narrow = ("L", "M", "P", "Z", "Nd")
     return sum(
@@ -208,18 +209,18 @@ def _columns(text: str) -> int:
 
 
 _MOST: Final = 12
-"""Names listed when none is near."""
+"""Maximum number of names listed when none is similar."""
 _COMPARED: Final = 500
-"""Names that a word is compared with: data may have any number of keys."""
+"""Maximum number of names compared: data may have any number of keys."""
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """What `word` was probably meant to be, else what there is; "" if that is too much.
+    """Returns a hint to the most similar name, else the known names; "" if those are too many.
 
     >>> near("reakt", ["react", "plan"])
     "did you mean 'react'?"
     """
-    # Bounded before sorting: near misses are a courtesy, not worth a scan of a large mapping.
+    # Bounded before sorting: a hint is not worth a scan of a large mapping.
     names = sorted(islice(known, _COMPARED))
     matches = get_close_matches(word.lower(), names, n=2, cutoff=0.6)
     if matches:
@@ -234,17 +235,17 @@ _MS: Final = timedelta(milliseconds=1)
 
 
 def iso(ms: int) -> str:
-    """`ms` since the epoch as `2026-01-25T10:30:01.150Z`.
+    """Returns `ms` since the epoch as `2026-01-25T10:30:01.150Z`.
 
     Raises:
-        OverflowError: the year is not between 1 and 9999.
+        OverflowError: The year is not between 1 and 9999.
     """
     instant = _EPOCH + timedelta(milliseconds=ms)
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def milliseconds(text: str) -> int:
-    """Milliseconds since the epoch; a time without an offset is taken as UTC.
+    """Returns milliseconds since the epoch; a time without an offset is taken as UTC.
 
     Raises:
         ValueError: `text` is not an ISO 8601 time.
@@ -261,27 +262,27 @@ _BEFORE: Final = 12
 
 
 def line(text: object, width: int = 100) -> str:
-    """`text` on one line of at most `width` characters."""
-    # Cut before it is cleaned: a result may have
-    # megabytes. Eight times, because white space goes.
+    """Returns `text` on one line of at most `width` characters."""
+    # Cut before it is cleaned, because a result may have megabytes. Eight times the width, because
+    # white space is removed.
     flat = " ".join(visible(str(text)[: width * 8]).split())
     return clip(flat, width)
 
 
 def value(thing: Any, width: int = 60) -> str:
-    """A JSON value on one short line."""
+    """Returns a JSON value on one short line."""
     try:
         text = json.dumps(thing, ensure_ascii=False)
     except (TypeError, ValueError):
-        # What JSON cannot say is still shown, as Python shows it.
+        # A value that JSON cannot represent is shown as its repr.
         text = repr(thing)
     return line(text, width)
 
 
 def parameters(given: dict[str, Any], width: int = 100) -> str:
-    """`path="a.py" limit=3`, each value shortened so that all find their place.
+    """Returns parameters as `path="a.py" limit=3`, each shortened so that all fit.
 
-    Of two texts that stand for a change (`old`, `new`) only what differs is shown.
+    Of two texts that form a change (`old`, `new`) only the difference is shown.
     """
     if not given:
         return ""
@@ -289,7 +290,7 @@ def parameters(given: dict[str, Any], width: int = 100) -> str:
     if isinstance(old, str) and isinstance(new, str):
         old, new = apart(old, new)
         given = {**given, "old": old, "new": new}
-    # Short values (24 characters at most) are shown whole; the long ones share what is left.
+    # Short values (24 characters at most) are shown whole; the long ones share the remaining width.
     short = sum(len(value(v, 24)) for v in given.values() if len(value(v, 25)) <= 24)
     long = [v for v in given.values() if len(value(v, 25)) > 24]
     room = width - short - sum(len(str(name)) + 2 for name in given)
@@ -298,19 +299,19 @@ def parameters(given: dict[str, Any], width: int = 100) -> str:
 
 
 def apart(old: str, new: str) -> tuple[str, str]:
-    """Both texts from a little before the place where they part."""
+    """Returns both texts from a little before their first difference."""
     same = 0
     while same < min(len(old), len(new)) and old[same] == new[same]:
         same += 1
     start = max(0, same - _BEFORE)
-    # They part near their beginning: cutting would cost more than it saves.
+    # They differ near their beginning: cutting would cost more than it saves.
     if start < _BEFORE:
         return old, new
     return f"…{old[start:]}", f"…{new[start:]}"
 
 
 def duration(ms: float) -> str:
-    """Milliseconds as people read them."""
+    """Returns milliseconds in a readable unit."""
     if ms < 1000:
         return f"{ms:.0f} ms"
     if ms < 60_000:
@@ -321,39 +322,39 @@ def duration(ms: float) -> str:
 
 
 def dollars(usd: float | None) -> str:
-    """$0.00, and more places for less than a cent; "unknown cost" for None."""
+    """Returns $0.00, with more places for less than a cent; "unknown cost" for None."""
     if usd is None:
         return "unknown cost"
     return f"${usd:.2f}" if usd == 0 or usd >= 0.01 else f"${usd:.5f}"
 
 
 def times(count: int, singular: str, plural: str = "") -> str:
-    """`1 step`, `2 steps`, `0 replies`."""
+    """Returns a count with its noun: `1 step`, `2 steps`, `0 replies`."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def tokens(count: int) -> str:
-    """`1 token`, `2.1k tokens`."""
+    """Returns a count of tokens: `1 token`, `2.1k tokens`."""
     return f"{number(count)} token{'s' * (count != 1)}"
 
 
 def number(count: int) -> str:
-    """812, 2.1k, 3.4M."""
+    """Returns a short number: 812, 2.1k, 3.4M."""
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
 
 
 def utf8(value: Any) -> str:
-    """`value`, a str, as text that any encoder takes."""
-    # A lone surrogate (from os.fsdecode, say) cannot be written as UTF-8.
+    """Returns `value`, a str, as text that every encoder accepts."""
+    # A lone surrogate (for example from os.fsdecode) cannot be written as UTF-8.
     if value.isascii():
         return str(value)
     return str(value).encode("utf-8", "backslashreplace").decode()
 
 
 def error_text(error: BaseException) -> str:
-    """Kind and text of `error`, fit for a log: its `__str__` may raise, or not be UTF-8."""
+    """Returns class and text of `error`, safe for a log even if its `__str__` raises."""
     kind = type(error).__name__
     try:
         text = str(error)

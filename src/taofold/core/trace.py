@@ -1,11 +1,10 @@
 """Turns, flat spans and the audit of a run, from its records.
 
 `TurnFold` turns records into turns and their calls, one record at a time. `turns`, `trace`, `audit`
-and the spans of `telemetry.projection` read it, so that a call is followed in one place. `turns`
-takes any log, also an imported one that breaks the rules. `trace` gives one span per run, model
-call, step, tool call and limit that ended something, ready for JSON lines. `audit` gives for every
-call who asked, who decided, what happened and when (D10). Pure; secrets were taken out before
-anything was logged.
+and the spans of `telemetry.projection` use it, so only one place follows calls. `turns` accepts any
+log, including an imported one that breaks the rules. `trace` returns one span per run, model call,
+step, tool call and final limit, ready for JSON lines. `audit` returns for each call the requester,
+the decider, the outcome and the times (D10). Pure; secrets were removed before anything was logged.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +21,7 @@ from taofold.core.values import JSON, RESERVED, Action, Observation, Step, Thoug
 
 
 class TracedCall(Value, frozen=True):
-    """One action and what became of it. Times are milliseconds since the epoch, 0 = never."""
+    """One action and its outcome. Times are milliseconds since the epoch, 0 = never."""
 
     action: Action
     observation: Observation | None = None
@@ -31,13 +30,13 @@ class TracedCall(Value, frozen=True):
     observed_seq: int = -1
     started: bool = False
     effect: str = ""
-    """"once" or "idempotent" where the log says that the call changed the world."""
+    """"once" or "idempotent" if the log records that the call changed the world."""
     started_seq: int = -1
     decision: e.Decided | None = None
     """The newest decision about the call."""
     decided_at: int = 0
     usage: Usage | None = None
-    """What the run that served the call consumed."""
+    """The consumption of the run that served the call."""
 
     def after(self, record: e.Record) -> "TracedCall":
         """Returns the call with a record about it."""
@@ -85,7 +84,7 @@ class TracedTurn(Value, frozen=True):
 
     @property
     def lack(self) -> str:
-        """The part that a whole triplet needs and the turn lacks; "" if it is whole."""
+        """The missing part of an incomplete triplet; "" if it is complete."""
         if not self.calls:
             return "no action"
         missing = any([call.observation is None for call in self.calls])
@@ -93,7 +92,7 @@ class TracedTurn(Value, frozen=True):
 
     @property
     def complete(self) -> bool:
-        """True for a whole triplet: at least one action, and an observation for each."""
+        """True for a complete triplet: at least one action, and an observation for each."""
         return not self.lack
 
     @property
@@ -123,9 +122,9 @@ _NEVER: Final = float("inf")
 
 
 class OpenTurn:
-    """A turn while its records come in.
+    """A turn while its records arrive.
 
-    `again` counts the turns before it under the same key, as there are after a rewind.
+    `again` counts the turns before it under the same key, as they occur after a rewind.
     """
 
     __slots__ = ("again", "at", "calls", "event", "seq")
@@ -140,12 +139,12 @@ class OpenTurn:
         return bool(self.calls) and all(call.observation is not None for call in self.calls)
 
     def place(self, abandoned: bool) -> float:
-        """Returns a sort key: complete turns stand in the order of their end, as in `fold`."""
+        """Returns a sort key: complete turns are in the order of their end, as in `fold`."""
         if self.complete:
-            # The last observation closes the step, which is when `fold` gives it its number.
+            # The last observation closes the step, and `fold` numbers it then.
             return max(call.observed_seq for call in self.calls)
-        # Only an imported log has turns that were left open and gone on from;
-        # others are still running.
+        # Only an imported log has turns that were left open while the branch continued; others are
+        # still running.
         return self.seq if abandoned else _NEVER
 
     def close(self, number: int) -> TracedTurn:
@@ -162,18 +161,18 @@ class TurnFold:
         self._proposed: dict[str, int] = {}
 
     def feed(self, record: e.Record) -> OpenTurn | None:
-        """Takes a record. Returns the turn that it is about, None if it is about no turn."""
+        """Takes a record. Returns the turn that it concerns, or None."""
         event = record.event
         match event:
             case e.Proposed():
                 again = self._proposed.get(event.key, 0)
                 self._proposed[event.key] = again + 1
-                # An imported log may use a key twice: what follows belongs to the newest turn.
+                # An imported log may use a key twice: later records belong to the newest turn.
                 turn = self.open[event.key] = OpenTurn(record, event, again)
                 return turn
             case e.Decided() | e.Started() | e.Observed():
                 found = self.open.get(event.key)
-                # An imported log may point anywhere; what points to no call is left out.
+                # An imported log may refer to any call; references to no call are left out.
                 if found is None or not 0 <= event.index < len(found.calls):
                     return None
                 found.calls[event.index] = found.calls[event.index].after(record)
@@ -192,13 +191,13 @@ def _open_turns(records: Iterable[e.Record]) -> list[OpenTurn]:
 def turns(records: Iterable[e.Record]) -> tuple[TracedTurn, ...]:
     """Returns the turns that are not rewound, numbered from 1.
 
-    Complete turns come in the order in which they closed and so bear the numbers of
-    their steps. A turn that the same branch left open and went on from (only an
-    imported log has such) keeps its place; what is open at the end of the log comes last.
+    Complete turns come in the order in which they closed and so have the numbers of their steps. A
+    turn that its branch left open while it continued (only in an imported log) keeps its place.
+    Turns that are open at the end of the log come last.
     """
     opened = _open_turns(live(records))
     last = {branch(turn.event.key): turn.seq for turn in opened}
-    # A later proposal in the same branch means that this turn was given up, not that it runs.
+    # A later proposal in the same branch means that this turn was abandoned, not that it runs.
     opened.sort(key=lambda turn: turn.place(turn.seq < last[branch(turn.event.key)]))
     return tuple([turn.close(number) for number, turn in enumerate(opened, 1)])
 
@@ -209,9 +208,9 @@ VERSION: Final = 1
 class TraceSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A span. `step` is 0 outside of steps; `start` and `end` are ms since the epoch.
 
-    Ids are `run:seq` with the record that opened the span, so they are the same each time.
-    `key` is the effect's place in the strategy: what its branch was ("3.1.0": the second
-    of the branches forked at "3"), whatever ran at the same time.
+    Ids are `run:seq` with the record that opened the span, so they are stable. `key` is the
+    effect's place in the strategy and shows its branch ("3.1.0": the second of the branches forked
+    at "3").
     """
 
     version: int = VERSION
@@ -271,7 +270,7 @@ def _model_calls(
 ) -> list[TraceSpan]:
     """Returns model calls, also failed ones. Each belongs to the next step of its branch."""
     numbers = {turn.seq: turn.number for turn in all_turns}
-    # From the end to the beginning: the step that a reply led to is the next one of its branch.
+    # Backwards: the step that a reply led to is the next one of its branch.
     following: dict[str, int] = {}
     spans: list[TraceSpan] = []
     for record in reversed(live_records):
@@ -296,7 +295,7 @@ def _replied(record: e.Record, event: e.Replied, step: int, root: str) -> TraceS
         f"{record.run}:{record.seq}",
         root,
         step,
-        # Only the end of a model call is a record; its start is the end minus what it took.
+        # Only the end of a model call is a record; its start is the end minus its duration.
         record.at - round(event.ms),
         type="model",
         name=event.model,
@@ -326,7 +325,7 @@ def _unanswered(record: e.Record, event: e.AskFailed, step: int, root: str) -> T
 
 
 def _limits(live_records: Sequence[e.Record], root: str) -> list[TraceSpan]:
-    """Returns the limits that ended something. The time limit may have ended an open call."""
+    """Returns the limits that ended an activity. The time limit may have ended an open call."""
     return [
         _entry(
             f"{record.run}:{record.seq}",
@@ -372,8 +371,7 @@ def _call(call: TracedCall, own: str, turn: TracedTurn, until: int) -> TraceSpan
         own,
         own.rpartition(".")[0],
         turn.number,
-        # A call that was refused or answered locally never started: the span
-        # then begins with its turn.
+        # A call that was refused or answered locally never started: its span begins with its turn.
         call.started_at or turn.at,
         type="tool",
         name=call.action.tool,
@@ -397,10 +395,10 @@ class AuditEntry(Value, frozen=True):
     decision: str = ""
     """The last verdict: allow, deny, expired, void, done, or ask while it waits."""
     resolver: str = ""
-    """The decider: "policy", a person's id, "clock"."""
+    """The decider: "policy", a principal's id, or "clock"."""
     reason: str = ""
     outcome: str = "open"
-    """success, failure, partial or timeout; why it was refused; or "open"."""
+    """success, failure, partial or timeout; the reason of a refusal; or "open"."""
     proposed_at: int = 0
     decided_at: int = 0
     started_at: int = 0
@@ -408,7 +406,7 @@ class AuditEntry(Value, frozen=True):
 
 
 class RefusedDecision(Value, frozen=True):
-    """A refused attempt to decide."""
+    """A rejected attempt to decide."""
 
     id: str
     who: str
@@ -419,7 +417,7 @@ class RefusedDecision(Value, frozen=True):
 def audit(
     records: Iterable[e.Record],
 ) -> tuple[tuple[AuditEntry, ...], tuple[RefusedDecision, ...]]:
-    """Returns each call of the run in order of proposal, and each refused attempt to decide."""
+    """Returns each call of the run in order of proposal, and each rejected attempt to decide."""
     current = live(records)
     start = opening(current)
     who = "" if start is None else start.principal.id

@@ -1,8 +1,8 @@
-"""Texts that say nothing: a thought without an intent, a result that only says there is one.
+"""Detects empty texts: a thought without an intent, a result that only announces a result.
 
-Judged by form alone, in English: "Looking at the code." names an activity and a thing that could be
-anything, no aim, no reason, no place. Whether a sentence that says more is clear, and its reason
-good, needs a reader: nothing here claims to know. Pure, and bounded.
+Judges form alone, in English: "Looking at the code." names an activity and an unspecific thing,
+without aim, reason or place. It does not judge whether a longer sentence is clear or its reason
+good. Pure, and bounded.
 """
 
 import re
@@ -43,11 +43,11 @@ _RECEIPT: Final = late(
     re.IGNORECASE,
 )
 _LONGEST: Final = 80
-"""Characters; who writes more says more. It also bounds what the pattern has to try."""
+"""Characters; longer texts are not vague. This also bounds the work of the pattern."""
 
 
 def lacks_intent(text: str) -> bool:
-    """Does `text` name an activity and nothing else: no aim, no reason, no place?
+    """Returns whether `text` names an activity only, without aim, reason or place.
 
     >>> lacks_intent("Looking at the code.")
     True
@@ -75,11 +75,11 @@ _ENGLISH: Final = late(
     r"\b(?:the|i|an?|is|are|was|of|it|to|and|in|this|that|we|my|let|now|next)\b", re.IGNORECASE
 )
 _JUDGED: Final = 1000
-"""Characters of a thought in which a reason is looked for."""
+"""Maximum length in characters of a thought that is searched for a reason."""
 
 
 def lacks_reason(text: str) -> bool:
-    """Does `text`, a thought in English, give no reason or purpose?
+    """Returns whether `text`, a thought in English, gives no reason or purpose.
 
     Text without an English function word is not judged.
 
@@ -95,9 +95,9 @@ def lacks_reason(text: str) -> bool:
 
 
 def lacks_content(text: str) -> bool:
-    """Does `text`, the result of a tool, only say that there is one ("Got the result")?
+    """Returns whether `text`, a tool result, only announces a result ("Got the result").
 
-    Much narrower than `lacks_intent`: "running" and "opened the file" are what tools do say.
+    Much narrower than `lacks_intent`: tools do return "running" or "opened the file".
     """
     return len(text) <= _LONGEST and _RECEIPT.fullmatch(_plain(text)) is not None
 

@@ -1,10 +1,10 @@
-"""The values of a run: thoughts, actions, observations, steps, and who asks for them (`Principal`).
+"""The values of a run: thoughts, actions, observations, steps, and the requester (`Principal`).
 
-With them what a model can (`Profile`), how it is asked (`ModelSettings`), the tiers and verdicts of
-approvals, who may give them (`Deciders`), and the names of reserved actions. Two values with the
-same content are equal. They are `msgspec` structs: frozen, cheap to make (60 ns against 420 ns for
-a frozen dataclass) and with one JSON form, in which fields that hold their default are left out.
-Nothing here knows about tools, storage or time.
+Also model capabilities (`Profile`) and settings (`ModelSettings`), the tiers and verdicts of
+approvals, their `Deciders`, and the names of reserved actions. Two values with the same content are
+equal. They are `msgspec` structs: frozen, cheap to make (60 ns against 420 ns for a frozen
+dataclass), with one JSON form that omits fields that hold their default. Nothing here knows about
+tools, storage or time.
 """
 
 from collections.abc import Mapping
@@ -30,16 +30,16 @@ ThoughtType = Literal[
     "goal", "progress", "extraction", "reasoning", "exception", "synthesis", "research"
 ]
 THOUGHT_TYPES: Final[frozenset[str]] = frozenset(get_args(ThoughtType))
-"""The seven types; `research` is accepted only where it was opted in (D3)."""
+"""The seven types; `research` is accepted only if it is enabled (D3)."""
 
 ObservationStatus = Literal["success", "failure", "partial", "timeout"]
 StepRole = Literal["planner", "executor", "evaluator", "finalizer", "critic"]
 Sideeffect = Literal["read", "idempotent", "once"]
 Verdict = Literal["allow", "ask", "deny", "expired", "void", "done"]
 Thinking = Literal["", "off", "opt_in", "default", "always"]
-"""When a model thinks: never, if asked, unless told not to, always; "" = unknown."""
+"""When a model thinks: never, on request, unless disabled, always; "" = unknown."""
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How hard a model shall think. Each model has some of these; the next lower one is taken."""
+"""Reasoning effort. If a model lacks the requested level, its next lower one is used."""
 EFFORTS: Final[tuple[Effort, ...]] = get_args(Effort)
 PromptCache = Literal["", "off", "5m", "1h"]
 
@@ -51,7 +51,15 @@ RESERVED: Final[frozenset[str]] = frozenset({FINISH, ASK_USER})
 
 
 class Tier(IntEnum):
-    """How much say a person has before an action runs (D8)."""
+    """The approval that an action needs before it runs (D8).
+
+    AUTO runs at once, CARD needs an approval, CONFIRM an explicit confirmation, and FORBIDDEN never
+    runs. Higher tiers compare as greater.
+
+    Example:
+        >>> max(Tier.AUTO, Tier.CONFIRM).name
+        'CONFIRM'
+    """
 
     AUTO = 1
     CARD = 2
@@ -60,15 +68,24 @@ class Tier(IntEnum):
 
 
 THOUGHT_PLACEHOLDER: Final = "(no thought given)"
-"""How the thought begins that stands for one which the model did not write."""
+"""The beginning of a thought that stands for one that the model did not write."""
 
 
 class Thought(Value, frozen=True):
-    """Why the agent acts. `because` names the steps it rests on, counted from 1.
+    """The reason why the agent acts.
 
-    `learned` is what the model learned from the observations before it, the key extraction.
-    `synthesized`: taofold wrote the text. `inferred`: the text is the model's, and taofold chose
-    the type, because the model named none or an unknown one.
+    Args:
+        content: The text of the thought.
+        type: goal, progress, extraction, reasoning, exception, synthesis, or research if enabled.
+        because: Numbers of the steps that it rests on, from 1.
+        confidence: The model's own estimate; None if it gave none.
+        synthesized: True if taofold wrote the text.
+        inferred: True if taofold chose the type, because the model gave none or an unknown one.
+        learned: The key extraction: what the model learned from the observations before.
+
+    Example:
+        >>> Thought("The test fails in parse(), so I read it.", because=(1,)).type
+        'reasoning'
     """
 
     content: str
@@ -82,7 +99,19 @@ class Thought(Value, frozen=True):
 
 
 class Action(Value, frozen=True):
-    """A tool call that the agent proposes. Never what Redux calls an action."""
+    """A tool call that the agent proposes. Unrelated to a Redux action.
+
+    Args:
+        tool: Name of the tool.
+        parameters: Its arguments as JSON.
+        rationale: The model's reason for the call.
+        id: The provider's id of the call.
+        repairs: The corrections made while the reply was parsed.
+
+    Example:
+        >>> Action("read", {"path": "a.txt", "timeout_s": 5}).seconds
+        5.0
+    """
 
     tool: str
     parameters: dict[str, Any] = {}
@@ -90,29 +119,41 @@ class Action(Value, frozen=True):
     id: str = ""
     repairs: tuple[str, ...] = ()
     guessed: bool = False
-    """True if reading the reply changed what the parameters say (D7)."""
+    """True if parsing the reply changed the content of the parameters (D7)."""
     error: str = ""
-    """Why the parameters could not be read; such an action never runs."""
+    """The reason why the parameters could not be parsed; such an action never runs."""
 
     @property
     def seconds(self) -> float:
-        """How long it asks for, as the reserved parameter `timeout_s` says; 0 if it does not."""
+        """The requested time limit in seconds, from the reserved parameter `timeout_s`; 0 if
+        absent.
+        """
         seconds: object = self.parameters.get("timeout_s", 0)
         return float(seconds) if isinstance(seconds, int | float) else 0.0
 
     def apart(self) -> "Action":
-        """The same action, sharing no object with this one: for whoever may change what he gets.
+        """Returns a copy that shares no mutable object with this action.
 
-        A struct is frozen, the JSON in it is not.
+        A struct is frozen, but the JSON in it is not.
         """
         return replace(self, parameters=copied(self.parameters))
 
 
 class Observation(Value, frozen=True):
-    """What came back. A failed action is still an observation.
+    """The result of an action. A failed action has an observation too.
 
-    `result` is JSON; `extraction` is the key line, `auto` if we chose it; a result
-    too large for the log lies in the blob `blob` and `result` is its excerpt.
+    Args:
+        result: The result as JSON; an excerpt if the whole is in `blob`.
+        status: success, failure, partial or timeout.
+        extraction: The key line of the result.
+        auto: True if taofold chose `extraction`.
+        duration_ms: Duration in milliseconds.
+        options: Suggestions for the next action.
+        blob: Digest of the whole result, if it is too large for the log.
+
+    Example:
+        >>> Observation("no such file", status="failure").status
+        'failure'
     """
 
     result: Any = None
@@ -123,11 +164,13 @@ class Observation(Value, frozen=True):
     options: tuple[str, ...] = ()
     blob: str = ""
     refused: str = ""
-    """Why the tool was not run: unknown, invalid, denied, limit, repeated … ("" = it ran)."""
+    """The reason why the tool did not run: unknown, invalid, denied, limit, repeated … ("" = it
+    ran).
+    """
     cut: bool = False
-    """True if `result` is only an excerpt of what the tool returned."""
+    """True if `result` is only an excerpt of the tool's result."""
     parts: tuple[TextPart | MediaPart, ...] = ()
-    """What the tool returned, in order, if it holds media; `result` then has a line for each."""
+    """The parts of the result, in order, if it holds media; `result` then has a line for each."""
     masked: bool = False
     """True if a secret was replaced by a mask in it."""
 
@@ -137,21 +180,22 @@ class Observation(Value, frozen=True):
         "options": "",
         "masked": "a secret is masked",
     }
-    """How people are told a fact `{0}`; "": not at all. A field without an entry is told by its
-    name and its value."""
+    """Display format of a fact `{0}`; "" hides it. A field without an entry is shown by its name
+    and its value.
+    """
 
     @property
     def public(self) -> "Observation":
-        """The observation as those who watch the run see it, on whatever surface.
+        """The observation in the form that displays, streams and exports may show.
 
-        All of it: what a field shall keep from them is left out here. The model, a resume, a
-        replay and the NDJSON export go by the log, which has the whole.
+        At present it is complete: a field to be hidden is removed here. The model, a resume, a
+        replay and the NDJSON export read the log, which holds everything.
         """
         return self
 
     @property
     def facts(self) -> dict[str, JSON]:
-        """What else is so of it, by name, besides what each surface shows in a way of its own."""
+        """Further facts by name, without the fields that each display renders itself."""
         defaults = zip(self.__struct_fields__, self.__struct_defaults__, strict=True)
         held = {
             name: getattr(self, name)
@@ -163,7 +207,7 @@ class Observation(Value, frozen=True):
 
     @property
     def remark(self) -> str:
-        """The same for people; "" if there is nothing to say."""
+        """The further facts as displayed text; "" if there are none."""
         remarks = [
             self.wording.get(name, _bare(name, value)).format(value)
             for name, value in self.facts.items()
@@ -178,7 +222,7 @@ def _bare(name: str, value: JSON) -> str:
 _SHOWN: Final = frozenset(
     ("result", "status", "extraction", "auto", "duration_ms", "refused", "parts")
 )
-"""Fields of an observation that each surface shows in a way of its own."""
+"""Fields of an observation that each display renders itself."""
 
 
 class Step(Value, frozen=True):
@@ -191,44 +235,53 @@ class Step(Value, frozen=True):
 
 
 class Principal(Value, frozen=True):
-    """Who asks. Established by the caller or the server, never by the model."""
+    """The requester of a run, established by the caller or the server, never by the model.
+
+    Args:
+        id: A unique name; "local" is the owner of the process.
+        roles: Roles known to the policy. See `Policy.roles` for their order.
+
+    Example:
+        >>> Principal("ada", roles=("EDITOR",)).id
+        'ada'
+    """
 
     id: str = "local"
     roles: tuple[str, ...] = ("ADMIN",)
 
 
 class Deciders(Value, frozen=True):
-    """Who may answer a question of a run, by the policy under which it was asked.
+    """The principals who may answer a question of a run, by the policy under which it was asked.
 
-    It is kept with the question, so that it holds at whichever door the answer comes in.
+    It is stored with the question, so it applies on every interface that accepts answers.
     """
 
     own: str | None = None
-    """The role that the requester needs himself; None: he may not."""
+    """The role with which the requester may answer; None: the requester may not."""
     others: str = ""
-    """The role that all others need; "": nobody else, unless whoever takes the answer lets them."""
+    """The role that others need; "": no others, unless the local policy permits them."""
     roles: tuple[str, ...] = ()
-    """What whoever decides must reach besides: roles of the tool and of the policy for it."""
+    """Further roles that a decider needs, by the tool and by the policy for it."""
 
 
 class Profile(Value, frozen=True):
-    """What a model can do. Unknown models get the cautious defaults."""
+    """The capabilities of a model. Unknown models get cautious defaults."""
 
     window: int = 8192
-    """Tokens of context."""
+    """Context window in tokens."""
     window_known: bool = False
     native_tools: bool = False
     json_schema: bool = False
     streaming: bool = True
     inputs: tuple[str, ...] | None = None
-    """The kinds of media that it takes; None = unknown, then they are sent and it may refuse."""
+    """The accepted kinds of media; None = unknown: media are sent and the model may refuse them."""
     thinking: Thinking = ""
     prefix_bound: bool = False
-    """Is its reasoning bound to every byte before it, tools and system included?"""
+    """True if its reasoning is bound to every preceding byte, including tools and system prompt."""
 
 
 class ModelSettings(Value, frozen=True):
-    """How a model is asked; whatever is not set is the provider's own choice.
+    """The settings of a model request; an unset field leaves the choice to the provider.
 
     `prompt_cache`: how long the provider should keep the prompt ("5m", "1h"; "off": no marks).
     `extra`: further fields of the request, as its provider documents them.
@@ -244,10 +297,11 @@ class ModelSettings(Value, frozen=True):
 
     @classmethod
     def of(cls, values: Mapping[str, Any], path: str = "") -> "ModelSettings":
-        """The settings that `values` name, checked: a server would refuse them only when asked.
+        """Returns the settings in `values`, checked before any request.
 
         Raises:
-            ConfigError: an unknown name, a wrong type or range; `path` stands before the name.
+            ConfigError: A name is unknown, or a value has a wrong type or range. `path` precedes
+                the name in the message.
         """
         for name, value in values.items():
             where = f"{path}.{name}" if path else name
@@ -262,8 +316,8 @@ class ModelSettings(Value, frozen=True):
         return cls(**values)
 
     def over(self, base: "ModelSettings") -> "ModelSettings":
-        """These settings; where they say nothing, those of `base`."""
-        # The usual case, on every model call: no new object where one side says nothing.
+        """Returns these settings, with unset ones taken from `base`."""
+        # The usual case on every model call: no new object if one side sets nothing.
         if self == _UNSET:
             return base
         if base == _UNSET:
@@ -284,14 +338,14 @@ _UNSET: Final = ModelSettings()
 
 
 def _number(bounds: msgspec.Meta) -> Any:
-    """A number within `bounds`, or None."""
+    """Returns the type of a number within `bounds`, or None."""
     number: Any = Annotated[float, bounds]
     return number | None
 
 
 _RANGES: Final[dict[str, tuple[Any, str]]] = {
     "effort": (Effort | None, f"one of {', '.join(EFFORTS)}"),
-    # The upper end is the provider's: 1 at Anthropic, 2 at OpenAI, open on local servers.
+    # The upper bound is the provider's: 1 at Anthropic, 2 at OpenAI, open on local servers.
     "temperature": (_number(msgspec.Meta(ge=0, le=1e9)), "a number ≥ 0"),
     "top_p": (_number(msgspec.Meta(gt=0, le=1)), "a number in (0, 1]"),
     "max_tokens": (Annotated[int, msgspec.Meta(ge=0)], "a whole number ≥ 0"),

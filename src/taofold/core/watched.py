@@ -1,9 +1,8 @@
-"""A run as it is watched: what each record changes, worked out once for every display.
+"""A run as displays see it: the changes of each record, computed once for all displays.
 
-`WatchedRun` takes the records of one run in their order and returns a `WatchedChange` for each: the
-call that the record is about, its step, the question that it answers, the limit that it names
-first. The event stream, AG-UI and the terminal put changes into their own words and keep no fold of
-their own. Pure.
+`WatchedRun` takes the records of one run in order and returns a `WatchedChange` for each: the call
+that it concerns, its step, the question that it answers, and a limit that it is first to name. The
+event stream, AG-UI and the terminal render these changes and keep no fold of their own. Pure.
 """
 
 from typing import Any, Final
@@ -19,58 +18,59 @@ from taofold.core.values import ASK_USER, Action, Value
 
 _DECISIONS: Final = {"allow": "approved", "deny": "denied"}
 _REFUSING: Final = {"limit": "tool_calls", "time_limit": "seconds"}
-"""The limit of the run behind a refusal of a call."""
+"""The limit of the run that causes a refusal of a call."""
 UNKNOWN: Final = ActionSlot(Action("?"))
 """The call of a record that belongs to no open step."""
 
 
 class WatchedChange(Value, frozen=True):
-    """What one record changes for those who watch its run."""
+    """The changes that one record causes in a display of its run."""
 
     record: e.Record
     slot: ActionSlot = UNKNOWN
-    """The call that the record is about, as it stood before the record."""
+    """The call that the record concerns, in its state before the record."""
     step: int = 0
     """The number of the step that the record belongs to, from 1; 0 = none."""
     batch: int = 0
-    """How many calls that step has."""
+    """The number of calls in that step."""
     reasoning: str = ""
-    """What the model showed of its thinking before the step that the record proposes."""
+    """The readable thinking before the step that the record proposes."""
     question: e.Record | None = None
     """The question that the record answers, or makes void."""
     decision: str = ""
-    """How it is answered: approved, denied, edited, answered, void, or another verdict."""
+    """The answer: approved, denied, edited, answered, void, or another verdict."""
     limit: str = ""
     """The limit that the record is the first to name."""
     last: bool = False
-    """True if one more turn, the last, is allowed behind that limit."""
+    """True if one last turn is allowed after that limit."""
     closes: bool = False
     """True if the record is the last observation of its step."""
 
 
 class WatchedRun:
-    """Follows one run.
+    """Follows the records of one run.
 
-    view = WatchedRun()
-    for record in records:
-        change = view.feed(record)
+    Example:
+        view = WatchedRun()
+        for record in records:
+            change = view.feed(record)
     """
 
     def __init__(self) -> None:
         self.state = RunState()
         """The run's state after the newest record."""
         self.questions: dict[tuple[str, int], e.Record] = {}
-        """The records of the questions that are open, by key and index of their calls."""
+        """The records of the open questions, by key and index of their calls."""
         self.failed = ""
-        """What kind of failure ended the newest model call that failed."""
+        """The error kind of the newest failed model call."""
         self._records: list[e.Record] = []
         self._steps: dict[str, int] = {}
         self._thinking: dict[str, str] = {}
-        """What the model showed of its thinking, by branch, until its step begins."""
+        """The readable thinking by branch, until its step begins."""
         self._limits: set[str] = set()
 
     def feed(self, record: e.Record) -> WatchedChange:
-        """Take in the next record; returns what it changes."""
+        """Takes the next record and returns its changes."""
         self._records.append(record)
         event = record.event
         match event:
@@ -127,7 +127,7 @@ class WatchedRun:
         )
 
     def _first(self, limit: str) -> str:
-        """Returns `limit` the first time that the run meets it, then ""."""
+        """Returns `limit` the first time the run meets it, then ""."""
         if not limit or limit in self._limits:
             return ""
         self._limits.add(limit)
@@ -150,11 +150,13 @@ class WatchedRun:
         try:
             self.state = reduce(self.state, record)
         except LogError:
-            # The view began in the middle of the run: what it has not seen it cannot count.
+            # The view began in the middle of the run: records about unseen steps are skipped.
             return
 
     def _rewind(self) -> None:
-        """Make everything again of the records that still count. Rare, so it may cost."""
+        """Rebuilds the view from the records that still count. Rewinds are rare, so cost is
+        acceptable.
+        """
         self.state = fold(self._records)
         self.questions.clear()
         keys = [r.event.key for r in live(self._records) if isinstance(r.event, e.Proposed)]
@@ -164,13 +166,13 @@ class WatchedRun:
 
 
 def _answered(change: WatchedChange, event: e.Decided) -> WatchedChange:
-    """The change with the word for the answer."""
+    """Returns the change with the name of the answer."""
     decision = _DECISIONS.get(event.verdict, event.verdict)
     if event.verdict == "allow" and change.slot.action.tool == ASK_USER:
         decision = "answered"
     elif event.verdict == "allow" and event.action is not None:
         decision = "edited"
     elif not isinstance(event, e.Resolved):
-        # Closed by the policy, not by a person: what the question was bound to has changed.
+        # Closed by the policy, not by an approver: the subject of the question has changed.
         decision = "void"
     return replace(change, decision=decision)
