@@ -1,5 +1,5 @@
-"""Policy: may this action happen? Limits, roles, tiers, repetition; and what must not be written
-down or shown, secrets (`redaction`). Pure.
+"""Policy: whether an action may run (limits, roles, tiers, repetition), and which secrets must not
+be written or shown (`redaction`). Pure.
 """
 
 from taofold.policy.limits import Limits

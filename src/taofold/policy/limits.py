@@ -1,8 +1,8 @@
 """Limits: independent counters, all checked before the call, with `>=` (D2).
 
-Also what calls under way may still consume (`Reserved`), what is left for child runs, the tighter
-of two, and their words for people. Pure: what was spent comes from the run's state, what a call may
-cost from its caller. Which limits are in force of a run that goes on is for `runtime.budget`.
+Also the reservations of running calls (`Reserved`), the remainder for child runs, the tighter of
+two limits, and readable explanations. Pure: consumption comes from the run's state, the possible
+cost of a call from the caller. `runtime.budget` decides which limits apply to a resumed run.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,24 +22,28 @@ STOP_REASON: Final[Mapping[str, str]] = {name: f"max_{name}" for name in get_arg
 """The `stop_reason` of a run that a limit ended (D1): `max_` and the limit's name."""
 
 LIMIT_OF: Final[Mapping[str, str]] = {reason: name for name, reason in STOP_REASON.items()}
-"""The limit that a `stop_reason` names."""
+"""The limit for each `stop_reason`."""
 
 REFUSED_ROW: Final = 3
-"""Calls in a row that could not be run, after which the run must answer."""
+"""Number of consecutive calls that could not be run, after which the run must answer."""
 
 LIMIT_REFUSALS: Final = ("limit", "tool_limit", "time_limit")
-"""Words of `Observation.refused` for what a limit forbids: of the run, of one tool, of the time."""
+"""Values of `Observation.refused` for calls blocked by a limit: of the run, of one tool, of the
+time.
+"""
 
 
 class Blocked(NamedTuple):
-    """What forbids a call: the word of `LIMIT_REFUSALS` for it, and why."""
+    """The limit that blocks a call: its value in `LIMIT_REFUSALS`, and the reason."""
 
     refused: str
     why: str
 
 
 class Reserved(NamedTuple):
-    """What a call under way, or about to start, may still consume: nobody else may count on it."""
+    """The amounts that a running or starting call may still consume. Other calls cannot
+    use them.
+    """
 
     model_calls: int = 0
     tool_calls: int = 0
@@ -48,7 +52,7 @@ class Reserved(NamedTuple):
     per_tool: Mapping[str, int] = {}
 
     def plus(self, other: "Reserved") -> "Reserved":
-        """Both together."""
+        """Returns the sum of both."""
         tools = {*self.per_tool, *other.per_tool}
         return Reserved(
             self.model_calls + other.model_calls,
@@ -61,11 +65,28 @@ class Reserved(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of one run. None means unbounded; `seconds` counts activity, not waiting.
+    """Bounds of one run, checked before each call. None means unbounded.
 
-    `steps` are accepted turns, `tool_calls` calls actually started, `parse_retries`
-    extra attempts at one unreadable reply. What child runs consume counts, except for
-    `steps` and for `model_calls` that are only derived from `steps`.
+    The consumption of child runs counts, except for `steps` and for a `model_calls` bound that is
+    derived from `steps`.
+
+    Args:
+        steps: Accepted turns.
+        model_calls: Calls of models. None: three more than `steps`.
+        tool_calls: Calls actually started.
+        seconds: Seconds of activity, without time spent waiting for an answer.
+        tokens: Input plus output tokens.
+        usd: US dollars; needs a known price of the model.
+        per_tool: Calls by name of a tool.
+        parse_retries: Extra attempts at one unreadable reply.
+        depth: Maximum nesting of agents that call agents.
+
+    Raises:
+        ConfigError: A bound is negative or not a number.
+
+    Example:
+        >>> Limits(steps=5, usd=0.20, per_tool={"search": 3}).calls
+        8
     """
 
     steps: int | None = 10
@@ -77,17 +98,17 @@ class Limits:
     per_tool: Mapping[str, int] = field(default_factory=dict[str, int])
     parse_retries: int = 2
     depth: int = 3
-    """How deep agents may call agents."""
+    """Maximum nesting of agents that call agents."""
 
     def __post_init__(self) -> None:
         for name in STOP_REASON:
             value = getattr(self, name)
             if value is None:
                 continue
-            # `not value >= 0` instead of `value < 0`: it refuses NaN as well.
+            # `not value >= 0` instead of `value < 0`: it rejects NaN as well.
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise ConfigError(f"limit {name} must be 0 or more, not {value!r}", path="limits")
-            if value == inf:  # no number of JSON; the log has another word for it
+            if value == inf:  # infinity is not a JSON number; the log writes null
                 object.__setattr__(self, name, None)
         for tool, value in self.per_tool.items():
             if value < 0:
@@ -97,24 +118,24 @@ class Limits:
 
     @classmethod
     def chat(cls) -> "Limits":
-        """The react-loop seed's bounds: 8 model calls and 5 tool calls a request."""
+        """Returns the bounds of the react-loop seed: 8 model calls and 5 tool calls a request."""
         return cls(steps=8, model_calls=8, tool_calls=5)
 
     @property
     def calls(self) -> int | None:
-        """Model calls allowed: three more than steps, if nothing else is said."""
+        """Model calls allowed; three more than `steps` unless `model_calls` is set."""
         if self.model_calls is not None or self.steps is None:
             return self.model_calls
-        # Some replies are no steps: unreadable ones are asked for again,
-        # and the last turn wraps up.
+        # Some replies are no steps: unreadable ones are asked for again, and the last turn wraps
+        # up.
         return 0 if self.steps == 0 else self.steps + 3
 
     def hit(self, state: RunState, *, turn: bool = True) -> Limit | None:
-        """The limit that forbids another turn, if any; without `turn` another model call.
+        """Returns the limit that forbids another turn, or without `turn` another model call.
 
         A limit on steps ends turns, not calls: a critic or a judge may still be asked.
         """
-        # In a fixed order, so that a replay names the same limit where two are reached at once.
+        # In a fixed order, so that a replay names the same limit if two are reached at once.
         if turn and self.steps is not None and len(state.steps) >= self.steps:
             return "steps"
         calls = self.calls
@@ -129,7 +150,9 @@ class Limits:
         return None
 
     def last(self, state: RunState) -> Limit | None:
-        """The limit that makes the coming turn the last one: it is offered without tools."""
+        """Returns the limit that makes the coming turn the last one, which is offered without
+        tools.
+        """
         if self.steps is not None and len(state.steps) + 1 >= self.steps:
             return "steps"
         calls = self.calls
@@ -140,13 +163,15 @@ class Limits:
         return None
 
     def asked(self, state: RunState) -> int:
-        """The model calls that count against `calls`."""
-        # A bound derived from `steps` is about this run's own turns; children have their own.
+        """Returns the number of model calls that count against `calls`."""
+        # A bound derived from `steps` concerns this run's own turns; children have their own.
         children = 0 if self.model_calls is None else state.child_model_calls
         return state.model_calls + children
 
     def blocks(self, state: RunState, tool: str, shares: Iterable[Reserved] = ()) -> Blocked | None:
-        """What forbids one more call of `tool` beside the reserved `shares`, if anything does."""
+        """Returns the limit that forbids one more call of `tool` beside the reserved `shares`, or
+        None.
+        """
         bound = self.per_tool.get(tool)
         if self.tool_calls is not None or bound is not None:
             shares = tuple(shares)
@@ -162,14 +187,15 @@ class Limits:
         return None
 
     def left(self, state: RunState, shares: Iterable[Reserved] = (), among: int = 1) -> "Limits":
-        """What remains for a child run, of which `among` are about to start at once.
+        """Returns the remainder for a child run, of which `among` are about to start at once.
 
-        Whoever comes first gets the odd one: the last call of a bound is not lost between two.
+        Shares are rounded up for the first child, so the last call of a bound is not lost between
+        two.
 
         Args:
-            state: what was spent.
-            shares: what calls under way may still spend, so that all together keep the bound.
-            among: how many share the remainder evenly.
+            state: The consumption so far.
+            shares: The reservations of running calls, so that all together keep the bound.
+            among: The number of children that share the remainder evenly.
         """
         whole = reduce(Reserved.plus, shares, Reserved())
         spent = {
@@ -183,7 +209,7 @@ class Limits:
             if (bound := getattr(self, name)) is not None
         }
         if self.usd is not None:
-            # Dollars divide evenly; counts are rounded up in `_share`, for the one who comes first.
+            # Dollars divide evenly; counts are rounded up in `_share`, for the first child.
             rest["usd"] = max(0.0, self.usd - state.usage.priced_usd - whole.usd) / among
         if self.seconds is not None:
             rest["seconds"] = max(0.0, self.seconds - state.active_ms / 1000)
@@ -191,19 +217,20 @@ class Limits:
             tool: _share(bound - state.per_tool.get(tool, 0) - whole.per_tool.get(tool, 0), among)
             for tool, bound in self.per_tool.items()
         }
-        # `steps` passes on unshared: a child's turns are its own.
+        # `steps` is passed on unshared: a child's turns are its own.
         return replace(self, **rest, depth=self.depth - 1)
 
     def explained(
         self, hit: LimitHit, state: RunState, where: str = "", *, assumed: bool = False
     ) -> str:
-        """What was allowed and spent when `hit` ended the run, and what to change.
+        """Returns the allowed and consumed amounts when `hit` ended the run, and the change to
+        make.
 
         Args:
-            hit: the limit that was reached.
-            state: what was spent.
-            where: whose limit that is, if it is not plain.
-            assumed: whether the length of the answer was not bounded, so that one was assumed.
+            hit: The limit that was reached.
+            state: The consumption so far.
+            where: The owner of the limit, if it is not obvious.
+            assumed: True if the length of the answer was not bounded, so that one was assumed.
         """
         bound: float = hit.allowed or getattr(self, hit.limit) or 0
         change = f"raise limits.{hit.limit}{where and f' {where}'}"
@@ -230,10 +257,10 @@ class Limits:
         return f"{spent}{need if hit.needed else ''}: {change}"
 
     def covering(self, aliases: Mapping[str, Iterable[str]]) -> "Limits":
-        """The same limits, in which a bound of an alias holds for its tool.
+        """Returns the same limits with the bounds of aliases applied to their tools.
 
         Args:
-            aliases: by the name of each tool.
+            aliases: The aliases by name of each tool.
         """
         bounds = dict(self.per_tool)
         for name, own in aliases.items():
@@ -243,13 +270,13 @@ class Limits:
         return self if bounds == self.per_tool else replace(self, per_tool=bounds)
 
     def reserved(self) -> Reserved:
-        """All of it, as what a child run may still consume."""
-        # 0 for unbounded: who has no bound takes nothing from anybody who has one.
+        """Returns all of it as a reservation for a child run."""
+        # 0 for unbounded: a child without a bound takes nothing from a bounded one.
         whole = (self.model_calls or 0, self.tool_calls or 0, self.tokens or 0, self.usd or 0.0)
         return Reserved(*whole, self.per_tool)
 
     def within(self, other: "Limits") -> "Limits":
-        """The tighter of both, bound by bound."""
+        """Returns the tighter of both limits, bound by bound."""
 
         def tighter(name: str) -> float | None:
             bounds = [b for b in (getattr(self, name), getattr(other, name)) if b is not None]
@@ -269,8 +296,8 @@ class Limits:
 
 
 def _share(rest: int, among: int) -> int:
-    """The first of `among` shares of `rest`, rounded up."""
-    # Rounds up: -(-7 // 2) is 4, where 7 // 2 is 3.
+    """Returns the first of `among` shares of `rest`, rounded up."""
+    # Rounds up: -(-7 // 2) is 4, whereas 7 // 2 is 3.
     return -(-max(0, rest) // among)
 
 

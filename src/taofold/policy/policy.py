@@ -1,10 +1,10 @@
-"""May this action happen? Pure, and it fails closed (D8, D9, D10).
+"""Decides whether an action may run. Pure, and it fails closed (D8, D9, D10).
 
-`Policy.rule` says allow, ask or deny, by tiers, roles and the effect of a tool; it knows tools only
-by the few facts in `Facts`, and people by their principal. Who may decide on what was asked is said
-here too, the stricter of two policies (`Policy.tightened`), and what of a project's policy would
-loosen the operator's. An approval is bound to a `digest`: the tool, its exact arguments and its
-definition. Roles and rights are in `roles`.
+`Policy.rule` returns allow, ask or deny, from tiers, roles and the effect of a tool. It knows tools
+only by their `Facts`, and users by their principal. This module also defines the permitted
+deciders, the stricter of two policies (`Policy.tightened`), and the points in which a project's
+policy would loosen the operator's. An approval is bound to a `digest` of the tool, its exact
+arguments and its definition. Roles and rights are in `roles`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,9 +25,10 @@ _DIAL: Final = ("conservative", "balanced", "autonomous")
 
 
 class Facts(Value, frozen=True):
-    """What the policy needs to know of a tool. `definition` is its digest.
+    """The facts about a tool that the policy needs. `definition` is its digest.
 
-    `delegated`: it is an agent, whose own run asks about each of its calls, under this policy too.
+    `delegated`: the tool is an agent, whose own run asks about each of its calls, under this policy
+    too.
     `undeclared`: its effect and tier are the defaults, because its author gave neither.
     """
 
@@ -46,7 +47,7 @@ UNDECLARED: Final = (
 
 
 class Ruling(Value, frozen=True):
-    """The policy's word on one action."""
+    """The policy's decision on one action."""
 
     verdict: Verdict
     tier: Tier
@@ -55,15 +56,29 @@ class Ruling(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Who may do what without asking.
+    """The rules for actions that run at once, need an approval, or are forbidden.
 
-    `tiers` and `required` only raise what a tool declares; `allow` (if any) and `deny` name tools;
-    `context` holds the caller's facts, such as `{"production": True}`, which raise the
-    tiers named in `production_tiers`; `approve_seconds` bounds a decision (0 = no bound);
-    `rights` names the role from which on somebody may do what besides using tools.
+    Args:
+        autonomy: "conservative" (every write asks), "balanced", or "autonomous" (asks from tier 3).
+        tiers: Tiers by tool; they only raise the declared ones.
+        allow: The only tools that may run; None = all.
+        deny: Tools that may not run.
+        roles: Levels of roles; a higher one includes the lower ones.
+        required: Roles required by tool, besides the declared ones.
+        production: True raises the tiers named in `production_tiers`.
+        production_tiers: Tiers by tool in production.
+        approvers: Role that may approve runs of others; "" = only the requester decides.
+        own_approval: True if a requester may approve the actions of their own run.
+        approve_seconds: Validity of a question in seconds; 0 = unlimited.
+        rights: Lowest role for each right besides using tools; missing ones are as in `RIGHTS`.
 
-        policy = Policy(tiers={"deploy": Tier.CONFIRM}, deny=frozenset({"rm"}))
-        policy.rule(Action("deploy"), Facts(Tier.CARD, "once"), Principal()).verdict  # "ask"
+    Raises:
+        ConfigError: A value is unknown or out of range.
+
+    Example:
+        >>> policy = Policy(tiers={"deploy": Tier.CONFIRM}, deny=frozenset({"rm"}))
+        >>> policy.rule(Action("deploy"), Facts(Tier.CARD, "once"), Principal()).verdict
+        'ask'
     """
 
     autonomy: Autonomy = "balanced"
@@ -77,10 +92,10 @@ class Policy:
     approvers: str = ""
     """Role that may approve runs of others; "" = only the requester decides."""
     own_approval: bool = True
-    """May a requester approve his own run's actions?"""
+    """True if a requester may approve the actions of their own run."""
     approve_seconds: float = 0.0
     rights: Mapping[Right, str] = field(default_factory=lambda: dict(RIGHTS))
-    """Those that are left out are as in `RIGHTS`."""
+    """Missing rights are as in `RIGHTS`."""
 
     def __post_init__(self) -> None:
         if self.autonomy not in _DIAL:
@@ -91,13 +106,13 @@ class Policy:
                 if isinstance(tier, bool) or tier not in tuple(Tier):
                     wrong = f"is a Tier, such as Tier.CONFIRM, or 1 to 4, not {tier!r}"
                     raise ConfigError(wrong, path=f"policy.{name}.{tool}")
-        # The class is frozen: what is left out is filled in once, here.
+        # The class is frozen: missing rights are filled in once, here.
         object.__setattr__(self, "rights", {**RIGHTS, **self.rights})
         check_rights(self.rights, self.roles)
 
     @property
     def version(self) -> str:
-        """Digest of everything that could change a ruling. Approvals are bound to it."""
+        """Digest of every field that could change a ruling. Approvals are bound to it."""
         # Sorted, so that two spellings of one policy are one version. `rights` and
         # `approve_seconds` are left out: they change no ruling on an action.
         message = (
@@ -117,9 +132,16 @@ class Policy:
     def rule(
         self, action: Action, facts: Facts, principal: Principal, *, critical: bool = False
     ) -> Ruling:
-        """Decide about one action of a known tool."""
+        """Returns the ruling on one action of a known tool.
+
+        Args:
+            action: The proposed call.
+            facts: The tool's declaration.
+            principal: The requester of the run.
+            critical: True if the model flagged a critical exception.
+        """
         name = action.tool
-        # Deny first, the dial last: no setting below can allow what one above has refused.
+        # Denials first, the dial last: no later rule can allow what an earlier one has denied.
         tier = self.tier(name, facts)
         if name in self.deny or (self.allow is not None and name not in self.allow):
             return Ruling("deny", tier, f"the policy forbids {name!r}")
@@ -129,18 +151,18 @@ class Policy:
             return Ruling("deny", tier, f"access denied: requires role {role}, has {held}")
         if tier >= Tier.FORBIDDEN:
             return Ruling("deny", tier, f"{name!r} is forbidden (tier 4)")
-        # After the denials: a model that calls its exception critical can only ask, never open.
+        # After the denials: a model that flags a critical exception can only cause a question.
         if critical:
             return Ruling("ask", max(tier, Tier.CARD), "the agent flagged a critical exception")
         if facts.delegated and not self._raises(name):
-            return Ruling("allow", tier)  # else a person is asked twice about the same
+            return Ruling("allow", tier)  # the child run asks itself
         return self._dial(tier, facts, raised=self._raises(name))
 
     def _raises(self, name: str) -> bool:
         return name in self.tiers or (self.production and name in self.production_tiers)
 
     def tier(self, name: str, facts: Facts) -> Tier:
-        """The tool's tier under this policy: never lower than declared."""
+        """Returns the tool's tier under this policy: never lower than declared."""
         tier = facts.tier
         if name in self.tiers:
             tier = max(tier, self.tiers[name])
@@ -161,9 +183,9 @@ class Policy:
         return Ruling("allow", tier)
 
     def tightened(self, other: "Policy") -> "Policy":
-        """Both at once: `self` and `other`, whichever is stricter in each point (D15, D16).
+        """Returns the stricter of `self` and `other` in each point (D15, D16).
 
-        `self` is the authority (the operator, the run that asks): roles have its levels.
+        `self` is the authority (the operator, or the parent run): its role levels apply.
         """
         dial = min(_DIAL.index(self.autonomy), _DIAL.index(other.autonomy))
         # None means "all tools", so it is never the tighter one.
@@ -188,10 +210,10 @@ class Policy:
         )
 
     def covering(self, aliases: Mapping[str, Iterable[str]]) -> "Policy":
-        """The same policy, in which what forbids or raises an alias holds for its tool.
+        """Returns the same policy with denials and raised tiers of aliases applied to their tools.
 
         Args:
-            aliases: by the name of each tool. What `allow` says of one opens nothing.
+            aliases: The aliases by name of each tool. An alias in `allow` permits nothing.
         """
         ruled = {*self.deny, *self.tiers, *self.required, *self.production_tiers}
         covered = self
@@ -210,9 +232,9 @@ class Policy:
         return covered
 
     def _stricter_approvers(self, other: "Policy") -> str:
-        """The higher of the two roles that may decide for others."""
-        # "" is also what a policy has that says nothing of it: then the other's word holds, but
-        # nobody is let in where `self` lets nobody in.
+        """Returns the higher of the two roles that may decide for others."""
+        # "" is also the value of a policy that does not define it: then the other's role applies,
+        # but never if `self` permits no other deciders.
         if not self.approvers or not other.approvers:
             return self.approvers
         return max(self.approvers, other.approvers, key=self._height)
@@ -225,39 +247,42 @@ class Policy:
         return required
 
     def _height(self, role: str) -> int:
-        """How few reach a requirement: all reach "", nobody a role without a level."""
+        """Returns the level of a requirement: every principal reaches "", none an unknown role."""
         return self.roles.get(role, 1 << 30) if role else -1
 
     def lacks(self, principal: Principal, right: Right) -> str:
-        """Why the principal's roles do not give the right, or ""."""
+        """Returns the reason why the principal's roles do not give the right, or ""."""
         return missing(principal.roles, right, self.rights, self.roles)
 
     def may_decide(self, decider: Principal, requester: Principal, facts: Facts, tool: str) -> str:
-        """Why `decider` may not decide on the requester's action, or "". Agents never may."""
+        """Returns the reason why `decider` may not decide on the requester's action, or "".
+
+        Agents never may.
+        """
         return refusal(self.deciders(tool, facts.role), decider, requester, self.roles)
 
     def deciders(self, tool: str, role: str) -> Deciders:
-        """Who may decide on an action of `tool`, which declares `role`."""
+        """Returns the permitted deciders on an action of `tool`, which declares `role`."""
         own = self.rights["approve_own"] if self.own_approval else None
         return Deciders(own, self.approvers, self._roles_for(tool, role))
 
     def role(self, tool: str, declared: str) -> str:
-        """The highest role that is required for `tool`, which itself `declared` one; "" = none."""
+        """Returns the highest role required for `tool`, which itself `declared` one; "" = none."""
         return max(self._roles_for(tool, declared), key=self._height, default="")
 
     def _roles_for(self, tool: str, role: str) -> tuple[str, ...]:
-        """The roles that are required for `tool`, by itself (`role`) and by this policy."""
-        # Both: as with tiers, what a policy says of a tool raises what the tool declares.
+        """Returns the roles required for `tool`, by itself (`role`) and by this policy."""
+        # Both: as with tiers, the policy's requirement is added to the tool's own.
         return tuple(filter(None, (self.required.get(tool, ""), role)))
 
 
 def refusal(
     deciders: Deciders, decider: Principal, requester: Principal, levels: Mapping[str, int] = ROLES
 ) -> str:
-    """Why `decider` is none of the `deciders` on the requester's action, or ""."""
+    """Returns the reason why `decider` is not among the `deciders` on the action, or ""."""
     if decider.id.startswith("agent:"):
         return "an agent may not approve"
-    # By id only: roles are what the person may do, not who it is.
+    # By id only: roles grant rights and do not identify a principal.
     if decider.id == requester.id:
         if deciders.own is None:
             return "the requester may not approve his own actions here"
@@ -271,20 +296,20 @@ def refusal(
 
 
 def _of(table: Mapping[str, T], alias: str, name: str) -> dict[str, T]:
-    """What the table says of `alias`, as a table of `name`."""
+    """Returns the table's entry for `alias` as a table for `name`."""
     return {name: table[alias]} if alias in table else {}
 
 
 def _higher(own: Mapping[str, Tier], other: Mapping[str, Tier]) -> dict[str, Tier]:
-    """Both tables of tiers; where both name a tool, the higher tier."""
+    """Returns both tables of tiers; where both name a tool, the higher tier."""
     both = {**own, **other}
     return {name: max(own.get(name, tier), tier) for name, tier in both.items()}
 
 
 def loosened(project: Policy, operator: Policy) -> Sequence[str]:
-    """The points in which a project's policy would loosen the operator's: all refused (D16).
+    """Returns the points in which a project's policy would loosen the operator's (D16).
 
-    `roles`, `approvers` and `rights` are not compared: they are no project's to say at all.
+    `roles`, `approvers` and `rights` are not compared: a project may not set them at all.
     """
     conflicts: list[str] = []
     if _DIAL.index(project.autonomy) > _DIAL.index(operator.autonomy):
@@ -298,7 +323,7 @@ def loosened(project: Policy, operator: Policy) -> Sequence[str]:
         conflicts += [f"allow: {name!r} is not allowed" for name in extra]
     for tool, role in operator.required.items():
         own_role = project.required.get(tool, role)
-        # By the operator's levels: a project that brings its own could rank any role above ADMIN.
+        # By the operator's levels: a project with its own levels could rank any role above ADMIN.
         if operator._height(own_role) < operator._height(role):
             conflicts.append(f"required.{tool}: {own_role} is below {role}")
     if project.own_approval and not operator.own_approval:
@@ -310,7 +335,7 @@ def loosened(project: Policy, operator: Policy) -> Sequence[str]:
 
 
 def _lowered(key: str, own: Mapping[str, Tier], his: Mapping[str, Tier]) -> list[str]:
-    # A tool that the project does not name stays as the operator says: no conflict.
+    # A tool that the project does not name keeps the operator's tier: no conflict.
     return [
         f"{key}.{tool}: {int(own[tool])} is below {int(tier)}"
         for tool, tier in his.items()
@@ -319,7 +344,7 @@ def _lowered(key: str, own: Mapping[str, Tier], his: Mapping[str, Tier]) -> list
 
 
 def digest(action: Action, definition: str) -> str:
-    """What an approval is bound to: the tool, its exact arguments and its definition (D10)."""
+    """Returns the digest that binds an approval: of tool, exact arguments and definition (D10)."""
     encoded = msgspec.json.encode(
         (action.tool, action.parameters, definition), order="deterministic"
     )

@@ -1,10 +1,10 @@
 """The guard against repetition without progress (D11), and "never repeat a failure" (D3).
 
-A call is its tool and parameters; repeating it is polling as long as what comes back changes, and a
-loop once it does not. Durations, times, addresses, temporary paths and uuids do not count as
-change. A successful state-changing call that was not made before is progress and forgives. A poll
-is slowed down by a pause; what is refused is refused first, then costs the model a turn without
-tools, then ends the run. Pure: the same steps give the same judgements.
+A call is identified by tool and parameters. Repeating it is polling while its results change, and a
+loop once they do not. Durations, times, addresses, temporary paths and UUIDs do not count as
+change. A new, successful state-changing call is progress and resets the guard. A poll is slowed
+down by a pause. A loop is refused first, then costs the model a turn without tools, then ends the
+run. Pure: the same steps give the same judgements.
 """
 
 import re
@@ -17,14 +17,14 @@ from taofold.core.rules import fingerprint
 from taofold.core.values import Action, Observation, Step
 
 WINDOW: Final = 8
-"""How many calls back the guard looks: ABAB over 4 to 6 steps fits in."""
+"""Number of previous calls that the guard examines: ABAB over 4 to 6 steps fits in."""
 ALLOWED: Final = 3
-"""Executions of one call with one and the same observation."""
+"""Executions of one call with the same observation."""
 BACKOFF_AFTER: Final = 3
 MOST_UNTRIED: Final = 8
-"""Of the tools that were not used, so many are named to a model that goes in circles."""
+"""Maximum number of unused tools named to a model that repeats itself."""
 BACKOFF_MS: Final = (50, 1000)
-"""First and longest pause before a repeated poll."""
+"""First and longest pause in milliseconds before a repeated poll."""
 
 Level = Literal["run", "blocked", "toolless", "stop", "repeat_same_action_unchanged"]
 
@@ -41,7 +41,7 @@ _VOLATILE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the guard says about one proposed call."""
+    """The guard's judgement on one proposed call."""
 
     level: Level = "run"
     reason: str = ""
@@ -52,7 +52,9 @@ _RUN: Final = Judgement()
 
 
 class CallIdentity(NamedTuple):
-    """What tells calls apart: `plain`, the fingerprint; `key`, the same or the tool's own idea."""
+    """The identity of a call: `plain` is its fingerprint; `key` is the same or the
+    tool's own key.
+    """
 
     plain: str
     key: str
@@ -69,7 +71,7 @@ _NEVER: Final = _Call()
 
 
 class Repetition:
-    """Feed it every step with `seen`, ask it about every call with `judge`.
+    """The guard of one run: `seen` records every step, `judge` judges every call.
 
     `offered` are the names of the tools that the model has.
     """
@@ -83,19 +85,19 @@ class Repetition:
         self._failed: dict[str, float] = {}
         self._blocked = 0
         self.refused_row = 0
-        """Calls in a row that were not run, counted over turns in which none was."""
+        """Consecutive refused calls, counted over turns in which every call was refused."""
         self.hint = ""
-        """A word to the model for its next turn, or ""."""
+        """A hint to the model for its next turn, or ""."""
 
     @property
     def toolless(self) -> bool:
-        """Has the model earned a turn without tools?"""
+        """True if the next turn must be without tools."""
         return self._blocked >= 2
 
     def judge(self, action: Action, call: CallIdentity | None = None, beside: int = 0) -> Judgement:
-        """May this call be made? Asking changes nothing.
+        """Judges a call. Does not change the guard.
 
-        `beside` counts the same calls that stand before it in its batch.
+        `beside` counts the equal calls that precede it in its batch.
         """
         plain, key = call or _identity(action)
         failed = self._failed.get(plain) if self._failed else None
@@ -105,7 +107,7 @@ class Repetition:
                 f"{action.tool} just failed with exactly these parameters: change something",
             )
 
-        # Only what is in the window counts: a call from long ago is no loop.
+        # Only calls in the window count: a call from long ago is no loop.
         history = self._calls.get(key, _NEVER) if key in self._recent else _NEVER
         same = history.same + beside
         if same >= ALLOWED:
@@ -130,7 +132,7 @@ class Repetition:
         mutating: frozenset[str] = frozenset(),
         calls: Sequence[CallIdentity] = (),
     ) -> None:
-        """Take note of a complete step. `mutating` are the tools that are not reads."""
+        """Records a complete step. `mutating` are the tools that are not reads."""
         # Only the last step's failures: after another step the same call may succeed.
         self._failed = {}
         self.hint = ""
@@ -160,11 +162,11 @@ class Repetition:
         if (
             observation.status == "success"
             and action.tool in mutating
-            # The first time only: repeating a change over and over is no progress.
+            # The first time only: repeating a change is no progress.
             and call not in self._mutations
         ):
             self._mutations.add(call)
-            # The world is another now: what came back before says nothing about the next poll.
+            # The world has changed: earlier results do not predict the next poll.
             self._calls.clear()
             self._blocked = 0
 
@@ -174,7 +176,7 @@ class Repetition:
             self._calls[call] = _Call(text, 1, 1)
         else:
             history.count += 1
-            # Masking is dear, so equal texts are told apart first.
+            # Masking is expensive, so equal texts are compared first.
             if history.text == text or masked(history.text) == masked(text):
                 history.same += 1
                 self.hint = (
@@ -198,7 +200,7 @@ def _identity(action: Action) -> CallIdentity:
 
 
 def masked(text: str) -> str:
-    """`text` without what changes by itself."""
+    """Returns `text` without parts that change by themselves."""
     return _VOLATILE.sub("·", text)
 
 

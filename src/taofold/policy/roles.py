@@ -1,10 +1,9 @@
-"""Roles and rights: which role reaches which, and what each lets somebody do on a server. Pure.
+"""Roles and rights: the order of roles, and the rights that each gives on a server. Pure.
 
-Roles have levels; unknown roles and unknown requirements deny. Rights are what a role lets somebody
-do besides using tools: every role from a named one on has a right, and a principal without a role
-has none. `stricter` takes for each right the higher role of two. Deciding on the runs of others is
-no right of the table: each agent's policy names the role for it (`Policy.approvers`), and none does
-by default.
+Roles have levels; unknown roles and unknown requirements deny. Rights cover everything besides
+using tools: every role from a named one on has a right, and a principal without a role has none.
+`stricter` takes the higher of two roles for each right. Deciding on the runs of others is not in
+the table: each agent's policy names the role for it (`Policy.approvers`), by default none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +21,7 @@ ROLES: Final[Mapping[str, int]] = {
 
 
 def may(held: Iterable[str], required: str, levels: Mapping[str, int] = ROLES) -> bool:
-    """Does any of the `held` roles reach `required`? An empty requirement is open to all."""
+    """Returns whether any of the `held` roles reaches `required`. "" is open to all."""
     if not required:
         return True
     need = levels.get(required)
@@ -33,14 +32,14 @@ def may(held: Iterable[str], required: str, levels: Mapping[str, int] = ROLES) -
 Right = Literal["read", "start", "cancel", "approve_own", "metrics", "learning"]
 
 RIGHTS: Final[Mapping[Right, str]] = {
-    "read": "VIEWER",  # one's own runs, and those that one may decide on
-    "start": "USER",  # start, steer, fork and resume runs of one's own
-    "cancel": "USER",  # runs of one's own
-    "approve_own": "USER",  # decide on actions of one's own runs; a policy may forbid it to all
-    "metrics": "VIEWER",  # counters of the server, of nobody's run in particular
+    "read": "VIEWER",  # own runs, and those on which the principal may decide
+    "start": "USER",  # start, steer, fork and resume own runs
+    "cancel": "USER",  # own runs
+    "approve_own": "USER",  # decide on actions of own runs; a policy may forbid it to all
+    "metrics": "VIEWER",  # counters of the server, without any particular run
     "learning": "ADMIN",  # loops and patterns, which belong to the machine
 }
-"""The role from which on each right is had, unless the operator's policy says otherwise."""
+"""The lowest role that has each right, unless the operator's policy sets another."""
 
 
 def missing(
@@ -49,10 +48,10 @@ def missing(
     rights: Mapping[Right, str] = RIGHTS,
     levels: Mapping[str, int] = ROLES,
 ) -> str:
-    """Why whoever holds the roles `held` lacks the right, or "".
+    """Returns the reason why the roles `held` lack the right, or "".
 
-    A right that `rights` does not name, or names an unknown or empty role for, is nobody's.
-    A role of `ROLES` that a table of one's own leaves out counts by the level that it has there.
+    A right that `rights` does not name, or gives an unknown or empty role, is denied to all. A role
+    of `ROLES` that a custom table omits keeps its level from `ROLES`.
     """
     required = rights.get(right, "")
     need = _level(required, levels)
@@ -68,10 +67,10 @@ def _level(role: str, levels: Mapping[str, int]) -> int | None:
 
 
 def check_rights(rights: Mapping[Right, str], levels: Mapping[str, int]) -> None:
-    """Is every right one, and every role known?
+    """Checks that every right and every role is known.
 
     Raises:
-        ConfigError: with the first that is not.
+        ConfigError: One is not; the message names the first.
     """
     for right, role in rights.items():
         if right not in get_args(Right):
@@ -85,8 +84,8 @@ def check_rights(rights: Mapping[Right, str], levels: Mapping[str, int]) -> None
 def stricter(
     one: Mapping[Right, str], other: Mapping[Right, str], levels: Mapping[str, int]
 ) -> dict[Right, str]:
-    """Of each right the higher of both roles."""
-    # Above every level: a right that nobody has is the strictest of all.
+    """Returns for each right the higher of both roles."""
+    # Above every level: a right that no role has is the strictest of all.
     nobody = 1 << 30
     merged = dict(one)
     for right, role in other.items():
@@ -98,6 +97,6 @@ def stricter(
 
 
 def lacking(held: Iterable[str], required: Iterable[str], levels: Mapping[str, int]) -> str:
-    """The first of the `required` roles that none of the `held` ones reaches, or ""."""
+    """Returns the first of the `required` roles that none of the `held` ones reaches, or ""."""
     held = tuple(held)
     return next((role for role in required if not may(held, role, levels)), "")

@@ -1,8 +1,9 @@
-"""Secrets that their names give away: `password=`, `"apiKey": "…"`, `--token …`.
+"""Secrets that their names suggest: `password=`, `"apiKey": "…"`, `--token …`.
 
-Names and values are read as they stand in program texts, environment listings, JSON, YAML, XML,
-headers, addresses and command lines; which names are telling (`says`), and which values under them
-look like a secret. All of it is a guess. Pure, and linear in the length of the text.
+Recognises names and values in source code, environment listings, JSON, YAML, XML, headers,
+addresses and command lines. `says` rates a name, and the other functions decide whether a value
+with such a name looks like a secret. All of it is a guess. Pure, and linear in the length of the
+text.
 """
 
 import re
@@ -18,7 +19,7 @@ from taofold.core.late_patterns import late
 from taofold.policy.redaction.tokens import Span
 
 LONGEST: Final = 128
-"""Characters of a name; longer ones are none."""
+"""Maximum length of a name in characters; longer ones are ignored."""
 STEMS: Final = (
     "pass",
     "pwd",
@@ -40,19 +41,21 @@ STEMS: Final = (
     "connectionstr",
     "connection_str",
 )
-"""Every name that says anything holds one of these, in whatever case."""
+"""Every rated name contains one of these, in any case."""
 
 
 class Says(IntEnum):
-    """How much a name says of its value."""
+    """The probability that a name denotes a secret."""
 
     NOTHING = 0
     PERHAPS = 1
     """`key`, `sessionId`: a value that looks random is secret."""
     LIKELY = 2
-    """`token`: whatever is not plainly a word is."""
+    """`token`: any value is secret unless it is plainly a word."""
     SURELY = 3
-    """`password`, `apiKey`: whatever is not plainly a reference, a type or a label is."""
+    """`password`, `apiKey`: any value is secret unless it is plainly a reference, a type or a
+    label.
+    """
 
 
 def _words(text: str) -> frozenset[str]:
@@ -75,7 +78,7 @@ _KEYS: Final = _words(
     write ingest webhook function hmac aes rsa ssh pgp gpg jwt session root
     """
 )
-"""What makes a `key` a secret one."""
+"""Words that make a `key` a secret one."""
 _TOKENS: Final = _words(
     """
     token tokens pat jwt
@@ -100,7 +103,7 @@ _STILL: Final = _words(
     main primary secondary backup v
     """
 )
-"""Words behind the one that counts that change nothing: `password_prod`, `token_2`."""
+"""Suffixes that do not change the rating: `password_prod`, `token_2`."""
 _NOT: Final = _words(
     """
     id ids name names field fields path paths file files filename folder dir directory url urls
@@ -118,7 +121,7 @@ _NOT: Final = _words(
     binding bindings board word words frame point pair pairs ring usages
     """
 )
-"""Words behind it that make the name speak of something else: `password_field`, `token_count`."""
+"""Suffixes that make the name denote something else: `password_field`, `token_count`."""
 _PLAIN_KEYS: Final = _words(
     """
     primary foreign public pub cache sort partition row hash range dict map lookup group unique
@@ -137,19 +140,19 @@ _PLAIN_TOKENS: Final = _words(
     current peek expected unexpected string number literal bad invalid illegal
     """
 )
-# Not monkey, turkey, hotkey, donkey, jockey, hockey, whiskey, shortkey.
+# Excludes monkey, turkey, hotkey, donkey, jockey, hockey, whiskey, shortkey.
 _FLAT_KEY: Final = late(r"(?<!mon)(?<!tur)(?<!hot)(?<!don)(?<!joc)(?<!hoc)(?<!whis)(?<!short)key\Z")
 _ENDINGS: Final = late(
     r"(?:password|passwd|passphrase|secrete?|(?:api|access|secret|private|auth|storage|account|shared|master|signing|encryption|function)key|credentials?)\Z"
 )
 _TURKISH: Final = {0x130: "I", 0x131: "i"}
-"""A capital i with its dot and a small one without, which NFKC leaves as they are."""
+"""A capital i with a dot and a small one without, which NFKC does not change."""
 _CONNECTION: Final = late(r"(?i)conn(?:ection)?[-_. ]?str(?:ing)?s?\Z")
 _TOKEN_ENDING: Final = late(r"(?<!de)(?<!to)token\Z")
 
 
 class _Noun(NamedTuple):
-    """What the word says that a name is about, where the word before it says nothing else."""
+    """The rating by a name's last word, with exceptions by the word before it."""
 
     says: Says
     before: Mapping[str, Says] = {}
@@ -178,14 +181,14 @@ _NOUNS_BY_ENDING: Final = (
     (_TOKEN_ENDING, _TOKEN),
     (_FLAT_KEY, _Noun(Says.PERHAPS)),
 )
-"""For words that are written together and not in the list; the first that fits."""
+"""For compound words that are not in the list; the first match applies."""
 _DO: Final = late(r"\b(?:tests|checks|gates|cases|builds|they|all|to|must|should) \Z")
 """Before a `pass` that is a verb: "until all tests pass: see below" names no secret."""
 
 
 @lru_cache(maxsize=4096)
 def says(name: str) -> Says:
-    """What `name` says of its value."""
+    """Returns the rating of `name`."""
     if len(name) > LONGEST:
         return Says.NOTHING
     words = _words_of(name)
@@ -204,40 +207,42 @@ def says(name: str) -> Says:
 
 
 def _words_of(name: str) -> list[str]:
-    """The words of a name in lower case, the last of which says what it is about."""
+    """Returns the words of a name in lower case; the last one is its subject."""
     if not name.isascii():
-        # Letters that look alike or are wide would hide a name from the list of words.
+        # Lookalike and wide letters would hide a name from the list of words.
         name = normalize("NFKC", name).translate(_TURKISH)  # a long s, a wide letter
-    # `connection` and `string` say nothing each; together they are the address of a store.
+    # `connection` and `string` are harmless alone; together they are the address of a store.
     words = [word.lower() for word in _WORDS.findall(_CONNECTION.sub("dsn", name))]
-    # From the end: what a name is about stands last in English, in front of its number or stage.
+    # From the end: in English the subject is last, before its number or stage.
     while words and (words[-1] in _STILL or words[-1].isdigit()):
         words.pop()
     return words
 
 
 SHORTEST: Final = 6
-"""Characters of a secret that only its name gives away."""
+"""Minimum length in characters of a secret that only its name suggests."""
 _RANDOM: Final = 16
-"""Characters of one that looks random, under a name that does not say much."""
+"""Minimum length of a random-looking value under a weak name."""
 _ENTROPY: Final = 2.8
-"""Bits per character of what looks random; 32 random hexadecimal digits have 3.3 and more."""
+"""Minimum bits per character of a random-looking value; 32 random hexadecimal digits have 3.3 and
+more.
+"""
 _DISTINCT: Final = 3
-"""Different characters; fewer are a placeholder."""
+"""Minimum number of different characters; fewer are a placeholder."""
 _CHANGES: Final = 3
-"""How often letters and digits, or cases, change in what looks random."""
+"""Minimum changes between letters and digits, or between cases, in a random-looking value."""
 
 
 class ValueForm(Enum):
-    """How the value is written."""
+    """The notation of a value."""
 
     QUOTED = "quoted"
     BARE = "bare"
-    """`name = value`, `name: value`, in whatever language."""
+    """`name = value`, `name: value`, in any language."""
     LISTED = "listed"
-    """`NAME=value`, `?name=value`, `<name>value</name>`: hardly anybody writes a program so."""
+    """`NAME=value`, `?name=value`, `<name>value</name>`: rarely source code."""
     DATA = "data"
-    """A member of an object: never a piece of a program."""
+    """A member of an object: never a piece of source code."""
 
 
 _REFERENCE: Final = late(
@@ -254,7 +259,7 @@ _REFERENCE: Final = late(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""What only stands for a secret, or says that there is none."""
+"""References to a secret, and values that state its absence."""
 _VARIABLE: Final = late(r"[$*&](?P<name>[A-Za-z_][\w-]*)(?:[/:.\[(>?-].*)?", re.DOTALL)
 """Of a shell, PHP, YAML, C."""
 _BRACED: Final = late(r"\{(?P<name>[\w.()\[\]:!'\"-]+)(?:\}|\Z)")
@@ -270,7 +275,7 @@ _CODE: Final = late(
     """,
     re.VERBOSE,
 )
-"""Names and numbers with a program's signs between them: a path, a call, a type."""
+"""Names and numbers joined by operators: a path, a call, a type."""
 _NAME_IN_CODE: Final = late(r"[\w$]+")
 _IDENTIFIER: Final = late(
     r"\$?_*(?:[a-z]+(?:_+[a-z]+)*|[A-Z]+(?:_+[A-Z]+)*)_*[0-9]{0,3}_*"
@@ -283,12 +288,12 @@ _LONGEST_SHORT: Final = 3
 _THOUGHT_OF: Final = late(
     r"[A-Z][a-z]+[0-9]+[^\w(\[{]*|[a-z]+[0-9]{3,}[^\w(\[{]*|[A-Z][A-Za-z]+[!?*$%&]+|\w+[*$%&]+"
 )
-"""As people think of passwords: a word, its number, a sign."""
+"""A typical human password: a word, its number, a sign."""
 _CLOSING: Final = {")": "(", "]": "[", "}": "{"}
 _DRAWN: Final = late(
     r"(?=.*[A-Za-z])(?=.{0,11}[0-9].|.{12,}[0-9])[^\s]{8,}|(?=.*[a-z][A-Z].*[a-z][A-Z])[^\s]{12,}"
 )
-"""A digit, not as the last of few characters; or cases in turn."""
+"""A digit, not as the last of few characters; or alternating cases."""
 _PATH: Final = late(r"(?:[.~]{0,2}/|[A-Za-z]:\\|https?://|file:)[^\s]*|[\w.\-]+/[\w.\-/]*\.\w{1,5}")
 _CALL: Final = late(r"[A-Za-z_][\w.:]{2,}[(\[].*", re.DOTALL)
 _VOWEL: Final = late(r"[aeiouyAEIOUY]")
@@ -299,12 +304,12 @@ _SENTENCE: Final = late(r"[A-Z][a-z]+(?:'[a-z]+)?[ ,.!?].*|.*[a-z][.!?:,]\s.*|.*
 
 
 def secret(value: str, name: Says, form: ValueForm) -> bool:
-    """Is `value`, written in `form`, a secret, given how much its `name` says of it?"""
+    """Returns whether `value`, written in `form`, is a secret, given the rating of its name."""
     value = value.strip()
-    # The order is from cheap to dear, and from what excludes to what proves.
+    # The order is from cheap to expensive, and from excluding to proving checks.
     if len(value) < SHORTEST:
         return False
-    # Before the templates: a password like `a{b(c}d)` would be taken for one.
+    # Before the templates: a password like `a{b(c}d)` would match one.
     if name >= Says.LIKELY and _crossed(value):
         return True
     if referring(value):
@@ -322,7 +327,7 @@ def secret(value: str, name: Says, form: ValueForm) -> bool:
 
 
 def referring(value: str) -> bool:
-    """Is it a reference or a placeholder: `${TOKEN}`, `<your key>`, `changeme`, `required`?"""
+    """Returns whether it is a reference or placeholder: `${TOKEN}`, `<your key>`, `changeme`."""
     value = value.strip()
     if _REFERENCE.fullmatch(value) is not None:
         return True
@@ -334,12 +339,12 @@ def referring(value: str) -> bool:
 
 
 def _is_template(value: str) -> bool:
-    """Is there a name in braces: `{token}`, `Bearer {self.token}`?"""
+    """Returns whether it has a name in braces: `{token}`, `Bearer {self.token}`."""
     if not all(map(_is_name, _NAME_IN_CODE.findall(value))):
         return False
     for match in _BRACED.finditer(value):
         names = _NAME_IN_CODE.findall(match["name"])
-        # A letter in braces may stand in a password; a format has it at one of its ends.
+        # A letter in braces may occur in a password; a format has it at one of its ends.
         alone = match.start() == 0 or match.end() == len(value)
         if all(map(_is_name, names)) and (alone or len(match["name"]) > 1):
             return True
@@ -347,7 +352,7 @@ def _is_template(value: str) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    """Is it a place of a file or an address?"""
+    """Returns whether it is a file path or an address."""
     if _PATH.fullmatch(value) is None:
         return False
     # Base64 has slashes too, also as its first character.
@@ -355,14 +360,14 @@ def _is_path(value: str) -> bool:
 
 
 def _is_name(name: str) -> bool:
-    """Would a programmer call something so?"""
+    """Returns whether it looks like an identifier."""
     if len(name) <= _LONGEST_SHORT:
         return _SHORT_NAME.fullmatch(name) is not None
     return _IDENTIFIER.fullmatch(name) is not None or is_made_of_words(name)
 
 
 def _crossed(value: str) -> bool:
-    """Do its brackets cross, as no program's and no template's do?"""
+    """Returns whether its brackets cross, which excludes code and templates."""
     opened: list[str] = []
     for character in value:
         if character in "([{":
@@ -373,7 +378,7 @@ def _crossed(value: str) -> bool:
 
 
 def _program(value: str, name: Says, form: ValueForm) -> bool:
-    """Is it plainly a piece of a program: a name, a call, a type?"""
+    """Returns whether it is plainly source code: a name, a call, a type."""
     if form is ValueForm.BARE:
         if value.isalnum() and not value.isalpha():
             if name is not Says.SURELY:
@@ -385,7 +390,7 @@ def _program(value: str, name: Says, form: ValueForm) -> bool:
 
 
 def _is_code(value: str) -> bool:
-    """Is it nothing but names and numbers with a program's signs between them?"""
+    """Returns whether it consists of names and numbers joined by operators."""
     if _CODE.fullmatch(value) is None:
         return False
     if _THOUGHT_OF.fullmatch(value) is not None:
@@ -394,14 +399,14 @@ def _is_code(value: str) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """Does it have digits, or cases, where words have none?"""
+    """Returns whether its digits or cases are unlike those of words."""
     if _DRAWN.fullmatch(value) is None:
         return value.isdigit() and len(value) >= _RANDOM - 1
     return len(value) >= _RANDOM or not is_made_of_words(value)
 
 
 def random(value: str) -> bool:
-    """Does it look as if a machine had drawn it?"""
+    """Returns whether it looks machine-generated."""
     if len(value) < _RANDOM or any(character.isspace() for character in value):
         return False
     changes = sum(1 for _ in _CHANGE.finditer(value))
@@ -412,7 +417,7 @@ _CHANGE: Final = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])|[a-z](?=[A-Z])|[A-Z]
 
 
 def is_made_of_words(value: str) -> bool:
-    """Is it made of words, as the names of a program are?"""
+    """Returns whether it is made of words, like identifiers."""
     pieces = _PIECES.findall(value)
     letters = [piece for piece in pieces if not piece.isdigit()]
     digits = len(pieces) - len(letters)
@@ -430,7 +435,7 @@ def _entropy(value: str) -> float:
 
 
 def _label(value: str) -> bool:
-    """Is it what a form, a message or a program calls a secret?"""
+    """Returns whether it is the label of a secret in a form, a message or code."""
     if " " in value and _SENTENCE.fullmatch(value):
         return True
     if _PLAIN.fullmatch(value) is None:
@@ -466,9 +471,9 @@ _EXACT: Final = frozenset(
 
 
 _MOST: Final = 2048
-"""Characters of a value, at most."""
+"""Maximum length of a value in characters."""
 _NESTED: Final = 8
-"""Names inside one value whose values may be so long; those of more names are `_BRIEF`."""
+"""Maximum number of nested names whose values may have that length; further ones get `_BRIEF`."""
 _BRIEF: Final = 64
 _RIGHT: Final = late(r"[\w.\-]*")
 _OPERATOR: Final = r"(?:=>|->|={1,3}|!={1,2}|:{1,3}=|[?|+.]{1,2}=|:(?!:))"
@@ -490,7 +495,7 @@ _COLON: Final = late(r"""["'`]?: ?(?=[A-Za-z_])""")
 _PAIRED: Final = late(
     r"""\\?["']?\s{0,8}[,;]?\s{0,24}(?:[#\w.:-]{0,16}\s)?\\?["']?(?i:[a-z_]{0,16}value|val|default|content)\\?["']?\s{0,4}(?::|=>?)\s{0,8}"""
 )
-"""From a name to its value where both stand as values: `"name": "TOKEN", "value": "…"`."""
+"""The text between a name and its value if both are values: `"name": "TOKEN", "value": "…"`."""
 _BARE: Final = late(
     r"""(?:[^\s"'`;,&<>()\[\]{}\\|]|[;,&()\[\]{}|](?=[^\s"';,)\]}<])(?![\w.\-]{1,64}[=:]))+"""
 )
@@ -502,7 +507,9 @@ _BLOCK: Final = late(r"[|>][+-]?[0-9]?[ \t]*\n[ \t]+(?=\S)")
 
 
 def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
-    """Spans of secret values under telling names, in no order; `lower`: `text` lowered."""
+    """Yields spans of secret values under rated names, unordered; `lower` is `text` in
+    lower case.
+    """
     places: list[int] = []
     for stem in STEMS:
         at = lower.find(stem)
@@ -528,8 +535,8 @@ def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
             continue
         if name == "pass" and _DO.search(text, max(0, start - 10), start):
             continue
-        # A value may hold names with values of their own. Each character is read a bounded
-        # number of times, whatever the text is.
+        # A value may hold names with values of their own. Each character is read a bounded number
+        # of times.
         inside = inside + 1 if start < reach else 0
         most = _MOST if inside < _NESTED else _BRIEF
         span, read = _value(text, start, end, name, says_, most)
@@ -541,7 +548,7 @@ def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
 def _value(
     text: str, start: int, end: int, name: str, says_: Says, most: int
 ) -> tuple[Span | None, int]:
-    """The secret value of a name, if it has one, and how far was read."""
+    """Returns the span of a name's secret value or None, and the end of the text that was read."""
     reach = end
     for span, form in _candidates(text, start, end, name, most):
         reach = max(reach, span[1])
@@ -553,11 +560,11 @@ def _value(
 def _candidates(
     text: str, start: int, end: int, name: str, most: int
 ) -> Iterator[tuple[Span, ValueForm | None]]:
-    """What may be the value of a name, in turn, and in which form; None = it was read in vain."""
+    """Yields the possible values of a name with their form; None: it was read but is no value."""
     separated = _SEPARATED.match(text, end)
     if separated is not None:
         yield from _separated_values(text, start, separated, name, most)
-        # `password: hunter22 = x`: what was read as a type may be the value itself.
+        # `password: hunter22 = x`: the text read as a type may be the value itself.
         colon = _COLON.match(text, end)
         if colon is not None and colon.end() < separated.end():
             span = _read(text, colon.end(), False, most, element=False)
@@ -574,7 +581,7 @@ def _candidates(
 def _separated_values(
     text: str, start: int, separated: re.Match[str], name: str, most: int
 ) -> Iterator[tuple[Span, ValueForm | None]]:
-    """The value behind a sign, a blank or a tag; a bare one also with its brackets."""
+    """Yields the value after an operator, a blank or a tag; a bare one also with its brackets."""
     listed = _is_listed(text, start, separated, name)
     begin = separated.end()
     span = _read(text, begin, listed, most, element=separated["element"] is not None)
@@ -595,7 +602,7 @@ def _separated_values(
 
 
 def _with_brackets(text: str, span: Span, most: int) -> Span:
-    """`span`, or more if a bracket that closes ended it: `a3[]x9`, `f(x).y`."""
+    """Returns `span`, extended if a closing bracket ended it: `a3[]x9`, `f(x).y`."""
     run = _TO_SPACE.match(text, span[1], span[0] + most)
     if run is None:
         return span
@@ -606,7 +613,7 @@ def _with_brackets(text: str, span: Span, most: int) -> Span:
 
 
 def _is_value(text: str, start: int, separated: re.Match[str], name: str, span: Span) -> bool:
-    """Is a value meant that only a comma or a space separates from its name?"""
+    """Returns whether text separated from its name only by a comma or a space is a value."""
     if separated["comma"] and not (separated["end"] and text[start - 1 : start] in "\"'"):
         return False
     if name.lower() == "pass" or text[span[0]] == "-":
@@ -615,14 +622,14 @@ def _is_value(text: str, start: int, separated: re.Match[str], name: str, span: 
     if text[span[0] - 1] in "\"'`":
         return _ODD.search(value) is not None
     value = value.rstrip(".,:;?!")
-    # A flag or an "is" leaves no doubt that a value follows: whatever is no word is one.
+    # A flag or an "is" means that a value follows, so anything but a word counts.
     if text.startswith("--", start) or separated.group().endswith(("is ", "is\t")):
         return _ODD.search(value) is not None or not _is_name(value)
     return len(_ODD.findall(value)) > 1
 
 
 def _is_listed(text: str, start: int, separated: re.Match[str], name: str) -> bool:
-    """Is it an environment's listing, an address, a command line or an element?"""
+    """Returns whether it is in an environment listing, an address, a command line or an element."""
     if separated["element"] is not None:
         return True
     between = separated.group()
@@ -633,7 +640,7 @@ def _is_listed(text: str, start: int, separated: re.Match[str], name: str) -> bo
 
 
 def _read(text: str, at: int, listed: bool, most: int, *, element: bool) -> Span | None:
-    """Where the value lies that begins at `at`."""
+    """Returns the span of the value that begins at `at`."""
     if element:
         match = _ELEMENT.match(text, at)
         return match.span() if match else None
@@ -660,7 +667,7 @@ def _quoted(text: str, at: int, quote: str, most: int) -> Span | None:
         stop = text.find(quote, stop, at + most)
         if stop < 0:
             return _unended(text, at, most)
-        # A quote behind a backslash belongs to the value.
+        # A quote after a backslash belongs to the value.
         if text[stop - 1] != "\\" or stop == at:
             break
         stop += 1
@@ -674,7 +681,7 @@ def _quoted(text: str, at: int, quote: str, most: int) -> Span | None:
 
 
 def _unended(text: str, at: int, most: int) -> Span | None:
-    """A quoted value without its end: to the end of the line, or of a text that was cut."""
+    """Returns an unterminated quoted value: to the end of the line, or of a truncated text."""
     line = text.find("\n", at, at + most)
     if line >= 0:
         return at, line

@@ -1,9 +1,9 @@
-"""Undoes what programs do to a text when they print it: escapes, quotes, line ends. Pure.
+"""Reverses the escapes, quotes and line breaks of printed text. Pure.
 
-A text has *layers*: `decoded` undoes one of them (JSON in JSON has two). In each layer `folded`
-leaves out what differs between two ways to quote or to lay out the same value. A known value is
-folded like the text in which it is searched, so no list of its spellings is needed. Both keep where
-each character came from. Linear in the length of the text.
+A text has *layers*: `decoded` reverses one of them (JSON in JSON has two). In each layer `folded`
+removes the differences between two ways to quote or to lay out the same value. A known value is
+folded like the searched text, so no list of its spellings is needed. Both keep the source position
+of each character. Linear in the length of the text.
 """
 
 import html
@@ -19,14 +19,14 @@ _HEX: Final = "[0-9a-fA-F]"
 _PAIR: Final = (f"[dD][89abAB]{_HEX}{{2}}", f"[dD][c-fC-F]{_HEX}{{2}}")
 """A character of UTF-16 that takes two escapes."""
 ESCAPE: Final = late(
-    # Each alternative begins with one sign: the search for it is as fast as that for a word.
+    # Each alternative begins with one sign, so the search is as fast as one for a word.
     rf"\\x{_HEX}{{2}}(?:\\x{_HEX}{{2}})*|\\[0-3][0-7]{{2}}(?:\\[0-3][0-7]{{2}})*"
     rf"|%{_HEX}{{2}}(?:%{_HEX}{{2}})*"
     rf"|\\u{_PAIR[0]}\\u{_PAIR[1]}|\\u{_HEX}{{4}}|%u{_PAIR[0]}%u{_PAIR[1]}|%u{_HEX}{{4}}"
     rf"|\\[ux]\{{{_HEX}{{1,6}}\}}|\\U00{_HEX}{{6}}|\\[\"\\/bfnrt]|\\[2-7]{_HEX}"
     rf"|&(?:\#[0-9]{{1,7}}|\#[xX]{_HEX}{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}});"
 )
-"""Of JSON, programs, git, LDAP; of addresses and forms; of HTML and XML."""
+"""Escapes of JSON, source code, git, LDAP; of addresses and forms; of HTML and XML."""
 _MAILED: Final = "=(?:3D|20|0[9AD]|[89A-F][0-9A-F])"
 _MAIL: Final = late(rf"{_MAILED}(?:{_MAILED})*|=\r?\n")
 """Quoted-printable (RFC 2045, 6.7). Not beside other escapes: `password=AB…` is none."""
@@ -34,18 +34,20 @@ _SIGNS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _BLANK: Final = r" \t\r\n\f\v+"
 _QUOTE: Final = r"\\'\"`^"
 _DRAWN: Final = r">|│#*;\-/"
-"""What stands before each line of a quotation, a difference, a comment or a list."""
+"""Prefixes of the lines of a quotation, a diff, a comment or a list."""
 _NOISE: Final = late(
     rf"(?! [^{_BLANK}{_QUOTE}])"
     rf"(?:\n[ \t]*(?:[0-9]{{1,6}}[ \t]?[:|│)\t])?[ \t\r\f\v+{_QUOTE}{_DRAWN}]*"
     rf"|[{_BLANK}{_QUOTE}])+|%{{2,}}|\${{2,}}"
 )
-"""Quotes, line ends with what is drawn before the next line, and signs that are doubled."""
+"""Quotes, line ends with the prefix of the next line, and doubled signs."""
 _MAIL_NOISE: Final = late(lambda: f"{_MAIL.pattern}|{_NOISE.pattern}")
 
 
 def _begun(sign: str) -> str:
-    """The first bytes of a character of UTF-8 that has more, as hexadecimal escapes."""
+    """Returns a pattern for the first bytes of a multi-byte UTF-8 character, as hexadecimal
+    escapes.
+    """
     more = f"{sign}[89abAB]{_HEX}"
     return f"(?:{sign}[cCdD]{_HEX}|{sign}[eE]{_HEX}(?:{more})?|{sign}[fF][0-4](?:{more}){{0,2}})?"
 
@@ -61,20 +63,20 @@ _HALF: Final = late(
         rf"|{_begun('%')}(?:%{_HEX}?)?\Z|{_begun('=')}(?:=(?:{_HEX}|\r)?)?\Z|&[\#0-9A-Za-z]{{0,32}}\Z"
     )
 )
-"""An escape, or a character of several, that has not arrived in full."""
+"""An escape, or a character of several, that has not arrived completely."""
 _NUMBER: Final = late(rf"\n[{_BLANK}{_QUOTE}{_DRAWN}]*([0-9]{{1,6}}[ \t]?)\Z")
 _WINDOW: Final = 160
-"""Characters in which an escape ends that has begun."""
+"""Maximum length in characters of an incomplete escape."""
 
 
 class Layer(NamedTuple):
-    """A text made from another one. `pieces`: its places that differ, and theirs in the other."""
+    """A text derived from another one. `pieces` maps its changed spans to those of the other."""
 
     text: str
     pieces: list[tuple[int, int, int, int]]
 
     def start(self, place: int) -> int:
-        """Where the character at `place` begins in the other text."""
+        """Returns the start in the other text of the character at `place`."""
         index = bisect_right(self.pieces, place, key=itemgetter(0)) - 1
         if index < 0:
             return place
@@ -82,7 +84,7 @@ class Layer(NamedTuple):
         return other_start if place < end else other_end + place - end
 
     def end(self, place: int) -> int:
-        """Where the character before `place` ends in the other text."""
+        """Returns the end in the other text of the character before `place`."""
         if not place:
             return 0
         index = bisect_right(self.pieces, place - 1, key=itemgetter(0)) - 1
@@ -93,17 +95,17 @@ class Layer(NamedTuple):
 
 
 def decoded(text: str) -> Layer | None:
-    """`text` without one layer of escapes; None if it has none."""
+    """Returns `text` without one layer of escapes; None if it has none."""
     return _replaced(text, ESCAPE, _meaning) if any(map(text.__contains__, "\\%&")) else None
 
 
 def folded(text: str) -> Layer:
-    """`text` without quotes, with one blank for each run of blanks and line ends."""
+    """Returns `text` without quotes, with one blank for each run of blanks and line ends."""
     return _replaced(text, _NOISE, _fold) or Layer(text, [])
 
 
 def foldings(text: str) -> list[Layer]:
-    """`text` folded, and as the quoted-printable body of a mail if it may be one."""
+    """Returns `text` folded, and also decoded as quoted-printable if that is possible."""
     layer = folded(text)
     if "=" not in text or _MAIL.search(text) is None:
         return [layer]
@@ -111,7 +113,7 @@ def foldings(text: str) -> list[Layer]:
 
 
 def whole_end(text: str, end: int | None = None) -> int:
-    """Where the last escape of `text[:end]` begins if more text could make it another one."""
+    """Returns the start of the last escape of `text[:end]` if more text could change it."""
     end = len(text) if end is None else end
     window = max(0, end - _WINDOW)
     match = _HALF.search(text, window, end)
@@ -121,14 +123,14 @@ def whole_end(text: str, end: int | None = None) -> int:
 
 
 def numbered_end(text: str) -> int:
-    """Where a number at the end of `text` begins that may be the number of a line."""
+    """Returns the start of a number at the end of `text` that may be a line number."""
     window = max(0, len(text) - _WINDOW)
     match = _NUMBER.search(text, window)
     return len(text) if match is None else match.start(1)
 
 
 Meaning = Callable[[re.Match[str]], Iterable[tuple[str, int]]]
-"""What a match stands for, in parts: a text, and how many characters of the match it is for."""
+"""The decoded parts of a match: each a text, and its length in the match."""
 
 
 def _replaced(text: str, pattern: re.Pattern[str], meaning: Meaning) -> Layer | None:
@@ -166,7 +168,7 @@ def _meaning(match: re.Match[str]) -> Iterable[tuple[str, int]]:
 
 
 def _characters(escapes: str, width: int) -> Iterator[tuple[str, int]]:
-    """The characters of UTF-8; a byte that is none is one of Latin-1."""
+    """Yields the UTF-8 characters; an invalid byte is read as Latin-1."""
     skipped, base = (1, 8) if escapes[1] in "0123" and width == 4 else (width - 2, 16)
     raw = bytes(
         [int(escapes[at + skipped : at + width], base) for at in range(0, len(escapes), width)]

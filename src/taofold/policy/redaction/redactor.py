@@ -1,12 +1,11 @@
-"""`Redactor` takes secrets out of text and JSON: known values, tokens, names, surroundings.
+"""`Redactor` removes secrets from text and JSON, by known value, token shape, name and context.
 
-What the text around a secret gives away (keys in PEM, headers, addresses, command lines) is in the
-table of this module; issuers' tokens and telling names are in its neighbours. In JSON a name may
-stand in a key, beside the value in another object's field, or before it in a list of arguments;
-escapes are undone, layer by layer, before anything is looked for. A known value is searched in what
-`escapes` leaves of each layer. Parts of it are hidden, too, where the text was cut; what looks like
-a secret and was found once is hidden wherever the text has it again. Pure, and linear in the length
-of the text.
+The table of contexts (keys in PEM, headers, addresses, command lines) is in this module; issuers'
+tokens and rated names are in its neighbours. In JSON a name may be a key, a value in another field
+of the object, or the previous element of a list of arguments. Escapes are decoded layer by layer
+before the search. A known value is searched in the folded form of each layer. Parts of it are
+hidden, too, where the text was cut. A distinctive secret that was found once is hidden in the rest
+of the text. Pure, and linear in the length of the text.
 """
 
 import re
@@ -44,7 +43,7 @@ _HEADER: Final = r"[0-9A-Za-z+/_\-.=~|:]"
 # A plain `find` of the hint comes first: expressions this broad would be slow on every text. Bounds
 # like {0,16384} keep the search linear where an end is missing.
 _CONTEXTS: Final = (
-    # where to look, in lower case; what stands there, with the secret as its group; is it drawn?
+    # hint in lower case; pattern, with the secret as its group; must the secret look random
     (
         "-----begin",
         r"-----BEGIN[ A-Z0-9]{0,40}PRIVATE[ ]KEY(?:[ ]BLOCK)?-----"
@@ -99,29 +98,29 @@ KEY_BLOCK: Final = late(
     r"[0-9A-Za-z+/=]{40}[0-9A-Za-z+/=\s\\\"',;]{0,16384}+"
     r"(?:-----END[ A-Z0-9]{0,40}PRIVATE[ ]KEY(?:[ ]BLOCK)?-----)?"
 )
-"""A private key with its body. The header alone, or a template of one, is ordinary program text."""
+"""A private key with its body. The header alone, or a template of one, is ordinary source code."""
 
 MARK: Final = "[redacted]"
 NUMBERS: Final = (int, float)
 _HINTS: Final = tuple(dict.fromkeys([*STEMS, *(hint for hint, *_ in CONTEXTS)]))
 """In lower case: a text without any of these and without a long run of letters has no secret."""
 _FOLDED: Final = {0x17F: "s", 0x131: "i", **{0xFF41 + n: chr(97 + n) for n in range(26)}}
-"""Letters that some reader takes for others: a long s, an i without its dot, wide letters."""
+"""Letters that some readers equate with others: a long s, an i without its dot, wide letters."""
 _COMMON: Final = 200
 _REMEMBERED: Final = 2_000
-"""Short texts come again and again (names, ids, finish reasons): the harmless are remembered."""
+"""Cache of harmless short texts, which recur often (names, ids, finish reasons)."""
 _SHORTEST: Final = 8
-"""Characters of a value that a caller knows, and of a text that is looked at."""
+"""Minimum length in characters of a known value, and of a text that is searched."""
 _AGAIN: Final = 64
-"""Different secrets of one text that are looked for in the rest of it."""
+"""Maximum number of secrets of one text that are searched in the rest of it."""
 LAYERS: Final = 4
-"""How deep JSON inside JSON is looked into."""
+"""Maximum depth of JSON inside JSON."""
 CUT: Final = late(r"[\s\[(<]{0,3}(?:…|[.*]{3,})[\s\])>]{0,3}| ?[\[(<]")
-"""Where a text was cut. What says how much is missing stands between two of these."""
+"""Marks of a cut. A note about the missing length is between two of these."""
 _FOLDED_SHORTEST: Final = 6
-"""Characters of a known value without its quotes. Shorter than that it is ordinary text."""
+"""Minimum length of a known value without its quotes. Shorter ones are ordinary text."""
 _PART: Final = 16
-"""Characters of a known value that are hidden where a text was cut; of a short one, half."""
+"""Minimum length of a part of a known value that is hidden at a cut; of a short value, half."""
 _NAMES: Final = late(
     r"(?i)key|token|secret|passw|credential"
     r"|(?:^|_)(?:psk|cookie|bearer|mnemonic|dsn|connection_?string|webhook(?:_?url)?)$"
@@ -130,9 +129,9 @@ _NAMES: Final = late(
 _LOGIN: Final = late(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@")
 """The password in an address."""
 _FOLDERS: Final = ("PWD", "OLDPWD")
-"""Variables of every shell: the folders it is and was in, not a password."""
+"""Variables of every shell: the present and previous folder, not a password."""
 _HEADERS: Final = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie"))
-"""Of HTTP: what stands there is secret, however short it is."""
+"""HTTP headers whose values are secret at any length."""
 _VALUE: Final = late(r"(?i)[a-z_]*value|val|default|content")
 
 
@@ -145,10 +144,10 @@ class Redactor:
     """Replaces secrets in text and JSON by `MARK`.
 
     Args:
-        secrets: Values that the caller knows, of at least 8 characters.
-        shapes: Also look for tokens with an unmistakable beginning and for private keys.
-        guesses: Also look for what names, surroundings and less certain shapes give away. A guess
-            may be wrong: use it for what is shown only, never for what a model or a tool gets.
+        secrets: Known values, of at least 8 characters.
+        shapes: Also find tokens with an unmistakable beginning, and private keys.
+        guesses: Also find values by names, contexts and less certain shapes. A guess may be wrong:
+            use it for displays only, never for input of a model or a tool.
 
     Example:
         >>> Redactor().text('password: "hunter2hunter2"')
@@ -163,7 +162,7 @@ class Redactor:
         # The longest first: an alternation takes the first that matches, and one known value may
         # begin with another.
         self.known = sorted({s for s in secrets if len(s) >= _SHORTEST}, key=len, reverse=True)
-        """The values that must not be written, the longest first."""
+        """The known values, the longest first."""
         forms = dict[str, str]()
         self._words = set[str]()
         """A text without any of these holds no known value, and no part of one."""
@@ -174,9 +173,9 @@ class Redactor:
                     forms[form] = value
                     self._words.update(words)
         self.forms = sorted(forms, key=len, reverse=True)
-        """The same as they stand in a folded text, the longest first."""
+        """The folded forms of the known values, the longest first."""
         self._known = re.compile("|".join(map(re.escape, self.forms))) if self.forms else None
-        # A place in the file system begins as others do: its beginning tells nothing.
+        # Paths share their beginnings, so the beginning of a path is not secret.
         self._divisible = [form for form in self.forms if forms[form][0] not in "/~"]
         self._grams = frozenset(
             [
@@ -185,32 +184,32 @@ class Redactor:
                 for at in range(len(secret) - _SHORTEST + 1)
             ]
         )
-        """What a part of a known value ends or begins with: a quick look."""
+        """Substrings of known values, for a quick check at the ends of a text."""
         self._shapes, self._guesses = shapes, guesses
         self.harmless: set[str] = set()
-        """Short ASCII texts in which nothing was found: they need no second look."""
+        """Short ASCII texts in which nothing was found: they are not searched again."""
 
     @staticmethod
     def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
-        """The values of variables that are secret by their name, and passwords in addresses."""
+        """Returns values of variables with secret names, and passwords in addresses."""
         named = [
             value
             for name, value in environment.items()
             if name not in _FOLDERS and (_NAMES.search(name) or says(name) >= Says.LIKELY)
         ]
-        # `DATABASE_URL`, `HTTP_PROXY`: a program may print the password alone, as it is or decoded.
+        # `DATABASE_URL`, `HTTP_PROXY`: a program may print the password alone, encoded or decoded.
         written = [found[1] for value in environment.values() for found in _LOGIN.finditer(value)]
         return tuple(dict.fromkeys([*named, *written, *map(_percent_decoded, written)]))
 
     def text(self, text: str) -> str:
-        """`text` with every secret replaced, also one that escapes hide.
+        """Returns `text` with every secret replaced, including escaped ones.
 
-        Text that enters a run comes through here, so a lone surrogate, which no log and no
-        provider can encode, is escaped here as well.
+        Every text that enters a run passes through here, so a lone surrogate, which logs and
+        providers cannot encode, is escaped as well.
         """
         if not text.isascii():
             text = utf8(text)
-        if len(text) < _SHORTEST or text in self.harmless:  # no secret is so short
+        if len(text) < _SHORTEST or text in self.harmless:  # no secret is this short
             return text
         spans = self.spans(text)
         if not spans:
@@ -223,11 +222,11 @@ class Redactor:
         return without(text, spans)
 
     def spotless(self, texts: Iterable[str]) -> bool:
-        """Is there surely nothing in `texts`, names and values, that would be taken out?
+        """Returns whether `texts`, names and values, certainly hold no secret.
 
-        One look for all of them. False says nothing: then look at each.
+        One check covers all of them. False is inconclusive: check each text.
         """
-        # A control character in between: no token can be put together out of two texts.
+        # A control character in between: no token can form across two texts.
         text = "\x1f".join(texts)
         if not text.isascii() or ESCAPE.search(text) is not None:
             return False
@@ -240,13 +239,13 @@ class Redactor:
         return self._plain(text)
 
     def viewing(self) -> "Redactor":
-        """Returns a redactor for views: it knows the same values, and guesses."""
+        """Returns a redactor for views: it has the same known values, and guesses."""
         return self if self._guesses else Redactor(self.known, guesses=True)
 
     def spans(self, text: str, *, begins: bool = True) -> list[Span]:
-        """Where the secrets of `text` lie, in order, none touching another.
+        """Returns the spans of the secrets in `text`, in order and not overlapping.
 
-        `begins`: no other text stands in front of it.
+        `begins`: True if no other text precedes it.
         """
         spans = self._find(text, LAYERS, begins)
         if len(spans) < 2:
@@ -261,7 +260,7 @@ class Redactor:
         return merged
 
     def _plain(self, text: str) -> bool:
-        """Is it sure that no shape of a secret is in `text`?"""
+        """Returns whether `text` certainly holds no shape of a secret."""
         if LONG_AHEAD.match(text) is not None:
             return False
         lower = text.lower()
@@ -279,12 +278,12 @@ class Redactor:
             if "-----BEGIN" in text:
                 spans += [match.span() for match in KEY_BLOCK.finditer(text)]
             if self._guesses:
-                # Lowered once for all that look for names in it, with the
-                # length kept: spans are of `text`.
+                # Lowered once for all searches by name, with the length kept: spans refer to
+                # `text`.
                 lower = lowered(text)
                 spans += [*in_context(text, lower), *assigned_secrets(text, lower)]
                 spans += again(text, spans)
-        # Redone on the decoded text: `\u0070assword` is a name, and JSON may lie in JSON.
+        # Repeated on the decoded text: `\u0070assword` is a name, and JSON may be inside JSON.
         deeper = decoded(text) if layers else None
         if deeper is not None:
             inner = self._find(deeper.text, layers - 1, begins)
@@ -292,9 +291,10 @@ class Redactor:
         return spans
 
     def _parts(self, text: str, arrived: int, begins: bool) -> Iterator[Span]:
-        """Parts of known values where a folded text was cut: at its ends, and beside an ellipsis.
+        """Yields parts of known values where a folded text was cut: at its ends, and beside an
+        ellipsis.
 
-        Whoever cut it, a tool, a program or this runtime, did not know the value.
+        The cut may come from a tool, a program or this runtime, which did not know the value.
         """
         ends = {len(text), len(text.rstrip()), arrived}
         starts = {0, len(text) - len(text.lstrip())} if begins else set[int]()
@@ -321,10 +321,10 @@ class Redactor:
                     yield start, start + size
 
     def number(self, value: Any) -> Any:
-        """`value`, a number or None, unless it is one of the known secrets.
+        """Returns `value`, a number or None, or the mask if it is a known secret.
 
-        What JSON has no number for (NaN, Infinity) is its name from here on, as in the results of
-        tools: a log would keep null, and a replay would see another value than the run.
+        NaN and Infinity become their names, as in the results of tools: a log would keep null, and
+        a replay would see another value than the run.
         """
         if isinstance(value, float) and not isfinite(value):
             value = repr(value)
@@ -333,7 +333,7 @@ class Redactor:
         return MARK if str(value) in self.known else value
 
     def json(self, value: Any) -> Any:
-        """`value` with every secret in its strings replaced. Copies only what changes."""
+        """Returns `value` with every secret in its strings replaced. Copies only changed parts."""
         if isinstance(value, str):
             return self.text(value)
         if value is None or isinstance(value, NUMBERS):
@@ -357,16 +357,16 @@ class Redactor:
 
 
 def _named_members(mapping: Mapping[str, Any]) -> frozenset[str]:
-    """Keys whose values are secret because of a name: their own, or one beside them."""
+    """Returns keys whose values are secret by their own name, or by a name beside them."""
     named = [name for name, member in mapping.items() if is_named_secret(name, member)]
     return paired_secrets(mapping).union(named)
 
 
 def is_named_secret(name: Any, value: Any) -> bool:
-    """Is `value` secret because it stands under `name` in an object?"""
+    """Returns whether `value` is secret because it is the member `name` of an object."""
     if not isinstance(name, str):
         return False
-    # A PIN or an account number: digits under a name that leaves no doubt.
+    # A PIN or an account number: digits under an unambiguous name.
     if isinstance(value, int) and not isinstance(value, bool):
         return says(name) is Says.SURELY and len(str(abs(value))) >= SHORTEST
     if not isinstance(value, str):
@@ -374,13 +374,13 @@ def is_named_secret(name: Any, value: Any) -> bool:
     if name.lower() in _HEADERS:
         return bool(value.strip()) and not referring(value)
     how = says(name)
-    if how is Says.PERHAPS:  # a bare `key` or `id` names a thing more often than a secret
+    if how is Says.PERHAPS:  # a bare `key` or `id` more often names a thing than a secret
         return not name.isalpha() and secret(value, how, ValueForm.QUOTED)
     return how is not Says.NOTHING and secret(value, Says.SURELY, ValueForm.DATA)
 
 
 def paired_secrets(pairs: Mapping[str, Any]) -> frozenset[str]:
-    """Keys whose values are secret because another value names them: `{"name": …, "value": …}`."""
+    """Returns keys whose values are secret by another member: `{"name": …, "value": …}`."""
     names = [
         value
         for key, value in pairs.items()
@@ -405,7 +405,9 @@ _NAMING: Final = frozenset(
 
 
 def follows(values: Sequence[Any], at: int) -> bool:
-    """Is the value at a place secret because the one before names it: `["--password", "…"]`?"""
+    """Returns whether the previous element names the value at `at` a secret:
+    `["--password", "…"]`.
+    """
     if not at or not isinstance(values[at], str) or not isinstance(values[at - 1], str):
         return False
     before = values[at - 1]
@@ -422,12 +424,12 @@ def follows(values: Sequence[Any], at: int) -> bool:
 
 
 def least_part(secret: str) -> int:
-    """How long a part of `secret` is at least that is hidden where a text was cut."""
+    """Returns the minimum length of a part of `secret` that is hidden where a text was cut."""
     return max(_SHORTEST, min(len(secret) // 2, _PART))
 
 
 def without(text: str, spans: Iterable[Span]) -> str:
-    """`text` with `MARK` in place of each span; they lie in order, none touching another."""
+    """Returns `text` with `MARK` in place of each span; spans are in order and do not overlap."""
     parts, at = list[str](), 0
     for start, end in spans:
         parts += (text[at:start], MARK)
@@ -436,7 +438,7 @@ def without(text: str, spans: Iterable[Span]) -> str:
 
 
 def again(text: str, found: Iterable[Span]) -> Iterator[Span]:
-    """Where secrets that stand in `text` stand once more, behind their first place."""
+    """Yields repetitions of secrets after their first place in `text`."""
     values: dict[str, int] = {}
     for start, end in sorted(found):
         value = text[start:end]
@@ -450,12 +452,12 @@ def again(text: str, found: Iterable[Span]) -> Iterator[Span]:
 
 
 def telling(value: str) -> bool:
-    """Is it secret wherever it stands? A short or common word is not."""
+    """Returns whether the value is secret in any place. A short or common word is not."""
     return len(value) >= 12 and (random(value) or looks_random(value))
 
 
 def lowered(text: str) -> str:
-    """`text` in lower case, letter by letter: places stay the same."""
+    """Returns `text` in lower case with unchanged positions."""
     if text.isascii():
         return text.lower()
     # One capital has a lower case of two characters, the I with a dot: an i and a combining dot.
@@ -463,7 +465,7 @@ def lowered(text: str) -> str:
 
 
 def _holds(text: str, words: Iterable[str]) -> bool:
-    # A plain loop: `any` of a generator takes three times as long, for every text there is.
+    # A plain loop: `any` of a generator takes three times as long, on every text.
     for word in words:  # noqa: SIM110
         if word in text:
             return True
@@ -471,15 +473,15 @@ def _holds(text: str, words: Iterable[str]) -> bool:
 
 
 def _forms(value: str) -> Iterator[tuple[str, list[str]]]:
-    """How a known value stands in a folded text, in which layer it may be.
+    """Yields the folded forms of a known value, for each layer of escapes it may be in.
 
-    With it two words that no program takes apart: one of its first and one of its last part.
+    Each comes with two words that programs do not split: one of its first and one of its last part.
     """
     layer: str | None = value
     for _ in range(LAYERS):
         if layer is None:
             return
-        # As after a line end: what is drawn there is left out.
+        # As after a line end: line prefixes there are removed.
         outer = f"\n{layer}"
         inner = folded(outer)
         form = inner.text.strip(" ")
@@ -488,7 +490,7 @@ def _forms(value: str) -> Iterator[tuple[str, list[str]]]:
             parts = [first, first + len(form) - size]
             spans = [slice(inner.start(at), inner.end(at + size)) for at in parts]
             yield form, [_word(outer[span]) for span in spans]
-        # A value that looks like an escape itself is undone with those around it.
+        # A value that looks like an escape itself is decoded together with those around it.
         deeper = decoded(layer)
         layer = None if deeper is None else deeper.text
 
@@ -498,13 +500,13 @@ def _word(text: str) -> str:
 
 
 def _arrived(text: str, layer: Layer) -> int:
-    """Where a folded text ends without an escape that has not arrived in full."""
+    """Returns the end of the folded text without an incomplete escape."""
     end = whole_end(text)
     return len(layer.text) if end == len(text) else len(folded(text[:end]).text)
 
 
 def in_context(text: str, lower: str) -> Iterator[Span]:
-    """Spans of secrets that their surroundings give away, in no order; `lower`: `text` lowered."""
+    """Yields spans of secrets found by context, unordered; `lower` is `text` in lower case."""
     for hint, shape, must_be_random in CONTEXTS:
         at = lower.find(hint)
         while at >= 0:
@@ -517,5 +519,5 @@ def in_context(text: str, lower: str) -> Iterator[Span]:
 
 
 def _is_random(value: str) -> bool:
-    """Is it no word, and no name in a program?"""
+    """Returns whether it is neither a word nor an identifier."""
     return solid(value, 0, len(value)) and not is_made_of_words(value)

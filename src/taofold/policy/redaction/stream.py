@@ -1,8 +1,7 @@
-"""Redaction of text that arrives in pieces: what may become a secret is held back.
+"""Redaction of text that arrives in pieces: possible beginnings of secrets are held back.
 
-The rules are those of whole texts: what each of them has read up to the end of the text, in every
-layer of escapes, waits for more. Pure. The pieces that come out, put together, are the
-redacted text.
+The rules are those of whole texts. A rule that has read up to the end of the text, in any layer of
+escapes, waits for more. Pure. The concatenated output is the redacted text.
 """
 
 import re
@@ -25,45 +24,45 @@ _OPEN: Final = re.compile(
 """The end of a text in which a token or a key may have begun."""
 _LONG: Final = 512
 MOST: Final = 16_384
-"""Characters that are held back at most."""
+"""Maximum number of characters held back."""
 _CONTEXT: Final = 24
-"""Characters that were let go and are still looked at: some rules look at what stands before."""
+"""Characters already released that are still examined: some rules depend on preceding text."""
 
 
 class Trickle:
-    """Takes secrets out of one text that arrives in pieces."""
+    """Removes secrets from one text that arrives in pieces."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor, self._text = redactor, ""
         self._shown = 0
-        """How much of `_text` was let go."""
+        """The length of the released part of `_text`."""
         self._begins = True
-        """Does `_text` begin where the whole text does?"""
+        """True if `_text` starts at the beginning of the whole text."""
         self._next = 0
-        """Characters held back from which another look is worth its cost."""
+        """Number of held-back characters from which another search is worth its cost."""
 
     def feed(self, piece: str) -> str:
-        """What may be shown after `piece` arrived; "" if nothing yet."""
+        """Returns the text that may be shown after `piece` arrived; "" if none yet."""
         self._text += piece
         held = len(self._text) - self._shown
         if held < self._next:
             return ""
         spans = self._spans()
         cut = self._safe(spans)
-        # A look reads all that is held back. Looked at again for each piece, a long stretch without
-        # an end would cost the square of its length; waiting longer is always safe.
+        # Each search reads all held-back text. A search per piece would make a long open stretch
+        # quadratic; waiting longer is always safe.
         self._next = held + held // 8 if held > _LONG and cut == self._shown else 0
         return self._release(spans, cut)
 
     def end(self) -> str:
-        """What was held back, at the end of the text."""
+        """Returns the held-back text, at the end of the text."""
         return self._release(self._spans(), len(self._text))
 
     def _spans(self) -> list[Span]:
         return self._redactor.spans(self._text, begins=self._begins)
 
     def _release(self, spans: list[Span], cut: int) -> str:
-        """The text up to `cut` without its secrets; it is let go."""
+        """Returns the text up to `cut` without its secrets, and releases it."""
         parts, at = list[str](), self._shown
         for start, end in spans:
             if end <= self._shown or start >= cut:
@@ -75,8 +74,8 @@ class Trickle:
         if cut > self._shown:
             before = _whole(self._text, max(0, cut - _CONTEXT), LAYERS)
             for start, end in spans:
-                # Half of a secret would be read as something else; a whole one may be, by its form,
-                # the name of what follows.
+                # Half a secret would be read as something else; a whole one may by its form name
+                # the value that follows.
                 if start < before < end:
                     before = start if end - start <= _LONG else end
             self._begins = self._begins and before == 0
@@ -84,24 +83,24 @@ class Trickle:
         return "".join(parts)
 
     def _safe(self, spans: list[Span]) -> int:
-        """Up to where no later piece can make anything part of a secret."""
+        """Returns the position up to which no later piece can complete a secret."""
         text, size = self._text, len(self._text)
-        # A text that never closes must not be held back without end: half of it is let go.
+        # A text that never closes must not be held back forever: half of it is released.
         endless = size - self._shown > MOST
         cut = size - MOST // 2 if endless else self._decided(text, LAYERS)
         while True:
             for start, end in spans:
-                # A secret that ends with the text may go on in the next piece.
+                # A secret that ends with the text may continue in the next piece.
                 if start < cut < end or (end == size and start < cut and not endless):
                     if end < size and not endless:
-                        return self._shown  # what gave it away must still be there with its rest
+                        return self._shown  # its context must still be present with the rest
                     cut = start
             cut = max(_whole(text, cut, LAYERS), self._shown)
             if cut == self._shown or not any([start < cut < end for start, end in spans]):
                 return cut
 
     def _decided(self, text: str, layers: int) -> int:
-        """Up to where no rule has begun that more text could make match, or match more."""
+        """Returns the longest prefix that no rule can still extend into."""
         cut, end = self._settled(text), whole_end(text)
         if end < len(text):
             text = text[:end]
@@ -112,15 +111,15 @@ class Trickle:
         )
 
     def _settled(self, text: str) -> int:
-        """The same for a text that has no escapes."""
+        """Returns the same for a text without escapes."""
         layers, opened = foldings(text[: numbered_end(text)]), _OPEN.search(text)
         cut = min([layer.start(self._begun(layer.text)) for layer in layers])
         return cut if opened is None else min(cut, opened.start())
 
     def _begun(self, plain: str) -> int:
-        """Where a known secret, or a part of it, may have begun that has not arrived in full."""
+        """Returns the start of a known secret, or a part of one, that may be incomplete."""
         cut = len(plain)
-        # What was cut may end in front of an ellipsis that has not arrived.
+        # A truncated value may end before an ellipsis that has not arrived.
         ends = {cut, len(plain.rstrip()), len(plain.rstrip(" [(<.*"))}
         *_, ellipsis = [None, *CUT.finditer(plain)]
         behind = None if ellipsis is None else plain[ellipsis.end() :].strip()
@@ -139,7 +138,7 @@ class Trickle:
 
 
 def _whole(text: str, cut: int, layers: int) -> int:
-    """`cut`, or the start of the escape that it would cut in two, in whatever layer."""
+    """Returns `cut`, or the start of the escape that it would split, in any layer."""
     cut = whole_end(text, cut)
     layer = decoded(text[:cut]) if layers else None
     if layer is None:

@@ -1,8 +1,8 @@
-"""Tokens that are known by their shape alone: what each issuer begins its tokens with.
+"""Tokens recognised by their shape alone: the prefixes of each issuer's tokens.
 
-A shape is *certain* if no other text has its beginning: `ghp_`, `sk-ant-`, `AKIA` and some 80 more.
-The others (`re_`, `s.`, a JWT) are guesses: program texts and test data hold look-alikes. Knows
-nothing about names: `password=` is for `assignments`. The facts are the issuers' own. Pure, and
+A shape is *certain* if no other text has its prefix: `ghp_`, `sk-ant-`, `AKIA` and some 80 more.
+The others (`re_`, `s.`, a JWT) are guesses: source code and test data hold lookalikes. Knows
+nothing about names: `password=` is for `assignments`. The facts come from the issuers. Pure, and
 linear in the length of the text.
 """
 
@@ -20,7 +20,7 @@ _DOTS: Final = r"[0-9A-Za-z_\-.]"
 _BASE: Final = r"[0-9A-Za-z+/_\-]"
 
 ISSUED: Final = (
-    # openings, the characters that follow, at least how many
+    # prefixes, the characters that follow, their minimum number
     # code hosting and registries
     ("ghp_ gho_ ghu_ ghs_ ghr_", _WORD, 20),
     ("github_pat_", r"\w", 20),
@@ -114,14 +114,14 @@ ISSUED: Final = (
     ("access-sandbox- access-development- access-production-", r"[0-9a-f\-]", 30),
     ("test_pub_ live_pub_ test_sec_ live_sec_", _WORD, 30),
 )
-"""Sorted by trade."""
+"""Grouped by industry."""
 _COMMON: Final = frozenset(
     (
         *("sk-", "pk-", "rk-", "key-", "s.", "re_", "secret_", "pat.", "sat.", "API-"),
         *("sl.", "fw_", "A3-", "AKC"),
     )
 )
-"""Openings that other words have too: what follows must not be made of words."""
+"""Prefixes that other words have too: the following text must not be made of words."""
 
 _CERTAIN_OPENINGS: Final = """
     ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- gldt- glrt- glcbt- glptt- glft- glsoat- gloas-
@@ -134,7 +134,7 @@ _CERTAIN_OPENINGS: Final = """
     access_token$production$ access-production-
 """
 CERTAIN: Final = frozenset(_CERTAIN_OPENINGS.split())
-"""Of the openings in `ISSUED` those that no other text has in front of so many characters."""
+"""Prefixes in `ISSUED` that no other text has before so many characters."""
 _CERTAIN: Final = late(
     r"""
       (?:AKIA|ASIA|ABIA)(?![0-9A-Z]{9}EXAMPLE)[0-9A-Z]{16}(?![0-9A-Za-z])
@@ -169,11 +169,13 @@ _SPECIAL: Final = late(
     """,
     re.VERBOSE,
 )
-"""What has its mark in the middle or at the end. The last is a token of taofold's own server."""
+"""Shapes with their mark in the middle or at the end. The last is a token of taofold's
+own server.
+"""
 
 
 def _tree(words: list[str]) -> str:
-    """One expression for all words, which decides each character once."""
+    """Returns one expression for all words, which decides each character once."""
     heads: dict[str, list[str]] = {}
     for word in words:
         heads.setdefault(word[:1], []).append(word[1:])
@@ -184,7 +186,7 @@ def _tree(words: list[str]) -> str:
 
 
 _RESTS: Final = {
-    # Bounded repetition: an endless run of letters is read once, not once per opening.
+    # Bounded repetition: an endless run of letters is read once, not once per prefix.
     opening: late(f"{rest}{{{least},{512 if opening in _COMMON else 4096}}}")
     for openings, rest, least in ISSUED
     for opening in openings.split()
@@ -193,26 +195,28 @@ _OPENINGS: Final = late(lambda: _tree(sorted(_RESTS)))
 LONG: Final = late(r"[0-9A-Za-z_\-]{15,}")
 """Part of every token: a text without such a run has none."""
 LONG_AHEAD: Final = late(r"(?:[0-9A-Za-z_\-]{0,14}+[^0-9A-Za-z_\-]++)*+[0-9A-Za-z_\-]{15}")
-"""Matches a text that holds such a run, in a third of the time of a search: each character is
-looked at once."""
+"""Matches a text that holds such a run, in a third of the time of a search: each character is read
+once.
+"""
 _BEFORE: Final = 24
-"""Characters before a long run in which its token may open: `xoxe.`, `dp.pt.`, `123456789:`."""
+"""Characters before a long run in which its token may begin: `xoxe.`, `dp.pt.`, `123456789:`."""
 _WORDS: Final = late(r"(?<![0-9A-Za-z])[0-9A-Za-z_]")
 _RUN: Final = late(r"[0-9A-Za-z]{20}")
 _VARIED: Final = late(r"(?=.*[a-z])(?=.*[0-9A-Z])|(?=.*[0-9])(?=.*[A-Z])", re.DOTALL)
 _HEAD: Final = 64
-"""Characters of a token that are looked at to tell whether it is made of words."""
+"""Characters of a token that are examined for words."""
 _DISTINCT: Final = 5
-"""Different characters in a token: fewer are a placeholder, `sk-xxxxxxxx`."""
+"""Minimum number of different characters in a token: fewer are a placeholder, `sk-xxxxxxxx`."""
 
 
 def tokens(text: str, *, certain: bool = False) -> Iterator[Span]:
-    """Where the tokens of `text` lie, in order; `certain`: only those that no other text is."""
+    """Yields the spans of tokens in `text`, in order; `certain` limits them to certain shapes."""
     end_of = _certain_end if certain else _end
     end = 0
     for run in LONG.finditer(text):
         start, stop = run.span()
-        # A token may reach over several runs (dots, slashes): what it covers is not searched again.
+        # A token may reach over several runs (dots, slashes): the covered text is not searched
+        # again.
         if stop <= end:
             continue
         for word in _WORDS.finditer(text, max(end, start - _BEFORE), stop):
@@ -223,7 +227,7 @@ def tokens(text: str, *, certain: bool = False) -> Iterator[Span]:
 
 
 def _end(text: str, start: int) -> int:
-    """Where the token ends that begins here; 0 if none does."""
+    """Returns the end of the token that begins here; 0 if none does."""
     opened = _OPENINGS.match(text, start)
     if opened is not None:
         rest = _RESTS[opened.group()].match(text, opened.end())
@@ -236,7 +240,7 @@ def _end(text: str, start: int) -> int:
 
 
 def _certain_end(text: str, start: int) -> int:
-    """The same for tokens whose shape is certain."""
+    """Returns the same for tokens whose shape is certain."""
     opened = _OPENINGS.match(text, start)
     if opened is not None and opened.group() in CERTAIN:
         rest = _RESTS[opened.group()].match(text, opened.end())
@@ -249,20 +253,20 @@ def _certain_end(text: str, start: int) -> int:
 
 
 _PREFIX: Final = 3
-"""Characters that each shape in `_CERTAIN` begins with, at least."""
+"""Minimum prefix length of the shapes in `_CERTAIN`, in characters."""
 
 
 def _is_drawn(text: str, start: int, stop: int) -> bool:
-    """Is it no placeholder (`xxxx`) and not made of words (`xoxb-your-token-here`)?"""
+    """Returns whether it is neither a placeholder (`xxxx`) nor words (`xoxb-your-token-here`)."""
     head = min(stop, start + _HEAD)
     return solid(text, start, head) and _PLACEHOLDER.match(text, start, head) is None
 
 
 def solid(text: str, start: int, stop: int) -> bool:
-    """Is it varied, or one long run?"""
+    """Returns whether it is varied, or one long run."""
     return varied(text, start, stop) or _RUN.match(text, start, stop) is not None
 
 
 def varied(text: str, start: int, stop: int) -> bool:
-    """Are there characters of two kinds, and enough different ones?"""
+    """Returns whether it has two kinds of characters, and enough different ones."""
     return _VARIED.match(text, start, stop) is not None and len(set(text[start:stop])) >= _DISTINCT

@@ -1,9 +1,8 @@
-"""Records as people see them: guessed secrets are masked, besides those that the log never held.
+"""Records as displays show them, with guessed secrets masked; certain ones never reach the log.
 
-The log keeps what a model wrote and a tool returned, apart from certain secrets: a run, a replay
-and a file need it byte for byte. A log view, a trace and an export pass through here instead. The
-answer of a run, and calls to be approved, are shown as they are: decisions depend on
-them. Pure.
+The log keeps the output of models and tools unchanged, apart from certain secrets, because runs,
+replays and files need it byte for byte. Log views, traces and exports pass through here. The answer
+of a run, and calls to be approved, are shown unmasked because decisions depend on them. Pure.
 """
 
 from operator import is_
@@ -21,7 +20,7 @@ _EXACT: Final = frozenset(("output",))
 
 
 def shown(record: e.Record) -> e.Record:
-    """Returns the record for those who watch the run: `Record.public` with guesses masked."""
+    """Returns the record for displays: `Record.public` with guesses masked."""
     public = record.public
     event = shown_value(public.event)
     return public if event is public.event else e.Record(record.run, record.seq, record.at, event)
