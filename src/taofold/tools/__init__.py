@@ -1,7 +1,7 @@
-"""Tools: typed functions with the facts that govern their use.
+"""Tools: typed functions with the options that govern their use.
 
-The built-in ones are in `taofold.tools.files` and `taofold.tools.command`; nothing here
-imports them.
+The built-in ones are in `taofold.tools.files` and `taofold.tools.command`, which are not
+imported here.
 """
 
 from taofold.tools.arguments import BadArguments

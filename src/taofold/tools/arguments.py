@@ -1,7 +1,7 @@
-"""Faults in what a model wrote for a tool, in sentences that it can act on (`BadArguments`).
+"""Error messages for wrong tool arguments that a model can act on (`BadArguments`).
 
-`explain` puts the faults that pydantic found into such sentences; `schema_check` does it for JSON
-Schemas. Knows nothing about functions, or about validators other than the form of their faults.
+`explain` converts Pydantic's errors to such messages. `schema_check` does it for JSON Schemas. This
+module knows validators only by the form of their errors.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,13 +13,13 @@ from pydantic import ValidationError
 from taofold.core.json_values import is_array, is_object
 
 SHOWN: Final = 80
-"""Characters of a wrong value that are quoted back."""
+"""Maximum characters of a wrong value that a message quotes."""
 MOST: Final = 8
-"""Faults that are spelled out."""
+"""Maximum number of faults in one message."""
 
 
 class BadArguments(ValueError):
-    """The parameters do not fit the tool; it was not run. The message is for the model."""
+    """The parameters do not fit the tool, so it was not run. The message is for the model."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         listed = "; ".join(faults[:MOST])
@@ -29,7 +29,7 @@ class BadArguments(ValueError):
 
 
 def explain(error: ValidationError, schema: Mapping[str, Any]) -> list[str]:
-    """One sentence for each fault that pydantic found."""
+    """Returns one sentence for each error that Pydantic found."""
     faults: list[str] = []
     for fault in error.errors(include_url=False, include_context=False):
         where = ".".join(str(part) for part in fault["loc"])
@@ -45,7 +45,7 @@ def explain(error: ValidationError, schema: Mapping[str, Any]) -> list[str]:
 
 
 def unknown(names: Iterable[str], schema: Mapping[str, Any]) -> list[str]:
-    """One sentence for each parameter that the tool does not have."""
+    """Returns one sentence for each parameter that the tool does not have."""
     declared: list[str] = list(schema.get("properties", ()))
     faults: list[str] = []
     for name in names:
@@ -56,7 +56,7 @@ def unknown(names: Iterable[str], schema: Mapping[str, Any]) -> list[str]:
 
 
 def quote(value: object) -> str:
-    """A short, safe `repr`."""
+    """Returns a short `repr` that never raises."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a validator may complain about a foreign object
@@ -65,7 +65,7 @@ def quote(value: object) -> str:
 
 
 def misread(given: Any, taken: Any, where: str = "") -> Iterator[str]:
-    """One sentence wherever a validator took `true` for a number, or a number for it."""
+    """Yields one sentence for each bool that a validator accepted as a number, or the reverse."""
     if isinstance(given, int | float) and isinstance(taken, int | float):
         if isinstance(given, bool) is not isinstance(taken, bool):
             yield f"parameter {where!r}: must be {quote(taken)}, got {quote(given)}"

@@ -1,14 +1,18 @@
-"""Images, documents and sound: what goes to a model besides text, read and checked before it does;
-`showing` orders them with the text between.
+"""Images, documents and audio for models, read and checked before they are sent.
 
+`showing` orders them with the text between them. The type of a file comes from its bytes, never
+from its name alone. Files are sent unchanged, unless `longest_side` scales an image down. This
+module does not depend on models or logs.
+
+Example:
+    ```python
     await agent.run(["What is wrong here?", Image("screen.png"), Document("report.pdf")])
+
 
     @tool(effect="read")
     def chart(days: int) -> Image:
         return Image(data=plot(days))
-
-What a file is its bytes say, never its name alone. Nothing is changed unless `longest_side` asks
-for a smaller image. It knows nothing about models or logs.
+    ```
 """
 
 import struct
@@ -25,7 +29,7 @@ from taofold.core.errors import ConfigError
 from taofold.reserved_places import read_named
 
 LARGEST: Final = 32 << 20
-"""Bytes of one file. No provider takes a larger one in a request."""
+"""Maximum bytes of one file. No provider accepts a larger one in a request."""
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _TAIL: Final = 4096
 _BRANDS: Final = {
@@ -69,7 +73,7 @@ _EXTENSIONS: Final = {
 
 
 class Loaded(NamedTuple):
-    """A medium with its bytes; b"" if it has only an address."""
+    """A medium with its bytes, or with b"" if it has only an address."""
 
     part: MediaPart
     data: bytes
@@ -79,14 +83,16 @@ class Loaded(NamedTuple):
 class Attachment:
     """A file, bytes or an address that is not text. Nothing is read until it is used.
 
+    Pass exactly one of `path`, `data` and `url`.
+
     Args:
-        path: a file.
-        data: the bytes themselves.
-        url: where the provider may fetch it; taofold does not.
-        media_type: as in `image/png`; "" = told by the bytes.
-        name: what people and models call it.
-        detail: OpenAI's hint for images ("low", "high").
-        longest_side: pixels; a larger image is scaled down to it (needs `taofold[images]`).
+        path: Path of a file.
+        data: The bytes of the medium.
+        url: Address from which the provider fetches it. taofold does not.
+        media_type: Media type such as `image/png`. An empty string detects it from the bytes.
+        name: Display name, for users and models.
+        detail: OpenAI's hint for images (`"low"`, `"high"`).
+        longest_side: Pixels. A larger image is scaled down to it (needs `taofold[images]`).
     """
 
     path: str | Path = ""
@@ -105,10 +111,10 @@ class Attachment:
         return f"{type(self).__name__}({what!r})"
 
     def load(self) -> Loaded | TextPart:
-        """The medium with its bytes, or the text of a file that is text. Reads the file.
+        """Reads the file and returns the medium with its bytes, or the text of a text file.
 
         Raises:
-            ConfigError: the file cannot be read, is too large, damaged, or of another kind.
+            ConfigError: The file cannot be read, is too large, damaged, or of another kind.
         """
         sources = [bool(self.path), self.data is not None, bool(self.url)]
         if sum(sources) != 1:
@@ -123,7 +129,7 @@ class Attachment:
                 f"{LARGEST / 1e6:.1f} MB in a request; give a part of it, or an address (url=)"
             )
         detected = media_type_of(data)
-        # A text file goes as text: every model reads it, and it costs no media tokens.
+        # A text file is sent as text: every model reads it, and it costs no media tokens.
         if not detected and self.kind in (None, "document") and (text := _text(data)) is not None:
             return TextPart(f"[file {name}]\n{text}" if name else text)
         media_type = detected or self.media_type or "application/octet-stream"
@@ -168,7 +174,7 @@ class Attachment:
     def _read(self) -> bytes:
         path = Path(self.path)
         try:
-            # Before it is read: a file of many gigabytes must not come into memory to be refused.
+            # Checked before reading, so that a file of many gigabytes is not loaded.
             size = path.stat().st_size
             if size > LARGEST:
                 raise ConfigError(
@@ -182,29 +188,80 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Image(Attachment):
-    """A picture: PNG, JPEG, GIF, WebP."""
+    """An image for a model: PNG, JPEG, GIF or WebP.
+
+    Example:
+        ```python
+        from taofold import Image
+
+        goal = ["What is wrong here?", Image("screen.png", longest_side=1024)]
+        ```
+
+    Args:
+        path: Path of the image file.
+        data: The bytes of the image.
+        url: Address from which the provider fetches it. taofold does not.
+        media_type: Media type such as `image/png`. An empty string detects it from the bytes.
+        name: Display name, for users and models.
+        detail: OpenAI's hint (`"low"`, `"high"`).
+        longest_side: Pixels. A larger image is scaled down to it (needs `taofold[images]`).
+    """
 
     kind: ClassVar[MediaKind | None] = "image"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Document(Attachment):
-    """A PDF, or a text file, which goes to the model as text."""
+    """A document for a model: a PDF, or a text file, which is sent as text.
+
+    Example:
+        ```python
+        from taofold import Document
+
+        goal = ["Summarize this report.", Document("report.pdf")]
+        ```
+
+    Args:
+        path: Path of the file.
+        data: The bytes of the document.
+        url: Address from which the provider fetches it. taofold does not.
+        media_type: Media type such as `application/pdf`. An empty string detects it from the bytes.
+        name: Display name, for users and models.
+        detail: Not used for documents.
+        longest_side: Not used for documents.
+    """
 
     kind: ClassVar[MediaKind | None] = "document"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Audio(Attachment):
-    """Sound: WAV, MP3, Ogg, FLAC."""
+    """Audio for a model: WAV, MP3, Ogg or FLAC.
+
+    Example:
+        ```python
+        from taofold import Audio
+
+        goal = ["Transcribe this message.", Audio("message.mp3")]
+        ```
+
+    Args:
+        path: Path of the file.
+        data: The bytes of the audio.
+        url: Address from which the provider fetches it. taofold does not.
+        media_type: Media type such as `audio/mpeg`. An empty string detects it from the bytes.
+        name: Display name, for users and models.
+        detail: Not used for audio.
+        longest_side: Not used for audio.
+    """
 
     kind: ClassVar[MediaKind | None] = "audio"
 
 
 Shown: TypeAlias = str | Attachment | TextPart | MediaPart
-"""One piece of what a person says, or a tool returns, to a model."""
+"""One part of a user's message or of a tool's result."""
 Prompt: TypeAlias = str | Attachment | Sequence[Shown]
-"""Text, or text and media in order."""
+"""A text, an attachment, or a sequence of both in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,32 +273,32 @@ class Showing:
 
     @property
     def media(self) -> bool:
-        """Is there anything but text in it?"""
+        """True if it holds anything besides text."""
         return any([isinstance(part, MediaPart) for part in self.parts])
 
     @property
     def text(self) -> str:
-        """All of it as text, with a line for each medium."""
+        """All parts as text, with one line for each medium."""
         return text_with_media(self.parts)
 
 
 def prompted(prompt: Prompt) -> Showing:
-    """The user's input, read and checked: see `showing`.
+    """Reads and checks the user's input. See `showing`.
 
     Raises:
-        TypeError: it is neither text nor an attachment nor a sequence of these.
+        TypeError: The input is neither text nor an attachment nor a sequence of these.
     """
-    given: Any = prompt  # a caller's own types may be wrong
+    given: Any = prompt  # callers may pass wrong types
     if not isinstance(given, str | Attachment | Iterable):
         raise TypeError(f"a goal is text, or a list of texts and attachments, not {given!r}")
     return showing([prompt] if isinstance(prompt, str | Attachment) else prompt)
 
 
 def showing(said: Iterable[Shown]) -> Showing:
-    """The pieces, read and checked.
+    """Reads and checks the pieces.
 
     Raises:
-        ConfigError: a file cannot be read, is too large, damaged, or of another kind.
+        ConfigError: A file cannot be read, is too large, damaged, or of another kind.
     """
     parts: list[TextPart | MediaPart] = []
     blobs: dict[str, bytes] = {}
@@ -266,12 +323,12 @@ def showing(said: Iterable[Shown]) -> Showing:
 
 
 def media_type_of(data: bytes) -> str:
-    """What the bytes are, "" if they are of no known kind."""
+    """Returns the media type of the bytes, or "" if it is unknown."""
     for begins, media_type in _BEGINS:
         if data.startswith(begins):
             return media_type
     if data[:4] == b"RIFF":
-        # RIFF and ISO files say what they are behind their first words.
+        # RIFF and ISO files name their type after the first bytes.
         return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
     if data[4:8] == b"ftyp":
         return _BRANDS.get(data[8:12], "video/mp4")
@@ -279,7 +336,7 @@ def media_type_of(data: bytes) -> str:
 
 
 def kind_of(media_type: str) -> MediaKind:
-    """The kind of medium that a media type belongs to."""
+    """Returns the kind of medium that a media type belongs to."""
     match media_type.partition("/")[0]:
         case "image":
             return "image"
@@ -292,13 +349,13 @@ def kind_of(media_type: str) -> MediaKind:
 
 
 def damage(media_type: str, data: bytes) -> str:
-    """What is wrong with the bytes, as far as it shows without decoding them; "" if nothing is."""
+    """Returns the damage that is visible without decoding, or ""."""
     match media_type:
         case "image/png":
             return _png_flaw(data)
         case "image/jpeg":
-            # From the first scan (SOS) there must be an end (EOI); thumbnails have
-            # ends of their own before.
+            # An end marker (EOI) must follow the first scan (SOS). Earlier ones belong to
+            # thumbnails.
             start = data.find(b"\xff\xda")
             whole = start > 0 and data.find(b"\xff\xd9", start) > 0
             return "" if whole else "the picture is cut off"
@@ -306,7 +363,7 @@ def damage(media_type: str, data: bytes) -> str:
             return "" if data.rstrip(b"\0").endswith(b";") else "the picture is cut off"
         case "image/webp" | "audio/wav":
             declared = int.from_bytes(data[4:8], "little") + 8
-            # Chunks of RIFF are padded to even lengths, and some writers leave the last byte away.
+            # RIFF pads chunks to even lengths, and some writers omit the last byte.
             return "" if declared <= len(data) + 1 else "it is cut off"
         case "application/pdf":
             ended = b"%%EOF" in data[-_TAIL:] or b"startxref" in data[-_TAIL:]
@@ -325,9 +382,9 @@ def _png_flaw(data: bytes) -> str:
         if end > len(data):
             return "the picture is cut off"
         (checksum,) = struct.unpack_from(">I", data, end - 4)
-        # Decoders skip an ancillary part that is damaged (a lower-case first letter, PNG 5.4).
+        # Decoders skip a damaged ancillary chunk (its name begins in lower case, PNG 5.4).
         is_critical = not name[:1].islower()
-        # A view instead of a slice: the picture is not copied to be summed.
+        # A view instead of a slice, so that the checksum needs no copy of the image.
         if is_critical and zlib.crc32(memoryview(data)[at + 4 : end - 4]) != checksum:
             return f"the checksum of its {name.decode('latin-1')} part is wrong"
         if first and (name != b"IHDR" or 0 in struct.unpack_from(">II", data, at + 8)):
@@ -339,7 +396,7 @@ def _png_flaw(data: bytes) -> str:
 
 
 def scaled(data: bytes, media_type: str, longest: int) -> tuple[bytes, str]:
-    """The image with no side longer than `longest` pixels, and its media type.
+    """Returns the image with no side longer than `longest` pixels, and its media type.
 
     Raises:
         ConfigError: Pillow is not installed, or cannot read the image.
@@ -362,7 +419,7 @@ def scaled(data: bytes, media_type: str, longest: int) -> tuple[bytes, str]:
 
 
 def pillow_png(value: Any) -> bytes | None:
-    """The PNG of an image object of Pillow's; None for anything else. Loads no library."""
+    """Returns the PNG of a Pillow image, or None for other values. Does not import Pillow."""
     if not type(value).__module__.startswith("PIL.") or not callable(getattr(value, "save", None)):
         return None
     written = BytesIO()

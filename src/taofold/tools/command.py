@@ -1,8 +1,8 @@
-"""The built-in tool `run_command`, confined where bubblewrap works: what it may see of the
-environment, how long it runs, and what of its output a model is shown.
+"""The built-in tool `run_command`: runs commands, contained by bubblewrap if it works here.
 
-Where it does not, the tool is tier 3 and each of its results says "not contained" (D8): such a
-command has all rights of the user who started the agent.
+It controls which environment variables a command inherits, how long it runs, and how much of its
+output a model reads. Without bubblewrap the tool is tier 3, and each result contains "not
+contained" (D8): such a command has all rights of the user who started the agent.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ from taofold.tools.temporary_folders import scratch
 from taofold.tools.tool import Tool, make
 
 ALLOWED: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "PYTEST_DISABLE_PLUGIN_AUTOLOAD")
-"""Environment variables that a command inherits; all others may be secrets.
+"""Environment variables that a command inherits. All others may hold secrets.
 
-Where many plugins are installed, pytest takes seconds to begin: who turned them off meant it.
+`PYTEST_DISABLE_PLUGIN_AUTOLOAD` is kept because loading many plugins takes pytest seconds.
 """
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 LEFT_RUNNING: Final = "what it left running in the background was stopped with it"
@@ -49,7 +49,7 @@ Command = Annotated[list[str], Field(min_length=1)] | Annotated[str, Field(min_l
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Where and how commands run."""
+    """Runs commands in a directory, contained or not."""
 
     jail: Jail
     containment: Containment | None
@@ -58,7 +58,7 @@ class Shell:
 
     @property
     def label(self) -> str:
-        """What a result says about its confinement."""
+        """Description of the confinement for results."""
         if self.containment is None:
             return "not contained"
         if self.containment.shares:
@@ -79,14 +79,14 @@ class Shell:
             folder: Directory to run it in, relative to the work root.
         """
         try:
-            # Opened once to be sure that it is a directory inside, through no
-            # link; then named by its path.
+            # Opened once to check that it is a directory inside the root, without links. Then it is
+            # used by path.
             parts = self.jail.parts(folder)
             with self.jail.directory(parts):
                 where = self.jail.root.joinpath(*parts)
         except (OSError, ValueError) as error:
             return Outcome(str(error), "failure")
-        # Only a text goes through a shell: a list is passed on as it is, whatever it holds.
+        # Only a string is run by a shell. A list is passed unchanged.
         arguments = ["/bin/sh", "-c", command] if isinstance(command, str) else command
         if any("\0" in argument for argument in arguments):
             return Outcome("the command holds a NUL character", "failure")
@@ -116,7 +116,7 @@ class Shell:
         output = OutputExcerpt()
         left: list[str] = []
         started = monotonic()
-        # The home lies inside the temporary folder, in the container as well as outside.
+        # The home is inside the temporary folder, in the container and outside.
         environment = {**self.environment, "HOME": home, "TMPDIR": str(Path(home).parent)}
         if self.containment is None:
             environment[MARK] = "run_command"
@@ -130,7 +130,7 @@ class Shell:
                 left_running=lambda: left.append(LEFT_RUNNING),
             )
         except asyncio.CancelledError:
-            # What it printed so far becomes part of the observation of a call that timed out.
+            # The output so far becomes part of the observation of a call that timed out.
             ctx.partial[:] = [output.text]
             raise
         except (OSError, ValueError) as error:
@@ -156,24 +156,36 @@ def command_tool(
     timeout: float = 60.0,
     longest: float = 600.0,
 ) -> Tool:
-    """The tool `run_command`, which works in `root`.
+    """Returns the tool `run_command`, which works in `root`.
 
-    Contained, it is tier 2; else tier 3 (with `contain="auto"`). With `network` it is contained
-    where it can have a network of its own (pasta or slirp4netns); elsewhere its files are
-    confined, but it reaches what listens on this machine, and it is tier 3. A `Reach` also names
-    ports of this machine that it may use, such as a database's. `env` adds
-    variables to the few it inherits; `readable` adds directories it may read (this Python's are
-    always readable). Contained, names in `protected` are read-only and `.taofold` is hidden: in
-    `root` even where absent, below it where they exist when the command starts. Installed packages
-    (`.venv`, `node_modules`) are read-only without the network, and if they are hard links into a
-    package cache.
+    A contained command is tier 2, others tier 3 (with `contain="auto"`). With `network` a command
+    is contained if it can get its own network (pasta or slirp4netns). Otherwise only its files are
+    confined: it reaches services on this machine, and is tier 3.
+
+    A contained command cannot see `.taofold` and can only read names in `protected`. In `root` this
+    also covers names that do not exist, below it those that exist when the command starts.
+    Installed packages (`.venv`, `node_modules`) are read-only without the network, or if they are
+    hard links into a package cache.
+
+    Args:
+        root: Working directory of the commands.
+        network: True, or a `Reach`, which also names ports of this machine, such as a database's.
+        contain: `"auto"`, `"always"` or `"never"`.
+        env: Environment variables besides the inherited ones.
+        readable: Further directories that commands can read. This Python's are always readable.
+        protected: Names that are read-only.
+        timeout: Seconds that a command may take.
+        longest: Maximum seconds that a model can request with `timeout_s`.
+
+    Returns:
+        The tool.
 
     Raises:
-        ConfigError: `root` is no directory, `contain="always"` where nothing can contain, or a port
-            that cannot be opened here alone.
+        ConfigError: `root` is not a directory, `contain="always"` but containment does not work
+            here, or a port cannot be opened for the container alone.
     """
     reason = "contain='never'" if contain == "never" else why_not()
-    # Where the network cannot be its own, the command counts as not contained.
+    # Without its own network the command counts as not contained.
     reach = network if isinstance(network, Reach) else Reach(world=network)
     if not reason:
         check_ports(reach)
@@ -186,7 +198,8 @@ def command_tool(
     except OSError as error:
         raise ConfigError(f"the work root {str(root)!r} cannot be used: {error}") from error
     more = tuple(Path(path).resolve() for path in readable)
-    # A Python that encloses the work root would make all of it readable, and read-only.
+    # A Python installation that encloses the work root would make all of it readable, and
+    # read-only.
     homes = tuple(home for home in python_homes() if not inside.root.is_relative_to(home))
     more += installed_outside(inside.root)
     confined = Containment(inside.root, reach, homes + more, protected, HIDDEN, reach.world)
@@ -204,10 +217,10 @@ def command_tool(
 
 
 def inherited_environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment of a command: what it inherits (`ALLOWED`), and `more`."""
+    """Returns the environment of a command: the inherited variables (`ALLOWED`), and `more`."""
     variables = {name: os.environ[name] for name in ALLOWED if name in os.environ}
     fixed = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    # `python` is the one that runs this, whose directories the container shows.
+    # `python` is the interpreter of this process, whose directories the container mounts.
     path = f"{Path(sys.prefix) / 'bin'}:{variables.pop('PATH', _PATH)}"
     return {"PATH": path, "LANG": "C.UTF-8", **variables, **fixed, **more}
 

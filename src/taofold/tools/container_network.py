@@ -1,12 +1,12 @@
 """A network for a container that shares none with this machine.
 
-A command with a `Reach` runs in a network namespace of its own. A helper outside, `pasta`
-(package passt) or `slirp4netns`, carries its packets to the world as connections of its own,
-and nothing to this machine's loopback: what listens there (databases, browsers, taofold itself)
-cannot be reached, but for ports that the reach names. Knows nothing about tools.
+A command with a `Reach` runs in its own network namespace. A helper outside, `pasta` (package
+passt) or `slirp4netns`, forwards its packets to other machines as its own connections. It forwards
+nothing to this machine's loopback, so services there (databases, browsers, taofold itself) cannot
+be reached, except for ports that the reach names. This module does not depend on tools.
 
-The command is held back by a line of shell before it, inside, until the network is there: only
-then has bubblewrap done all of its own work on the namespaces.
+A shell line in front of the command, inside the container, blocks until the network exists. Only
+then has bubblewrap finished its own work on the namespaces.
 """
 
 import fcntl
@@ -30,14 +30,14 @@ from taofold.tools.temporary_folders import scratch
 
 INSTALL: Final = "install pasta (package passt) or slirp4netns, or leave the network out"
 RESOLVER: Final = "10.0.2.3"
-"""Where names are looked up inside; the helper passes it on to what this machine uses."""
+"""Address of the name server inside. The helper forwards queries to this machine's resolver."""
 _WATCHED: Final = """
 exec 3<&0 </dev/null
 "$@" 3<&- & helper=$!
 { read -r _ <&3; kill "$helper"; } 2>/dev/null &
 wait "$helper"
 """
-"""Ends the helper when nobody holds the other end of its standard input any more."""
+"""Ends the helper when the other end of its standard input is closed."""
 _HELD: Final = 'printf . >"$1"; read -r _ <"$2"; shift 2; exec "$@"'
 _NS_GET_USERNS: Final = 0xB701
 """ioctl_ns(2)."""
@@ -48,16 +48,20 @@ _PORTS: Final = range(1, 65536)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a contained command reaches beyond its container. Nothing by default, and then falsy.
+    """The network access of a contained command. Empty, and falsy, by default.
+
+    Args:
+        world: Allows other machines, through its own network.
+        ports: TCP ports of this machine's loopback, reachable at `localhost` under the same number.
 
     Raises:
-        ConfigError: a port is none, from 1 to 65535.
+        ConfigError: A port is not between 1 and 65535.
     """
 
     world: bool = False
-    """Other machines, through a network of its own."""
+    """Allows other machines, through its own network."""
     ports: tuple[int, ...] = ()
-    """TCP ports of this machine's loopback, which it finds at `localhost` with the same number."""
+    """TCP ports of this machine's loopback, reachable at `localhost` under the same number."""
 
     def __post_init__(self) -> None:
         for port in self.ports:
@@ -68,7 +72,7 @@ class Reach:
         return self.world or bool(self.ports)
 
     def why_not(self) -> str:
-        """Why a container cannot have exactly this here; "" if it can."""
+        """Returns the reason why a container cannot have exactly this access here, or ""."""
         if not self:
             return ""
         if self.ports and _working() not in ("", "pasta"):
@@ -77,7 +81,7 @@ class Reach:
 
     @property
     def label(self) -> str:
-        """Its name in previews and results."""
+        """Short description for previews and results."""
         parts = ["network"] if self.world else []
         parts += [f"localhost:{port}" for port in self.ports]
         return ", ".join(parts) or "no network"
@@ -85,13 +89,13 @@ class Reach:
 
 @dataclass(slots=True)
 class Helper:
-    """A running helper, and what ends it."""
+    """A running helper process and the function that ends it."""
 
     process: subprocess.Popen[bytes]
     close: Callable[[], None]
 
     def end(self) -> None:
-        """Stop it. What it carried is cut off."""
+        """Stops the helper. Its connections are cut."""
         self.close()
         self.process.terminate()
         try:
@@ -103,9 +107,9 @@ class Helper:
 
 @contextmanager
 def _owner(pid: int) -> Generator[str]:
-    """A path to the user namespace that the network namespace of `pid` belongs to.
+    """Yields a path to the user namespace that owns the network namespace of `pid`.
 
-    The process itself may be in a further one by then, which has no rights over its network.
+    The process itself may already be in a nested one, which has no rights over its network.
     """
     network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -119,12 +123,12 @@ def _owner(pid: int) -> Generator[str]:
 
 
 def slirp4netns(program: str, pid: int, owner: str, reach: Reach) -> Helper:
-    """Start slirp4netns for the network of `pid`, which belongs to the user namespace `owner`.
+    """Starts slirp4netns for the network of `pid`, which belongs to the user namespace `owner`.
 
-    It ends when this process does, however that ends.
+    The helper ends with this process, also if it is killed.
 
     Raises:
-        OSError: it did not come up, or cannot give what `reach` names.
+        OSError: It did not start, or cannot provide what `reach` names.
     """
     if not reach.world or reach.ports:
         raise OSError("slirp4netns opens the world and no single ports")
@@ -136,7 +140,7 @@ def slirp4netns(program: str, pid: int, owner: str, reach: Reach) -> Helper:
                 program,
                 "--configure",
                 "--mtu=65520",
-                # Without it 10.0.2.2 inside leads to this machine's loopback.
+                # Without this option 10.0.2.2 inside leads to this machine's loopback.
                 "--disable-host-loopback",
                 f"--userns-path={owner}",
                 f"--ready-fd={ready_out}",
@@ -154,10 +158,10 @@ def slirp4netns(program: str, pid: int, owner: str, reach: Reach) -> Helper:
         os.close(ready_in)
         raise
     finally:
-        # Ours must go: a helper that dies without a word then shows as the end of the pipe.
+        # With our copies closed, a helper that dies shows as the end of the pipe.
         os.close(ready_out)
         os.close(exit_in)
-    # Closing our end of this pipe is what ends slirp4netns.
+    # Closing our end of this pipe ends slirp4netns.
     helper = Helper(process, lambda: os.close(exit_out))
     try:
         if not _readable(_START_SECONDS, ready_in) or not os.read(ready_in, 1):
@@ -169,12 +173,12 @@ def slirp4netns(program: str, pid: int, owner: str, reach: Reach) -> Helper:
 
 
 def pasta(program: str, pid: int, owner: str, reach: Reach) -> Helper:
-    """Start pasta for the network of `pid`, which belongs to the user namespace `owner`.
+    """Starts pasta for the network of `pid`, which belongs to the user namespace `owner`.
 
-    It ends when this process does, however that ends.
+    The helper ends with this process, also if it is killed.
 
     Raises:
-        OSError: it did not come up.
+        OSError: It did not start.
     """
     exit_in, exit_out = os.pipe()
     with scratch("net") as folder:
@@ -194,8 +198,8 @@ def pasta(program: str, pid: int, owner: str, reach: Reach) -> Helper:
                     "--no-map-gw",
                     "--dns-forward",
                     RESOLVER,
-                    # No port is forwarded into the namespace (-t for TCP, -u for UDP); out of
-                    # it, to this machine's loopback, only those that are named (-T, -U).
+                    # No port is forwarded into the namespace (-t for TCP, -u for UDP). Out of it,
+                    # to this machine's loopback, only the named ones are (-T, -U).
                     "-t",
                     "none",
                     "-u",
@@ -204,7 +208,7 @@ def pasta(program: str, pid: int, owner: str, reach: Reach) -> Helper:
                     ",".join([str(port) for port in reach.ports]) or "none",
                     "-U",
                     "none",
-                    # Root needs no other namespace, and pasta gives up what would let it open one.
+                    # Root needs no other namespace, and pasta would drop the rights to open one.
                     *(["--runas", "0"] if os.geteuid() == 0 else ["--userns", owner]),
                     "--pid",
                     str(pid_file),
@@ -223,7 +227,7 @@ def pasta(program: str, pid: int, owner: str, reach: Reach) -> Helper:
         until = monotonic() + _START_SECONDS
         while not (
             pid_file.exists() and pid_file.stat().st_size
-        ):  # written when the network is there
+        ):  # written when the network is ready
             if process.poll() is not None or monotonic() > until:
                 helper.end()
                 raise OSError("pasta did not come up")
@@ -232,26 +236,26 @@ def pasta(program: str, pid: int, owner: str, reach: Reach) -> Helper:
 
 
 Start: TypeAlias = Callable[[str, int, str, Reach], Helper]
-"""`(program, process, path of its user namespace, what is reached)`."""
+"""`(program, process, path of its user namespace, reach)`."""
 HELPERS: Final[Mapping[str, Start]] = {"pasta": pasta, "slirp4netns": slirp4netns}
-"""In the order of preference: inside pasta this machine's other addresses lead nowhere, too."""
+"""In the order of preference. With pasta this machine's other addresses are unreachable too."""
 
 
 @dataclass(slots=True)
 class Uplink:
     """The network of one container, connected before its command begins.
 
-    `options` go to bubblewrap, which must inherit `inherited`, and `prefix` stands before the
-    command. `connect` in a thread; `close` at the end, whatever happened.
+    bubblewrap gets `options` and must inherit `inherited`. `prefix` goes before the command. Call
+    `connect` in a thread, and always call `close` at the end.
     """
 
     helper: str
-    """The name in `HELPERS`."""
+    """Name in `HELPERS`."""
     program: str
-    """Its absolute path."""
+    """Absolute path of the helper."""
     reach: Reach = Reach(world=True)
     fault: str = ""
-    """Why there is no network, if it could not be made; then the command was ended."""
+    """The reason why the network could not be made. The command was then ended."""
     pid: int = 0
     """The first process in the container, once it is known."""
     _resolver: int = field(init=False)
@@ -262,7 +266,7 @@ class Uplink:
     _helper: Helper | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        # In memory: a file would have to be cleaned up after a crash.
+        # In memory: a file would need cleanup after a crash.
         self._resolver = os.memfd_create("resolv.conf")
         os.write(self._resolver, f"nameserver {RESOLVER}\n".encode())
         os.lseek(self._resolver, 0, os.SEEK_SET)
@@ -270,27 +274,27 @@ class Uplink:
 
     @property
     def options(self) -> list[str]:
-        """What bubblewrap is told."""
+        """Options for bubblewrap."""
         resolver = ["--ro-bind-data", str(self._resolver), "/etc/resolv.conf"]
         return ["--info-fd", str(self._info[1]), *(resolver if self.reach.world else [])]
 
     @property
     def prefix(self) -> list[str]:
-        """What stands before the command."""
+        """Arguments that go before the command."""
         ready, go = f"/dev/fd/{self._ready[1]}", f"/dev/fd/{self._go[0]}"
         return ["/bin/sh", "-c", _HELD, "sh", ready, go]
 
     @property
     def inherited(self) -> tuple[int, ...]:
-        """The descriptors that bubblewrap and the prefix need."""
+        """Descriptors that bubblewrap and the prefix need."""
         return self._info[1], self._resolver, self._ready[1], self._go[0]
 
     def connect(self) -> None:
-        """Wait for the container, give it its network, let it go. Blocks; `interrupt` ends it.
+        """Waits for the container, sets up its network and starts it. Blocks until `interrupt`.
 
-        Where the network cannot be made the container is killed before its command begins.
+        If the network cannot be made, the container is killed before its command begins.
         """
-        # `ready` comes from inside the container, `stop` from us: whichever is first.
+        # `ready` comes from inside the container, `stop` from this process.
         if self._stop[0] in _readable(None, self._ready[0], self._stop[0]):
             return
         self.pid = int(json.loads(os.read(self._info[0], 4096))["child-pid"])
@@ -299,17 +303,17 @@ class Uplink:
                 self._helper = HELPERS[self.helper](self.program, self.pid, owner, self.reach)
         except OSError as error:
             self.fault = str(error)
-            # The command waits behind the held line of shell and has done nothing yet.
+            # The command still waits behind the shell line and has done nothing.
             os.kill(self.pid, signal.SIGKILL)
             return
         os.write(self._go[1], b"\n")
 
     def interrupt(self) -> None:
-        """Let `connect` return if it still waits for the container."""
+        """Makes `connect` return if it still waits for the container."""
         os.write(self._stop[1], b"\0")
 
     def close(self) -> None:
-        """End the helper and let go of everything. `connect` must have returned."""
+        """Ends the helper and closes all descriptors. `connect` must have returned."""
         if self._helper is not None:
             self._helper.end()
         for descriptor in (self._resolver, *self._info, *self._ready, *self._go, *self._stop):
@@ -317,7 +321,9 @@ class Uplink:
 
 
 def _readable(seconds: float | None, *descriptors: int) -> set[int]:
-    """Which of them can be read, after at most `seconds`. Unlike `select` it knows all numbers."""
+    """Returns the readable descriptors, after at most `seconds`. Unlike `select` it has no limit on
+    numbers.
+    """
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
@@ -326,12 +332,12 @@ def _readable(seconds: float | None, *descriptors: int) -> set[int]:
 
 
 def uplink(outside: Path, reach: Reach) -> Uplink:
-    """A new one, with the helper that works here.
+    """Returns a new uplink with the helper that works here.
 
-    Its program is not taken from below `outside`, where an agent could have written it.
+    A program below `outside` is not used, because an agent could have written it.
 
     Raises:
-        ConfigError: there is none, or it cannot open what `reach` names.
+        ConfigError: No helper works, or none can open what `reach` names.
     """
     if reason := reach.why_not():
         raise ConfigError(f"no network of its own can be made: {reason}; {INSTALL}")
@@ -344,7 +350,7 @@ def uplink(outside: Path, reach: Reach) -> Uplink:
 
 
 def why_not() -> str:
-    """Why a container cannot have a network of its own here; "" if it can."""
+    """Returns the reason why a container cannot have its own network here, or ""."""
     if _working():
         return ""
     present = [name for name in HELPERS if trusted_code.program(name)]
@@ -355,7 +361,7 @@ def why_not() -> str:
 
 @cache
 def _working() -> str:
-    """The first helper that works, found out by using it, once; "" if none does."""
+    """Returns the first helper that works, tested once, or ""."""
     for name in HELPERS:
         program = trusted_code.program(name)
         if program and _tried(Uplink(name, program)):
@@ -364,7 +370,7 @@ def _working() -> str:
 
 
 def _tried(link: Uplink) -> bool:
-    """Does a process in a new namespace get an address from it?"""
+    """Returns True if a process in a new namespace gets an address from the link."""
     command = [trusted_code.program("bwrap"), "--unshare-all", "--die-with-parent"]
     command += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--cap-drop", "ALL"]
     command += link.options
@@ -385,7 +391,7 @@ def _tried(link: Uplink) -> bool:
                 output = b""
             link.interrupt()
             waiting.join()
-        # The table of routes has a heading; a second line is a route.
+        # The table of routes has a heading. A second line is a route.
         return not link.fault and output.count(b"\n") > 1
     except OSError:
         return False

@@ -1,20 +1,21 @@
-"""Confines a command with bubblewrap: one writable directory, no network of ours, no secrets.
+"""Confines a command with bubblewrap: one writable directory, no host network, no secrets.
 
-It gives the longer argument list, the places made for its mounts (`stubs`), and what must live as
-long as the command does (`Containment.around`); `why_not` finds out whether it works here. Knows
-nothing about tools. What it promises: only the work root (without its protected and hidden names)
-is writable and lasts; the system is read-only; the home directory, other projects, `/run`, `/var`
-and this machine's network do not exist; when the command ends, all its processes end. With a
-`reach` it has a network of its own, from which nothing on this machine's loopback can be reached
-but the ports that are named, if a helper for that is installed; `shares` is true if none is. It
-does not limit memory or processor use.
+Provides the extended argument list, the mount points for names that do not exist (`stubs`), and the
+resources that must live as long as the command (`Containment.around`). `why_not` tests if
+containment works here. This module does not depend on tools.
 
-`stubs` keep names such as `.git` out of reach, existing or not. A mount covers what exists. What
-does not exist is made for as long as the command runs, because a mount needs a place: an empty
-directory, told from others by its sticky bit, so that one left by a killed process is removed by
-the next command. Whoever uses it holds a shared lock: removing it would take the mount off another
-command's container as well. Links below the root are not covered, nor what a command makes below
-it itself.
+Guarantees: only the work root is writable and persistent, except for its protected and hidden
+names. The system is read-only. The home directory, other projects, `/run`, `/var` and this
+machine's network do not exist. All processes of a command end with it. With a `reach` the command
+has its own network, if a helper for that is installed. On this machine's loopback it then reaches
+only the named ports. Otherwise `shares` is true. Memory and processor use are not limited.
+
+`stubs` keep names such as `.git` out of reach, whether they exist or not. A mount covers what
+exists. For other names an empty directory is made while the command runs, because a mount needs a
+mount point. Its sticky bit marks it, so that the next command removes a stub that a killed process
+left. Each command holds a shared lock on its stubs, because removing one would unmount it in other
+containers. Links below the root are not covered, nor entries that a command creates below the root
+itself.
 """
 
 import asyncio
@@ -38,26 +39,26 @@ from taofold.tools.container_network import Reach
 from taofold.tools.threads import WORKERS
 
 MOST: Final = 1000
-"""Names to cover; with more, a command does not start."""
+"""Maximum number of names to cover. With more, a command does not start."""
 _STUB: Final = 0o1755
 _OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES: Final = 100
 
 
 class Stubs:
-    """The places of one command. They are left where they are unless `ended` is set."""
+    """The stubs of one command. They are left in place unless `ended` is set."""
 
     def __init__(self) -> None:
         self.ended = False
-        """Has every process of the command ended?"""
+        """True once every process of the command has ended."""
 
 
 @contextmanager
 def stubs(root: Path, names: Sequence[str]) -> Generator[Stubs]:
-    """Have a directory entry for each of `names` in `root` meanwhile.
+    """Ensures a directory entry for each of `names` in `root` while the context lasts.
 
     Raises:
-        OSError: a name cannot be had, or is a link, over which nothing can be mounted.
+        OSError: An entry cannot be made, or is a link, which cannot be a mount point.
     """
     held_stubs = Stubs()
     with ExitStack() as locks:
@@ -69,18 +70,17 @@ def stubs(root: Path, names: Sequence[str]) -> Generator[Stubs]:
 
 
 def covers(root: Path, protected: Sequence[str], hidden: Sequence[str]) -> list[str]:
-    """The bubblewrap options that make `protected` read-only and `hidden` empty, at any depth.
+    """Returns bubblewrap options that make `protected` read-only and `hidden` empty at any depth.
 
-    Reads the whole tree: blocks. Directories that cannot be read are emptied too, because
-    a command could make them readable.
+    Reads the whole tree: blocks. Unreadable directories are emptied too, because a command could
+    make them readable.
 
     Raises:
-        OSError: the root cannot be read, or there are more than `MOST` names.
+        OSError: The root cannot be read, or there are more than `MOST` names.
     """
     if not protected and not hidden:
         return []
-    # In the order in which they were found: a mount over a directory must
-    # come before those inside it.
+    # In the order of discovery: a mount over a directory must come before those inside it.
     mounts: list[list[str]] = []
     todo = [(str(root), False)]
     while todo:
@@ -88,7 +88,7 @@ def covers(root: Path, protected: Sequence[str], hidden: Sequence[str]) -> list[
         if not os.access(folder, os.R_OK | os.X_OK):
             mounts.append(_emptied(folder))
         else:
-            with suppress(FileNotFoundError):  # removed meanwhile
+            with suppress(FileNotFoundError):  # removed concurrently
                 for entry in _entries(folder):
                     cover, inner = _cover(entry, frozen, protected, hidden)
                     mounts += [cover] if cover else []
@@ -106,16 +106,16 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 def _cover(
     entry: os.DirEntry[str], frozen: bool, protected: Sequence[str], hidden: Sequence[str]
 ) -> tuple[list[str], bool | None]:
-    """Options for this entry, and whether its inside is read-only (None: no need to look)."""
+    """Returns options for an entry, and True if its inside is read-only (None: skip its inside)."""
     name, path = entry.name.casefold(), entry.path  # some file systems ignore case
-    # A bind mount would follow it and cover the target, which may lie outside.
+    # A bind mount would follow the link and cover its target, which may be outside.
     if entry.is_symlink():
         return [], None
     directory = entry.is_dir(follow_symlinks=False)
     if name in hidden:
-        # A device is dead in there, so /dev/null can be neither read nor written.
+        # Devices do not work inside, so /dev/null can be neither read nor written.
         return (_emptied(path) if directory else ["--ro-bind", "/dev/null", path]), None
-    # Below a read-only mount everything is read-only already; hidden names still need a cover.
+    # Everything below a read-only mount is read-only. Hidden names still need a cover.
     if name in protected and not frozen:
         return ["--ro-bind", path, path], True if directory else None
     return [], frozen if directory else None
@@ -126,7 +126,7 @@ def _emptied(path: str) -> list[str]:
 
 
 def _held(root: Path, path: Path) -> int:
-    """A locked descriptor of the stub at `path`; -1 if it needs none."""
+    """Returns a locked descriptor of the stub at `path`, or -1 if none is needed."""
     for _ in range(_TRIES):
         try:
             path.mkdir(_STUB)
@@ -136,16 +136,16 @@ def _held(root: Path, path: Path) -> int:
             if _impossible(root, error):
                 return -1
             raise
-        with suppress(FileNotFoundError):  # somebody's, removed meanwhile
+        with suppress(FileNotFoundError):  # removed by another process
             status = path.lstat()
             if stat.S_ISLNK(status.st_mode):
                 raise OSError(errno.ELOOP, f"{str(path)!r} is a link and cannot be protected")
             if not _is_stub(status):
                 return -1
             fd = os.open(path, _OPEN)
-            # Shared among all commands that use the stub; exclusive only to remove it (`_release`).
+            # Shared among all commands that use the stub, exclusive to remove it (`_release`).
             fcntl.flock(fd, fcntl.LOCK_SH)
-            # Between mkdir and the lock another command may have removed it and made a new one.
+            # Between mkdir and the lock another command may have replaced it.
             if _same(path, fd):
                 return fd
             os.close(fd)
@@ -153,7 +153,7 @@ def _held(root: Path, path: Path) -> int:
 
 
 def _impossible(root: Path, error: OSError) -> bool:
-    """Can a command not make it either? An owner could change the directory's mode."""
+    """Returns True if a command cannot make the entry either. An owner could change the mode."""
     foreign = root.stat().st_uid != os.geteuid()
     return error.errno == errno.EROFS or (error.errno == errno.EACCES and foreign)
 
@@ -172,10 +172,10 @@ def _same(path: Path, fd: int) -> bool:
 
 def _release(path: Path, fd: int, made: Stubs) -> None:
     try:
-        with suppress(OSError):  # another command uses it, or somebody filled it: theirs now
+        with suppress(OSError):  # in use by another command, or filled by another process
             if made.ended:
-                # Fails while another command holds its shared lock: the last
-                # one to leave removes it.
+                # Fails while another command holds its shared lock. The last command removes the
+                # stub.
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _same(path, fd):
                     path.rmdir()
@@ -198,17 +198,17 @@ _ETC: Final = (
 _LOCALHOST: Final = b"127.0.0.1 localhost\n::1 localhost\n"
 _NETWORK_ETC: Final = ("resolv.conf", "hosts", "nsswitch.conf", "services", "protocols")
 HOME: Final = "/tmp/home"
-"""The home directory inside the container, where /tmp is its own."""
+"""The home directory inside the container, in its own /tmp."""
 _NONE: Final = "/dev/null/bwrap"
 _PROBE_SECONDS: Final = 10
 _END_SECONDS: Final = 5.0
 Inside: TypeAlias = tuple[list[str], list[str], tuple[int, ...]]
-"""Options for bubblewrap, what stands before the command, descriptors that must be inherited."""
+"""Options for bubblewrap, arguments before the command, descriptors to inherit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Containment:
-    """How commands are confined. `readable` are further directories they may read."""
+    """The confinement of commands. `readable` are further directories that they can read."""
 
     root: Path
     reach: Reach = Reach()
@@ -216,26 +216,29 @@ class Containment:
     protected: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     installs: bool = False
-    """May it write to the packages that are installed in the root? To shared ones it never may."""
+    """Allows writes to packages installed in the root, except to those shared with a cache."""
 
     def wrap(self, command: Sequence[str], folder: Path, more: Sequence[str] = ()) -> list[str]:
-        """The arguments that run `command` confined, in `folder`, with `more` options."""
+        """Returns the arguments that run `command` confined, in `folder`, with `more` options."""
         return [*self._options(), *more, "--chdir", str(folder), "--", *command]
 
     @asynccontextmanager
     async def around(
         self, command: Sequence[str], folder: Path, also: Sequence[str] = ()
     ) -> AsyncGenerator[tuple[list[str], tuple[int, ...]]]:
-        """What to run in place of `command`, and the descriptors it must inherit.
+        """Yields the arguments to run in place of `command`, and the descriptors to inherit.
 
-        `also` are further options of bubblewrap.
+        Protected and hidden names are out of the command's reach. Leave the context when the
+        command has ended. It then removes what was made in the root for the command.
 
-        The protected and hidden names are out of its reach. Leave the context when the
-        command has ended: what was made in the root for it is removed then.
+        Args:
+            command: The program and its arguments.
+            folder: Its working directory.
+            also: Further options for bubblewrap.
 
         Raises:
-            OSError: they cannot be kept out of its reach; or, when the context is left, the
-                command was killed before it began, because its network could not be made.
+            OSError: The names cannot be kept out of reach. On exit: the command was killed before
+                it began, because its network could not be made.
         """
         with stubs(self.root, (*self.protected, *self.hidden)) as held_stubs:
             more = await WORKERS.run(covers, self.root, self.protected, self.hidden)
@@ -247,20 +250,20 @@ class Containment:
 
     @property
     def shares(self) -> bool:
-        """Is its network this machine's, so that it reaches all that listens on the loopback?"""
+        """True if the command shares this machine's network, loopback services included."""
         return self.reach.world and bool(container_network.why_not())
 
     @asynccontextmanager
     async def _connected(self, made: Stubs) -> AsyncGenerator[Inside]:
-        """A network of its own while the context lasts."""
+        """Provides a separate network while the context lasts."""
         link = container_network.uplink(self.root, self.reach)
         connecting = asyncio.ensure_future(WORKERS.run(link.connect))
         try:
             yield link.options, link.prefix, link.inherited
         finally:
             link.interrupt()
-            # Also when the call is cancelled: the thread must not use
-            # descriptors that are closed below.
+            # Awaited also on cancellation: the thread must not use descriptors that are closed
+            # below.
             await asyncio.shield(asyncio.wait([connecting]))
             made.ended = not link.pid or await process.has_ended(link.pid, _END_SECONDS)
             link.close()
@@ -270,7 +273,7 @@ class Containment:
 
     def _options(self) -> list[str]:
         root = str(self.root)
-        # Never one that lies in the root: an agent could have written it. None = it cannot start.
+        # Never a program in the root, because an agent could have written it. None cannot start.
         bwrap = trusted_code.program("bwrap", self.root) or _NONE
         options = [bwrap, "--unshare-all", "--die-with-parent", "--new-session"]
         options += ["--cap-drop", "ALL", "--hostname", "contained"]
@@ -288,7 +291,7 @@ class Containment:
             if not self.installs or _is_shared(path):
                 options += _visible_path(str(path))
         for path in self.readable:
-            # After the root: what lies inside it, such as .venv, must not become writable.
+            # Mounted after the root, so that directories inside it, such as .venv, stay read-only.
             options += [] if path in around else [*_visible_path(str(path)), *unneeded(path)]
         for folder in (self.root, *self.readable):
             options += _reserved(folder, self.hidden if folder == self.root else ())
@@ -297,9 +300,9 @@ class Containment:
 
 @contextmanager
 def _data(network: bool) -> Generator[tuple[list[str], tuple[int, ...]]]:
-    """Options with what bubblewrap reads from descriptors, and these, while the context lasts.
+    """Yields options and the descriptors from which bubblewrap reads their data.
 
-    The filter for system calls, and without a network the address of `localhost`.
+    The data are the filter for system calls and, without a network, the address of `localhost`.
     """
     with ExitStack() as opened:
         options: list[str] = []
@@ -321,7 +324,7 @@ def _data(network: bool) -> Generator[tuple[list[str], tuple[int, ...]]]:
 
 @asynccontextmanager
 async def _alone(made: Stubs) -> AsyncGenerator[Inside]:
-    """Notes whether everything ended, when the context is left."""
+    """Records at exit whether all processes have ended."""
     reader, writer = os.pipe()
     try:
         yield ["--info-fd", str(writer)], [], (writer,)
@@ -334,21 +337,21 @@ async def _alone(made: Stubs) -> AsyncGenerator[Inside]:
 
 
 async def _ended(reader: int) -> bool:
-    """Has all that ran in the container ended? bwrap itself ends a moment earlier."""
-    # The container may never have begun: then nothing was ever written here.
+    """Returns True if all processes in the container have ended. bwrap itself ends earlier."""
+    # If the container never began, nothing was written here.
     os.set_blocking(reader, False)
     try:
         pid = int(json.loads(os.read(reader, 4096))["child-pid"])
     except BlockingIOError:
-        return True  # it did not get so far as to start anything
+        return True  # it never started anything
     return await process.has_ended(pid, _END_SECONDS)
 
 
 def _reserved(place: Path, hidden: tuple[str, ...]) -> list[str]:
-    """Options that empty every place of authority below `place`, unless `hidden` covers it.
+    """Returns options that empty each reserved place below `place`, unless `hidden` covers it.
 
-    What does not exist is made, because a mount needs a place and the command could make it: a
-    journal that SQLite believes, or a policy.
+    Places that do not exist are made, because a mount needs a mount point and the command could
+    create them: a journal that SQLite trusts, or a policy.
     """
     options: list[str] = []
     for folder in reserved_places.folders(place):
@@ -367,7 +370,7 @@ def _is_hidden(path: Path, root: Path, hidden: tuple[str, ...]) -> bool:
 
 
 def _system(path: Path) -> list[str]:
-    # On many systems /bin is a link to /usr/bin: keep it one.
+    # On many systems /bin is a link to /usr/bin. It stays a link.
     if path.is_symlink():
         return ["--symlink", str(path.readlink()), str(path)]
     return _visible_path(str(path))
@@ -378,7 +381,7 @@ def _visible_path(path: str) -> list[str]:
 
 
 def python_homes() -> tuple[Path, ...]:
-    """The directories this Python needs, where they are not part of the system."""
+    """Returns the directories that this Python needs outside the system directories."""
     private = Path.home().resolve()
     return tuple(
         [
@@ -390,12 +393,12 @@ def python_homes() -> tuple[Path, ...]:
 
 
 def linked_environment(link: Path, root: Path) -> Path | None:
-    """The folder of installed packages outside of `root` to which `link` leads; None if to none.
+    """Returns the package folder outside `root` that `link` leads to, or None.
 
-    An environment (`.venv`) or `node_modules`, and no folder that encloses the root or the home.
-    Who works in `root` could make such a link and cannot make what it leads to: all that it
-    shows is a program and its libraries, which nobody may write. A project that is an environment
-    itself is more than that.
+    Accepts environments (`.venv`) and `node_modules`, but no folder that encloses the root or the
+    home. A process in `root` could create such a link, but not its target. The target shows only a
+    program and its read-only libraries. A project that is itself an environment shows more and is
+    refused.
     """
     if not link.is_symlink():
         return None
@@ -411,11 +414,11 @@ _ENVIRONMENT: Final = frozenset(
     {"bin", "etc", "include", "lib", "lib64", "man", "share"}
     | {"pyvenv.cfg", ".gitignore", ".lock", ".project", "CACHEDIR.TAG"}
 )
-"""What tools put into an environment."""
+"""Entries that tools create in an environment."""
 
 
 def _is_environment(folder: Path) -> bool:
-    """Does the folder hold an environment of Python's, and besides it only empty marks?"""
+    """Returns True if the folder holds only a Python environment and empty marker files."""
     return (folder / "pyvenv.cfg").is_file() and all(
         [
             entry.name in _ENVIRONMENT or (entry.is_file() and not entry.stat().st_size)
@@ -425,11 +428,11 @@ def _is_environment(folder: Path) -> bool:
 
 
 def unneeded(environment: Path, shown_at: Path | None = None) -> list[str]:
-    """Options that empty what no interpreter needs of an environment: its settings (`etc`).
+    """Returns options that empty an environment's settings (`etc`), which no interpreter needs.
 
     Args:
-        environment: A folder that is shown; nothing is emptied where it is no environment.
-        shown_at: Where it is shown, if not at its own path.
+        environment: A mounted folder. Ignored if it is not an environment.
+        shown_at: Its mount point, if that differs from its path.
     """
     if not ((environment / "pyvenv.cfg").is_file() and (environment / "etc").is_dir()):
         return []
@@ -437,9 +440,9 @@ def unneeded(environment: Path, shown_at: Path | None = None) -> list[str]:
 
 
 def installed_outside(root: Path) -> tuple[Path, ...]:
-    """Where programs in `root` find packages outside of it, for `readable`.
+    """Returns the package folders outside `root` that programs in it use, for `readable`.
 
-    Environments to which links in `root` lead, and what is above it for Node.
+    These are environments that links in `root` lead to, and Node's folders above `root`.
     """
     linked = [linked_environment(Path(entry.path), root) for entry in _entries(str(root))]
     homes = {home for target in linked if target for home in environment_homes(target)}
@@ -448,11 +451,11 @@ def installed_outside(root: Path) -> tuple[Path, ...]:
 
 
 _DEPTH: Final = 5
-"""Folders below an environment in which packages lie; pnpm's lie deepest."""
+"""Maximum depth of packages below an environment. pnpm's are the deepest."""
 
 
 def packages(root: Path) -> tuple[Path, ...]:
-    """The folders of installed packages directly in `root`: environments and `node_modules`."""
+    """Returns the package folders directly in `root`: environments and `node_modules`."""
     return tuple(
         [
             Path(entry.path)
@@ -464,10 +467,10 @@ def packages(root: Path) -> tuple[Path, ...]:
 
 
 def _is_shared(folder: Path) -> bool:
-    """Are the files of installed packages shared with a package cache?
+    """Returns True if the files of installed packages are hard links into a package cache.
 
-    uv and pnpm install by hard links: to write to such a file is to write to the cache, and so to
-    every other environment that was made from it.
+    uv and pnpm install with hard links. Writing to such a file changes the cache and every other
+    environment made from it.
     """
     places = [folder, *folder.glob("lib/*/site-packages")]
     return _has_shared(str(folder), tuple([place.stat().st_mtime_ns for place in places]))
@@ -475,9 +478,9 @@ def _is_shared(folder: Path) -> bool:
 
 @lru_cache(maxsize=64)
 def _has_shared(folder: str, changed: tuple[int, ...], depth: int = _DEPTH) -> bool:
-    """Is the first file of any folder below a hard link? All files of a package are, or none.
+    """Returns True if a folder's first file is a hard link. A package has all hard links or none.
 
-    `changed`: when packages were last added or removed, so that this is found out once.
+    `changed` holds the times of the last changes of packages, as a key of the cache.
     """
     inner: list[str] = []
     looked = False
@@ -492,17 +495,17 @@ def _has_shared(folder: str, changed: tuple[int, ...], depth: int = _DEPTH) -> b
 
 
 def node_modules_above(root: Path) -> tuple[Path, ...]:
-    """The folders of packages above `root`, the nearest first: Node looks there, too."""
+    """Returns the package folders above `root`, the nearest first. Node searches them too."""
     return tuple([path for above in root.parents if (path := above / "node_modules").is_dir()])
 
 
 def environment_homes(environment: Path) -> set[Path]:
-    """The directories that the programs of an environment need: its own, its interpreter's."""
+    """Returns the directories that an environment's programs need: its own, its interpreter's."""
     return {environment, *program_homes(environment / "bin" / "python")}
 
 
 def program_homes(program: Path) -> set[Path]:
-    """The directories that a program outside the system needs: its own, and where links lead."""
+    """Returns the directories that a program needs: its own, and those its links lead to."""
     private = Path.home().resolve()
     folders: set[Path] = set()
     for file in (program, program.resolve()):
@@ -510,7 +513,7 @@ def program_homes(program: Path) -> set[Path]:
         home = folder.parent if folder.name in ("bin", "Scripts") else folder
         if home.name in (".cargo", ".local"):  # they hold secrets beside the programs
             home = folder
-        # A package of Node's needs those beside it.
+        # A Node package needs its neighbours.
         packages = [above for above in file.parents if above.name == "node_modules"]
         home = packages[-1] if packages else home
         if not str(home).startswith(_SYSTEM) and not private.is_relative_to(home):
@@ -519,10 +522,10 @@ def program_homes(program: Path) -> set[Path]:
 
 
 def check_ports(reach: Reach) -> None:
-    """Refuse ports of this machine that a container here cannot open.
+    """Checks that a container here can open the named ports of this machine.
 
     Raises:
-        ConfigError: commands are contained here, and single ports cannot be opened.
+        ConfigError: Commands are contained here, and single ports cannot be opened.
     """
     reason = reach.why_not() if reach.ports and not why_not() else ""
     if reason:
@@ -534,11 +537,11 @@ def check_ports(reach: Reach) -> None:
 
 @cache
 def why_not() -> str:
-    """Why commands cannot be contained here; "" if they can. Found out by doing it, once."""
+    """Returns the reason why commands cannot be contained here, or "". Tested once."""
     if not trusted_code.program("bwrap"):
         return "bubblewrap (bwrap) is not installed"
     try:
-        # /usr exists everywhere and nothing is written to it.
+        # /usr exists everywhere, and nothing is written to it.
         with _data(network=False) as (data, given):
             wrapped = Containment(Path("/usr")).wrap(["true"], Path("/usr"), data)
             wrapped[0] = trusted_code.program("bwrap")

@@ -1,9 +1,9 @@
-"""What passes between a tool and its run: the call's context (`RunContext`), which is an optional
-first parameter; questions to a person (`InputRequired`) or to the run's own model; a tool's word
-that it is another one now than when its call was allowed (`DefinitionChanged`); and the `Outcome`,
-for a tool that has more to say than a value.
+"""Values that pass between a tool and its run.
 
-Values and exceptions only: the runtime asks, answers and waits.
+`RunContext` is the optional first parameter of a tool. `InputRequired` asks the user,
+`ModelQuestion` the run's own model. `DefinitionChanged` reports that a tool changed after its call
+was approved. `Outcome` is a result with more than a value. This module holds only values and
+exceptions: the runtime asks, answers and waits.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -22,10 +22,15 @@ Deps = TypeVar("Deps", default=None)
 
 
 class InputRequired(Exception):
-    """Raised by a tool that cannot go on before a person has answered `question`.
+    """Raised by a tool that needs an answer from the user before it can continue.
 
-    The run waits; with the answer the tool is called again, perhaps by another process, and
-    finds `state` as it left it in `RunContext.answer`.
+    The run waits. With the answer the tool is called again, perhaps by another process, and finds
+    its `state` in `RunContext.answer`.
+
+    Args:
+        question: The question for the user.
+        form: JSON Schema of the answer. Empty asks for yes or no.
+        state: JSON value that the tool gets back with the answer.
     """
 
     def __init__(
@@ -34,15 +39,14 @@ class InputRequired(Exception):
         super().__init__(question)
         self.question = question
         self.form = dict(form or {})
-        """JSON Schema of the answer; empty = the person only says yes or no."""
+        """JSON Schema of the answer. Empty asks for yes or no."""
         self.state = state
 
 
 class DefinitionChanged(Exception):
-    """Raised by a tool, before it does anything, that is another one now than when its call was
-    allowed (`Tool.renew`).
+    """Raised by a tool, before it acts, if its definition changed after its call was allowed.
 
-    `accepted`: a person has accepted it as it is now, for this very call.
+    See `Tool.renew`. `accepted`: the approver has accepted the new definition for this call.
     """
 
     def __init__(self, message: str, *, accepted: bool = False) -> None:
@@ -52,7 +56,7 @@ class DefinitionChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PersonAnswer:
-    """What a person said to `InputRequired`; `state` is the tool's own, from before."""
+    """The user's answer to `InputRequired`. `state` is the tool's own value from before."""
 
     text: str = ""
     accepted: bool = False
@@ -62,20 +66,20 @@ class PersonAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ModelQuestion:
-    """What a tool has the run's own model answer (`RunContext.sample`)."""
+    """A question of a tool to the run's own model (`RunContext.sample`)."""
 
     prompt: str
     system: str = ""
     history: tuple[tuple[str, str], ...] = ()
-    """What was said before, as (role, text): user or assistant."""
+    """Earlier messages as (role, text). A role is user or assistant."""
     max_tokens: int = 0
-    """Of the answer; 0 = what the agent's own settings say."""
+    """Maximum tokens of the answer. 0 uses the agent's settings."""
     temperature: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What the run's own model answered to a tool."""
+    """The answer of the run's own model to a tool."""
 
     text: str
     model: str
@@ -83,10 +87,47 @@ class ModelAnswer:
 
 @dataclass(slots=True)
 class RunContext(Generic[Deps]):
-    """The optional first parameter of a tool, and the parameter of a function of instructions.
+    """The context of one tool call: the optional first parameter of a tool.
 
-    `effect_id` is the same for every attempt at this very call, also after a crash:
-    pass it on as an idempotency key. `timeout_s` is what is left for the call.
+    A function of `Agent(instructions=…)` gets one too, with the fields that exist before the run.
+
+    Example:
+        ```python
+        from taofold import RunContext, tool
+
+
+        @tool(effect="once")
+        def order(context: RunContext[dict], item: str) -> str:
+            "Orders an item for the user."
+            context.report(f"ordering {item}")
+            return f"{item} for {context.principal.id}, key {context.effect_id}"
+        ```
+
+    Args:
+        deps: The dependencies that were passed to `Agent.run(deps=…)`.
+        run_id: Id of the run.
+        effect_id: The same for every attempt at this call, also after a crash. Pass it on as an
+            idempotency key.
+        step: Number of the step, counted from 1.
+        goal: Text of the run's goal.
+        principal: The user on whose behalf the run acts.
+        timeout_s: Seconds that are left for the call.
+        partial: Texts reported so far. The observation keeps them if the call times out.
+        on_progress: Receives reported texts while the call runs.
+        data: The run's state. Read it with `state`.
+        answer: Answer to the last `InputRequired` that this call raised.
+        ask: Asks the user while the call goes on, outside of its deadline. Raises the
+            `InputRequired` if the answer does not come now. None if the user is not connected:
+            raise it instead.
+        keep: Durably records how to continue this call, such as the id of a remote job. After a
+            crash the tool is called again, finds it in `kept`, and must continue from there. The
+            user is then not asked whether the call happened. Raises ValueError for values over
+            65,536 bytes, without a JSON form, or with a secret.
+        kept: The value that this call recorded last. None at its first attempt.
+        sample: Asks the run's own model, in a child run within the run's remaining limits and
+            outside of the call's deadline. The same question in the same call has the same answer,
+            also after a crash, and is paid for once. Raises ValueError, with the reason, if there
+            is no answer. None outside of a run.
     """
 
     deps: Deps
@@ -94,59 +135,63 @@ class RunContext(Generic[Deps]):
     effect_id: str = ""
     step: int = 0
     goal: str = ""
-    """The text of the run's goal."""
     principal: Principal = Principal()
     timeout_s: float = 60.0
     partial: list[str] = field(default_factory=list[str])
-    """What the tool has produced so far; kept in the observation if it times out."""
     on_progress: Callable[[str], None] | None = None
     data: Mapping[str, JSON] = field(default_factory=dict[str, Any])
     answer: PersonAnswer | None = None
-    """To the last `InputRequired` that this very call raised."""
     ask: "Callable[[InputRequired], Awaitable[PersonAnswer]] | None" = None
-    """Puts a question to the person who is there while the call goes on, and raises it if nobody
-    answers now. None: nobody is there, only raising helps. Its deadline waits meanwhile.
-    """
     keep: "Callable[[JSON], Awaitable[None]] | None" = None
-    """Puts how to go on with this very call durably on record: the id of a job that works on
-    elsewhere. After a crash the tool is called again and finds it in `kept`, instead of a person
-    being asked whether the call happened; so it must go on from there, never begin anew.
-    Raises ValueError for what cannot be kept: over 65,536 bytes, no JSON, or with a secret in it.
-    """
     kept: JSON = None
-    """What this very call kept last; None: it begins."""
     sample: "Callable[[ModelQuestion], Awaitable[ModelAnswer]] | None" = None
-    """Has the run's own model answer, in a child run of this call and within what is left of the
-    run's limits; the call's deadline waits meanwhile. The same question in the same call has the
-    same answer, also after a crash, and is paid for once. Raises ValueError, with the reason, where
-    there is no answer. None: outside of a run.
-    """
 
     @property
     def state(self) -> Mapping[str, JSON]:
-        """The run's state, to read. A tool changes it with what it returns: `Outcome(update=…)`.
+        """A read-only copy of the run's state. A tool changes it by `Outcome(update=…)`.
 
         Raises:
-            TypeError: on an assignment to a key.
+            TypeError: A key is assigned.
         """
         return MappingProxyType(deepcopy(dict(self.data)))
 
     def report(self, text: str) -> None:
-        """Tell listeners about progress, and keep `text` should the call time out."""
+        """Reports progress to listeners. The observation keeps the text if the call times out.
+
+        Args:
+            text: The progress, in one line.
+        """
         self.partial.append(text)
         if self.on_progress is not None:
             self.on_progress(text)
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a tool may return instead of a bare value, when it has more to say."""
+    """A tool's result with more than a value: a status, a key line, a state change or media.
+
+    Example:
+        ```python
+        from taofold import Outcome, tool
+
+
+        @tool(effect="read")
+        def tests() -> Outcome:
+            "Runs the tests."
+            return Outcome("41 passed, 1 failed", status="partial", extraction="1 failed")
+        ```
+
+    Args:
+        value: The result as JSON.
+        status: `"success"`, `"failure"`, `"partial"` or `"timeout"`.
+        extraction: The key line of the result.
+        update: A change of the run's state: `(key, value)`.
+        parts: Text and media in order. `value` then has one line for each medium.
+        blobs: Bytes of the media in `parts`, by digest.
+    """
 
     value: JSON = None
     status: ObservationStatus = "success"
     extraction: str = ""
     update: tuple[str, JSON] | None = None
-    """What the call changes in the run's state: `(key, value)`."""
     parts: tuple[TextPart | MediaPart, ...] = ()
-    """Text and media in order, where there is more than `value`, which then has a line for each."""
     blobs: Mapping[str, bytes] = {}
-    """The bytes of the media in `parts`, by digest."""

@@ -1,8 +1,8 @@
-"""Tools that nobody passed to an agent: they lie in files of a folder.
+"""Tools from files in folders, found by name.
 
-`discover` finds them in files named `tagent.tools.py` and `taofold_tools.py`. **It executes the
-files it finds**: point it only at code you would run. It loads nothing unless a path is given, and
-it never prints: what went wrong is in `Discovery.faults`.
+`discover` searches files named `tagent.tools.py` and `taofold_tools.py`. **It executes the files it
+finds**, so pass only code that you would run. It loads nothing unless a path is given, and never
+prints. Errors are in `Discovery.faults`.
 """
 
 import inspect
@@ -29,12 +29,12 @@ _SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 class DiscoveryWarning(UserWarning):
-    """A file or function that gives no tool, or a tool that another one hides."""
+    """A file or function that yields no tool, or a tool that another one hides."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryFault:
-    """Why a file, or one function of it (`name`), gives no tool."""
+    """The reason why a file, or its function `name`, yields no tool."""
 
     path: Path
     reason: str
@@ -47,7 +47,7 @@ class DiscoveryFault:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What was found, what could not be used and why, and what was passed over."""
+    """The tools found, the faults, and the tools that were skipped."""
 
     tools: Toolset = field(default_factory=Toolset)
     faults: tuple[DiscoveryFault, ...] = ()
@@ -57,13 +57,16 @@ class Discovery:
 def discover(
     paths: str | Path | Iterable[str | Path], *, recursive: bool = True, trusted: bool = False
 ) -> Discovery:
-    """The tools in `paths`, **running the code** of each file found.
+    """Returns the tools in `paths`. **Runs the code** of each file found.
 
-    A path is a directory to look in (hidden ones, virtual environments and
-    `node_modules` are passed over) or a Python file of any name. Taken are `Tool` and
-    `Toolset` objects and bare functions whose first two parameters are `state, args`.
-    Files are loaded in sorted order; the first to define a name wins, with a warning.
-    Unless `trusted`, no tool found is below tier 2, whatever it declares (D8).
+    Takes `Tool` and `Toolset` objects, and plain functions whose first two parameters are `state,
+    args`. Files are loaded in sorted order. The first definition of a name wins, with a warning.
+
+    Args:
+        paths: Directories to search, or Python files of any name. Hidden directories, virtual
+            environments and `node_modules` are skipped.
+        recursive: Searches subdirectories.
+        trusted: Keeps declared tiers. Otherwise all tools have at least tier 2 (D8).
     """
     faults: list[DiscoveryFault] = []
     hidden: list[str] = []
@@ -78,8 +81,7 @@ def discover(
                 first = taken[tool.name][1]
                 hidden.append(f"tool {tool.name!r} of {path} is ignored: {first} defines it too")
                 continue
-            # A file that lies in a folder says of itself what it likes: at
-            # least a card to a person.
+            # A file in a folder can declare any tier, so its tools need at least a card.
             tier = max(tool.tier, Tier.CARD)
             governed = tool if trusted else replace(tool, tier=tier, delegated=False)
             taken[tool.name] = (governed, path)
@@ -90,7 +92,7 @@ def discover(
 def discover_toolset(
     paths: str | Path | Iterable[str | Path], *, recursive: bool = True
 ) -> Toolset:
-    """The tools of `discover`; what could not be used is a `DiscoveryWarning` each."""
+    """Returns the tools of `discover`, with a `DiscoveryWarning` for each fault."""
     discovery = discover(paths, recursive=recursive)
     for problem in (*map(str, discovery.faults), *discovery.warnings):
         warnings.warn(problem, DiscoveryWarning, stacklevel=2)
@@ -109,14 +111,14 @@ def _files(
             files.add(path.resolve())
         else:
             faults.append(DiscoveryFault(path, "there is no such file or directory"))
-    # By path, so that the same folder gives the same tools on every machine.
+    # Sorted by path, so that the same folder gives the same tools on every machine.
     return sorted(files)
 
 
 def _within(root: Path, recursive: bool) -> Iterator[Path]:
     for here, folders, files in os.walk(root):
         folder = Path(here)
-        # In place: os.walk goes on with what is left in this list.
+        # In place, because os.walk continues with the entries left in this list.
         folders[:] = [
             name
             for name in folders
@@ -125,12 +127,12 @@ def _within(root: Path, recursive: bool) -> Iterator[Path]:
             and name not in _SKIPPED
             and not (folder / name / "pyvenv.cfg").exists()
         ]
-        # `is_file`: importing a FIFO would never end.
+        # `is_file` skips FIFOs, whose import would block forever.
         yield from (folder / name for name in files if name in FILES and (folder / name).is_file())
 
 
 def _load(path: Path, faults: list[DiscoveryFault]) -> ModuleType | None:
-    # By the path's digest: two files of one name in two folders are two modules.
+    # Named by the path's digest: two files of one name in two folders are two modules.
     name = f"taofold_discovered_{blake2b(os.fsencode(path), digest_size=6).hexdigest()}"
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -142,7 +144,7 @@ def _load(path: Path, faults: list[DiscoveryFault]) -> ModuleType | None:
         with (
             contained(),
             redirect_stdout(sys.stderr),
-        ):  # a file that prints must not spoil machine output
+        ):  # a file that prints must not corrupt machine output
             spec.loader.exec_module(module)
     except Exception as error:  # noqa: BLE001 - whatever a module raises: other files still load
         del sys.modules[name]
@@ -160,7 +162,7 @@ def _tools_of(module: ModuleType, path: Path, faults: list[DiscoveryFault]) -> I
             yield cast("Tool", thing)
         elif isinstance(thing, Toolset):
             yield from thing.values()
-        # Not what the file merely imported.
+        # Skips functions that the file only imported.
         elif isinstance(thing, FunctionType) and thing.__module__ == module.__name__:
             tool = _bare(thing, name, path, faults)
             if tool is not None:

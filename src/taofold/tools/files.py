@@ -1,10 +1,9 @@
-"""The built-in file tools: list, read (images, too), search, write and edit below one directory,
-with a preview of each change for its approver.
+"""The built-in file tools: list, read, search, write and edit files below one directory.
 
-Every path goes through `jail`; nothing here opens a file by name. Those that change files may be
-repeated after a crash with the same parameters and leave the same file: an edit keeps the id of its
-effect with the file (an extended attribute), and where the file system has none, an edit that would
-grow its own result is refused.
+Images can be read too. Each change has a preview for its approver. Every path goes through `jail`;
+no file is opened by name here. Writing tools may be repeated after a crash with the same parameters
+and leave the same file. An edit stores the id of its effect with the file (an extended attribute).
+If the file system has none, an edit that would apply to its own result is refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,78 +29,78 @@ from taofold.tools.toolset import Toolset
 
 MOST_ENTRIES: Final = 500
 MOST_BYTES: Final = 10_000_000
-"""Largest file that is read."""
+"""Maximum bytes of a file that is read."""
 MOST_CHARS: Final = 15_000
-"""Characters of a file shown at once; a bit below `Tool.max_chars`, so that it is whole."""
+"""Maximum characters shown of a file. Slightly below `Tool.max_chars`, so nothing is cut twice."""
 MOST_SEARCHED: Final = 2_000_000
-"""Largest file that is searched, in bytes."""
+"""Maximum bytes of a file that is searched."""
 MOST_TEXT: Final = 32_000_000
-"""Bytes that one search reads."""
+"""Maximum bytes that one search reads."""
 BINARY_SNIFF: Final = 8_192
 WIDEST: Final = 2_000
-"""Characters of one line that are shown."""
+"""Maximum characters shown of one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """The content with `\\n` line ends only, and what is needed to write it back."""
+    """A text with `\\n` line ends, and what is needed to write it back."""
 
     content: str
     newline: str = "\n"
     bom: bool = False
     exact: bool = True
-    """False: it is not valid UTF-8, so writing it back would change it."""
+    """False if the file is not valid UTF-8, so that writing it back would change it."""
 
     @property
     def lines(self) -> list[str]:
-        """Without line ends; a final line end does not make a further line."""
+        """The lines without line ends. A final line end adds no empty line."""
         lines = self.content.split("\n")
         return lines[:-1] if lines[-1] == "" else lines
 
     @property
     def remarks(self) -> str:
-        """What is unusual about it, in brackets; "" if nothing is."""
+        """Unusual properties of the file, in brackets, or ""."""
         remarks = [] if self.newline == "\n" else ["CRLF line ends"]
         remarks += [] if self.exact else ["not valid UTF-8: shown approximately"]
         return f" ({', '.join(remarks)})" if remarks else ""
 
     def encoded(self, content: str) -> bytes:
-        """`content` as this file would be written."""
+        """Returns the bytes of `content` with this file's line ends and encoding."""
         encoded = content.replace("\n", self.newline).encode()
         return b"\xef\xbb\xbf" + encoded if self.bom else encoded
 
 
 def is_binary(raw: bytes) -> bool:
-    """A NUL byte near the start: what git calls binary."""
+    """Returns True if a NUL byte is near the start, as in git."""
     return b"\0" in raw[:BINARY_SNIFF]
 
 
 def decode(raw: bytes) -> TextFile:
-    """Reads UTF-8; bytes that are none are replaced and `exact` is false."""
+    """Decodes UTF-8. Invalid bytes are replaced, and `exact` is then False."""
     bom = raw.startswith(b"\xef\xbb\xbf")
     content = raw.decode("utf-8-sig", errors="replace")
-    # Only if every line ends so: a mixed file would be changed by writing it back.
+    # Only if all lines end this way: writing back would change a mixed file.
     windows = content.count("\r\n")
     newline = "\r\n" if windows and windows == content.count("\n") else "\n"
     if newline == "\r\n":
         content = content.replace("\r\n", "\n")
     text = TextFile(content, newline, bom)
-    # Checked by doing it: what does not come back byte for byte is not edited.
+    # Checked by a round trip: a file that differs afterwards is not edited.
     return text if text.encoded(content) == raw else TextFile(content, newline, bom, exact=False)
 
 
 def numbered(lines: list[str], first: int) -> str:
-    """Lines with their numbers, a tab between."""
+    """Returns the lines, each after its number and a tab."""
     return "\n".join(f"{first + i}\t{clip(line)}" for i, line in enumerate(lines))
 
 
 def clip(line: str, width: int = WIDEST) -> str:
-    """A line, cut if it is very long."""
+    """Returns a line, cut if it is very long."""
     return line if len(line) <= width else f"{line[:width]}… ({len(line):,} characters)"
 
 
 class FileReader:
-    """Reads in one jail. Raises OSError and ValueError; `file_tools` makes failures of them."""
+    """The reading tools of one jail. They raise OSError and ValueError (`_report_refusals`)."""
 
     def __init__(self, jail: Jail) -> None:
         self.jail = jail
@@ -121,7 +120,7 @@ class FileReader:
         """
         lines: list[str] = []
         total = 0
-        # Capped before the glob is looked at: a listing that matches nothing must end as well.
+        # Capped before the glob applies, so that a listing without matches ends too.
         for entry in capped(walk(self.jail, self.jail.parts(path), depth)):
             if glob and (entry.kind == "directory" or not fits(entry.path, glob)):
                 continue
@@ -167,7 +166,7 @@ class FileReader:
             raise ValueError(f"end={end} is before start={start}")
         excerpt, last = _within_budget(lines, start, last)
         head = f"{path}: lines {start}-{last} of {len(lines)}{text.remarks}"
-        # Says where to go on, so that the model does not read the beginning once more.
+        # Names the next line, so that the model does not read the beginning again.
         more = f"\n… continue with start={last + 1}" if last < min(end or last, len(lines)) else ""
         if not end and last < len(lines):
             more = f"\n… {times(len(lines) - last, 'more line')}; continue with start={last + 1}"
@@ -205,7 +204,7 @@ class FileReader:
             raise ValueError("pattern is empty; say what to find")
         skipped: list[str] = []
         files = list(self._texts(path, glob, skipped))
-        # Plain text needs no child process: `in` cannot run away.
+        # Plain text needs no child process, because `in` always ends quickly.
         if regex:
             texts = [content for _, content in files]
             hits_by_file = matching(pattern, texts, ignore_case=ignore_case, most=limit + 1)
@@ -259,7 +258,7 @@ def _shown(entry: FileEntry) -> str:
 def _within_budget(lines: list[str], start: int, last: int) -> tuple[str, int]:
     chosen: list[str] = []
     left = MOST_CHARS
-    # At least one line, however long: a reader that gets nothing would ask again for ever.
+    # At least one line: a model that gets no lines would ask again forever.
     for line in lines[start - 1 : last]:
         left -= len(clip(line)) + 8
         if left < 0 and chosen:
@@ -287,11 +286,11 @@ def _report(hits: list[str], limit: int, files: int, skipped: list[str]) -> Outc
 
 
 MOST_DIFF: Final = 60
-"""Lines of a difference that a model is shown."""
+"""Maximum lines of a diff that a model reads."""
 
 
 class FileEditor:
-    """Writes in one jail. Raises OSError and ValueError; `file_tools` makes failures of them."""
+    """The writing tools of one jail. They raise OSError and ValueError (`_report_refusals`)."""
 
     def __init__(self, jail: Jail) -> None:
         self.jail = jail
@@ -308,7 +307,7 @@ class FileEditor:
         raw = content.encode()
         if len(raw) > MOST_BYTES:
             raise ValueError(f"content has {len(raw):,} bytes; the limit is {MOST_BYTES:,}")
-        # Repeated after a crash it changes nothing, and the file's time stays as it is.
+        # A repetition after a crash changes nothing and keeps the file's modification time.
         if before is not None and before.encoded(before.content) == raw and before.exact:
             return Outcome(f"{path} already has this content", extraction=f"{path} is unchanged")
         created = self.jail.write(path, raw)
@@ -336,18 +335,18 @@ class FileEditor:
             all: Replace every occurrence.
         """
         text = self._text(path)
-        # The mark is this very call's: an earlier life of the run has made the edit.
+        # This call's mark: an earlier activation of the run made the edit.
         if ctx.effect_id and self.jail.mark(path) == ctx.effect_id:
             summary = f"edited {path}: it was done before the interruption, and not again"
             return Outcome(summary, extraction=summary)
         after, count = _edited(text, path, old, new, all)
-        # Content and mark become visible in one rename: there is no state with only one of them.
+        # One rename publishes content and mark together.
         self.jail.write(path, text.encoded(after), ctx.effect_id)
         summary = f"edited {path}: {count} occurrence{'s' if count > 1 else ''} replaced"
         return Outcome(f"{summary}\n{_diff(text.content, after)}", extraction=summary)
 
     def preview_write(self, parameters: dict[str, Any]) -> str:
-        """The difference that `write_file` would make, whole."""
+        """Returns the whole diff that `write_file` would make."""
         path, content = str(parameters.get("path")), str(parameters.get("content", ""))
         try:
             before, place, after = self._before(path), self._place(path), content.encode()
@@ -356,7 +355,7 @@ class FileEditor:
         return _preview("create" if before is None else "replace", place, before, after)
 
     def preview_edit(self, parameters: dict[str, Any]) -> str:
-        """The difference that `edit_file` would make, whole."""
+        """Returns the whole diff that `edit_file` would make."""
         path = str(parameters.get("path"))
         old, new = str(parameters.get("old", "")), str(parameters.get("new", ""))
         try:
@@ -367,13 +366,13 @@ class FileEditor:
         return _preview("edit", place, text.encoded(text.content), text.encoded(after))
 
     def _place(self, path: str) -> str:
-        """The file that `path` leads to, as it is shown."""
+        """Returns the display path of the file that `path` leads to."""
         return unambiguous("/".join(self.jail.parts(path, write=True)))
 
     def _text(self, path: str) -> TextFile:
         raw = self.jail.read(path, MOST_BYTES)
         text = decode(raw)
-        # Written back, replaced bytes would no longer be what they were.
+        # Writing back would change the bytes that were replaced.
         if is_binary(raw) or not text.exact:
             raise ValueError(f"{path!r} is binary or not UTF-8: editing would change the rest")
         return text
@@ -388,7 +387,7 @@ class FileEditor:
 
 
 def _edited(text: TextFile, path: str, old: str, new: str, every: bool) -> tuple[str, int]:
-    """The new content and in how many places it differs."""
+    """Returns the new content and the number of changed places."""
     content = text.content
     if text.newline == "\r\n":
         old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
@@ -398,9 +397,9 @@ def _edited(text: TextFile, path: str, old: str, new: str, every: bool) -> tuple
         raise ValueError("old and new are the same")
     places = _places(content, old)
     settled = _places(content, new) if old in new else []
-    # Every place of `old` lies inside a `new` that is there: as after this edit was made once.
+    # Every occurrence of `old` is inside an existing `new`, as after this edit.
     if places and all(any(s <= p < s + len(new) for s in settled) for p in places):
-        # Done again it would grow again: where no mark tells, this may be a repetition.
+        # Without a mark this may be a repetition, which would apply the edit twice.
         raise ValueError(
             f"{path!r} has the new text at line {_line(content, settled[0])} already: nothing was "
             "changed. If you want it once more, add surrounding lines to old and new"
@@ -417,10 +416,10 @@ def _edited(text: TextFile, path: str, old: str, new: str, every: bool) -> tuple
 
 
 def _preview(verb: str, place: str, before: bytes | None, after: bytes) -> str:
-    """What would become of a file, byte for byte. An approval holds for its content of now."""
+    """Returns the byte-exact change of a file. An approval holds for its current content."""
     rows, old = [f"{verb} {place}"], b"" if before is None or is_binary(before) else before
     sides = [old, after]
-    # Line ends that stay as they are need one row; others are seen in each line.
+    # Unchanged line ends need one row. Changed ones are shown in each line.
     if b"\r\n" in after and all(raw.count(b"\r\n") == raw.count(b"\n") for raw in sides):
         rows.append("(line ends: CRLF)")
         sides = [raw.replace(b"\r\n", b"\n") for raw in sides]
@@ -434,7 +433,7 @@ def _preview(verb: str, place: str, before: bytes | None, after: bytes) -> str:
 
 
 def _spelled(raw: bytes) -> str:
-    """`raw` as text in which every byte can be read: what is no UTF-8, too."""
+    """Returns `raw` as text that also shows bytes that are not UTF-8."""
     return unambiguous(raw.decode("utf-8", errors="surrogateescape"))
 
 
@@ -452,7 +451,7 @@ def _places(content: str, piece: str) -> list[int]:
 
 
 def _nearest(text: TextFile, old: str, new: str) -> str:
-    """Where something similar stands, for a model that copied imprecisely."""
+    """Returns a hint with the most similar text, for a model that copied imprecisely."""
     if new.strip() and new in text.content:
         return f"The new text is there, at line {_line(text.content, text.content.index(new))}"
     lines = text.lines
@@ -486,14 +485,21 @@ TOOLSET: Final = "files"
 def file_tools(
     root: Path | str, write: bool = True, *, protected: tuple[str, ...] = PROTECTED
 ) -> Toolset:
-    """Tools for the files below `root`; without the writing ones if not `write`.
+    """Returns the tools for the files below `root`.
 
-    Reads are tier 1. Writes are tier 2 and idempotent: after a crash they are repeated with
-    the same result. Names in `protected` (default `.git`) are read-only at any depth, and
-    `.taofold` does not exist for them.
+    Reads are tier 1. Writes are tier 2 and idempotent: after a crash they are repeated with the
+    same result. `.taofold` does not exist for the tools.
+
+    Args:
+        root: The directory.
+        write: Includes the tools that change files.
+        protected: Names that are read-only at any depth.
+
+    Returns:
+        The toolset.
 
     Raises:
-        ConfigError: `root` is no directory.
+        ConfigError: `root` is not a directory.
     """
     try:
         inside = jail(root, protected=protected)
@@ -523,7 +529,7 @@ def file_tools(
 
 
 def _report_refusals(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
-    """What the file system or the jail refuses becomes a failure that the model can read."""
+    """Wraps a tool so that errors of the file system or jail become failures for the model."""
 
     @wraps(function)
     def telling(*args: Any, **kwargs: Any) -> Outcome:
@@ -538,30 +544,30 @@ def _report_refusals(function: Callable[..., Outcome]) -> Callable[..., Outcome]
 
 
 MOST_WALKED: Final = 20_000
-"""Entries that one call looks at."""
+"""Maximum entries that one call visits."""
 UNLISTED: Final = frozenset({".git", "__pycache__", "node_modules", ".venv", ".mypy_cache"})
-"""Directories that are named but not entered."""
+"""Directories that are listed but not entered."""
 
 
 def walk(jail: Jail, parts: tuple[str, ...], depth: int) -> Iterator[FileEntry]:
-    """Entries below `parts`, a directory before what it holds; `depth` 1 = no deeper."""
+    """Yields entries below `parts`, a directory before its contents. `depth` 1 does not recurse."""
     for entry in jail.entries(parts):
         yield entry
         name = entry.path.rpartition("/")[2]
         if entry.kind == "directory" and depth > 1 and name not in UNLISTED:
             try:
                 yield from walk(jail, (*parts, name), depth - 1)
-            except (OSError, ValueError):  # it vanished or may not be read: list the others
+            except (OSError, ValueError):  # it vanished or is unreadable
                 continue
 
 
 def capped(entries: Iterator[FileEntry], most: int = MOST_WALKED) -> Iterator[FileEntry]:
-    """At most `most` of them: no tool wanders through a whole disk."""
+    """Yields at most `most` entries, so that no tool walks a whole disk."""
     return islice(entries, most)
 
 
 def fits(path: str, glob: str) -> bool:
-    """Does `path` match? A glob without `/` looks at the name only; `**/` is any directories."""
+    """Returns True if `path` matches. A glob without `/` tests the name; `**/` spans folders."""
     if not glob:
         return True
     if "/" not in glob:

@@ -1,8 +1,8 @@
-"""The forms with which tools ask people, filled with answers.
+"""Forms with which tools ask users, filled with answers.
 
-A form is a JSON Schema from a tool, perhaps from an MCP server: data, and it may be wrong in any
-way. An answer is a text: JSON with the fields of the form, or the plain value where the form has
-one field. Every way by which an answer comes (terminal, HTTP, AG-UI, MCP, Python) is checked here.
+A form is a JSON Schema from a tool or an MCP server. It is untrusted data and may be invalid. An
+answer is a text: JSON with the fields of the form, or the plain value if the form has one field.
+Answers from every source (terminal, HTTP, AG-UI, MCP, Python) are checked here.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ _PLAIN: Final = ("string", "integer", "number", "boolean", "array")
 
 
 def filled_form(form: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str]:
-    """The form filled with an answer, and what is wrong with the answer.
+    """Fills a form with an answer and checks it.
 
     Args:
         form: A JSON Schema of an object.
-        text: JSON, or the plain value if the form has one field, or one that is required. "" takes
-            the defaults.
+        text: JSON, or the plain value if the form has one field or one required field. An empty
+            string takes the defaults.
 
     Returns:
-        The fields, with defaults where the answer has none, and a sentence, "" if they fit.
+        The fields, with defaults for missing ones, and an error message or "".
     """
     values = form_values(form, text)
     if values is None:
@@ -34,27 +34,27 @@ def filled_form(form: Mapping[str, Any], text: str) -> tuple[dict[str, Any], str
 
 
 def checked_form(form: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The form filled with the values of its fields, and what is wrong with them."""
+    """Fills a form with the values of its fields. Returns the fields and an error message or ""."""
     wrong = "; ".join(fault.sentence for fault in form_faults(form, values))
     return _content(form, values), f"That does not fit: {wrong}." if wrong else ""
 
 
 def _content(form: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, with defaults for the fields that are left out."""
+    """Returns the values, with defaults for missing fields."""
     fields = form_fields(form)
     defaults = {name: rules["default"] for name, rules in fields.items() if "default" in rules}
     return defaults | {str(name): value for name, value in values.items()}
 
 
 def form_faults(form: Mapping[str, Any], values: Mapping[str, Any]) -> list[SchemaFault]:
-    """The rules that the values of the fields break; a value that no field is for is a fault."""
+    """Returns the rules that the values break. A value without a field is a fault too."""
     fields, content = form_fields(form), _content(form, values)
     schema = {**form, "required": _required(form), "additionalProperties": False}
-    # The tool reads the answer, too: a rule of the form that is none is left to it.
+    # The tool checks the answer too, so invalid rules of the form are left to it.
     check = SchemaCheck(schema, checked_again=True)
     if not check.flaw:
         return check.faults_with_paths(content)
-    # One field with a rule that is none does not hide the others.
+    # Checked field by field: an invalid rule of one field must not hide the others' faults.
     names = {"properties": dict.fromkeys(fields, True), "required": _required(form)}
     checks: list[dict[str, Any]] = [{"properties": {name: rules}} for name, rules in fields.items()]
     return [
@@ -65,7 +65,7 @@ def form_faults(form: Mapping[str, Any], values: Mapping[str, Any]) -> list[Sche
 
 
 def plain_faults(form: Mapping[str, Any], text: str) -> list[SchemaFault]:
-    """The rules that an answer breaks, of a form without fields: of the answer itself."""
+    """Returns the rules that an answer to a form without fields breaks."""
     kind: Any = form.get("type")
     if kind not in _PLAIN and "enum" not in form:
         return []
@@ -74,12 +74,12 @@ def plain_faults(form: Mapping[str, Any], text: str) -> list[SchemaFault]:
 
 
 def wanted(form: Mapping[str, Any]) -> str:
-    """The sentence for an answer that names no field of a form with several."""
+    """Returns the message for an answer that names no field of a form with several."""
     return f"Answer with JSON that holds {', '.join(form_fields(form))}."
 
 
 def form_fields(form: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The rules of each field."""
+    """Returns the rules of each field."""
     properties: Any = form.get("properties")
     if not is_object(properties):
         return {}
@@ -87,13 +87,13 @@ def form_fields(form: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _required(form: Mapping[str, Any]) -> list[str]:
-    """The fields of the form that an answer must have."""
+    """Returns the fields that an answer must have."""
     names: Any = form.get("required")
     return [name for name in form_fields(form) if name in names] if is_array(names) else []
 
 
 def form_values(form: Mapping[str, Any], text: str) -> Mapping[str, Any] | None:
-    """The values of the fields; None if several fields could take what is no object."""
+    """Returns the values of the fields. None if several fields could take a plain value."""
     text = text.strip()
     if not text:
         return {}
@@ -101,7 +101,7 @@ def form_values(form: Mapping[str, Any], text: str) -> Mapping[str, Any] | None:
     fields, required = form_fields(form), _required(form)
     single = required if len(required) == 1 else list(fields)
     if is_object(document):
-        # For one field that takes objects an object without its name is the value.
+        # For a single field that accepts objects, an object without its name is the value.
         is_value = (
             len(fields) == 1
             and fields[single[0]].get("type", "object") == "object"
@@ -112,7 +112,7 @@ def form_values(form: Mapping[str, Any], text: str) -> Mapping[str, Any] | None:
 
 
 def _decoded(text: str) -> Any:
-    """The JSON that the text is, else the text."""
+    """Returns the decoded JSON, or the text if it is not JSON."""
     try:
         return decoded(text)
     except (ValueError, RecursionError):

@@ -1,9 +1,8 @@
-"""`http.get`: pages of the public web, and nothing that is near.
+"""`http.get`: gets pages of the public web, never of private networks.
 
-A URL is parsed once, by the parser of the client that connects; whether it may be reached is
-decided on the address of each connection (`taofold.network`), so neither an odd
-spelling of a host nor a redirect nor a name that changes its mind leads anywhere near. Knows
-nothing about searching or pages' content.
+The parser of the connecting client parses a URL once. `taofold.network` checks the address of each
+connection. So an odd spelling of a host, a redirect, or a name that changes its address cannot
+reach a private network. This module neither searches nor interprets pages.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from taofold.tools.tool import Tool, make
 __all__ = ["LARGEST", "REDIRECTS", "SECONDS", "Web", "http_tool", "is_public"]
 
 LARGEST: Final = 1 << 20
-"""Bytes of a page, after decompression."""
+"""Maximum bytes of a page, after decompression."""
 SECONDS: Final = 20.0
 REDIRECTS: Final = 5
 _MOVED: Final = (301, 302, 303, 307, 308)
@@ -32,7 +31,7 @@ _TEXT: Final = (
 
 
 class Web:
-    """Gets pages. `resolve` (None: as this machine does) and `allowed` are seams for tests."""
+    """Gets pages. `resolve` (None: the system's resolver) and `allowed` are seams for tests."""
 
     def __init__(self, resolve: Resolve | None = None, allowed: Allowed = reachable) -> None:
         self._resolve, self._allowed = resolve, allowed
@@ -57,12 +56,12 @@ class Web:
         async with aiohttp.ClientSession(
             connector=connector(self._resolve, self._allowed),
             timeout=aiohttp.ClientTimeout(total=SECONDS),
-            trust_env=False,  # a proxy would connect where nobody checks
+            trust_env=False,  # a proxy would connect without the check
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "taofold"},
         ) as session:
             try:
-                # Followed by hand: each address goes through `_page` and the connector's check.
+                # Redirects are followed here, so that `_page` and the connector check each address.
                 for _ in range(REDIRECTS + 1):
                     async with session.get(url, allow_redirects=False) as response:
                         target = response.headers.get("Location", "")
@@ -75,10 +74,10 @@ class Web:
 
 
 def _page(text: str, base: Any = None) -> Any:
-    """The URL that `text` is, seen from `base`, as the client will read it (a `yarl.URL`).
+    """Returns `text` as a URL relative to `base`, parsed as the client does (a `yarl.URL`).
 
     Raises:
-        ValueError: it is none that may be asked for.
+        ValueError: The URL may not be requested.
     """
     url = importlib.import_module("yarl").URL(text)
     url = url if base is None else base.join(url)
@@ -96,7 +95,7 @@ async def _read(response: Any, url: str) -> Outcome:
     body = bytearray()
     async for chunk in response.content.iter_chunked(1 << 16):
         body += chunk
-        # Counted after decompression: a small body may unpack to any size.
+        # Counted after decompression, because a small body may unpack to any size.
         if len(body) > LARGEST:
             break
     cut = len(body) > LARGEST
@@ -111,6 +110,6 @@ async def _read(response: Any, url: str) -> Outcome:
 
 
 def http_tool(web: Web | None = None) -> Tool:
-    """The tool `http.get`: a read, so tier 1; raise it where addresses must not tell anything."""
+    """Returns the tool `http.get`. A read, so tier 1. Raise it if URLs must not leak data."""
     web = web or Web()
     return make(web.get, name="http.get", effect="read", timeout=SECONDS + 5, toolset="web")

@@ -1,14 +1,13 @@
-"""Reads, writes and lists files under one directory, and nothing outside it.
+"""Reads, writes and lists files under one directory only.
 
-A write may leave the mark of its call on the file, by which it is known to have happened.
+Every component of a path is opened with `O_NOFOLLOW`, relative to the directory before it. A link
+is therefore never followed, and nothing can be replaced between a check and the use of a path.
+Writes go to a new file that replaces the old one by a rename in the same open directory. A write
+can store a mark of its call on the file, as proof that it happened. This module does not depend on
+tools or models.
 
-Every component of a path is opened relative to the directory before it with `O_NOFOLLOW`,
-so a link is never followed, not even one that is put in place between a check and the use
-of a path: there is no such interval. Writes go to a new file that is renamed over the old
-one in the same open directory. Knows nothing about tools or models.
-
-What it cannot see: a hard link to a file outside (reading it reads that file; writing
-replaces the link only), and directories that another user with rights outside moves away.
+Not detected: a hard link to a file outside (reading reads that file, writing replaces only the
+link), and directories that another user with outside rights moves away.
 """
 
 import errno
@@ -27,7 +26,7 @@ from taofold.reserved_places import is_same_name
 from taofold.trusted_code import OUTSIDE, frozen
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK a FIFO would hold the tool until a writer comes.
+# Without O_NONBLOCK a FIFO would block the tool until a writer opens it.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -36,16 +35,16 @@ _MARK: Final = "user.taofold.effect"
 HIDDEN: Final = (reserved_places.PROJECT,)
 """Names that do not exist for an agent: its own log, policy and baselines."""
 PROTECTED: Final = (".git",)
-"""Names that are read-only: a hook planted there would run outside the jail."""
+"""Names that are read-only: a hook in them would run outside the jail."""
 
 
 class OutsideJail(ValueError):
-    """The path is not one of the jail's, or not one that may be used so. For the model."""
+    """The path is outside the jail, or may not be used this way. The message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A directory entry as `lstat` sees it. `kind` is file, directory, link or other."""
+    """A directory entry as `lstat` reports it. `kind` is file, directory, link or other."""
 
     path: str
     kind: str
@@ -55,24 +54,24 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """A directory tree. `root` must be an existing directory, resolved when the jail is made."""
+    """A directory tree. `root` must be an existing directory and is resolved once."""
 
     root: Path
     hidden: tuple[str, ...] = HIDDEN
     protected: tuple[str, ...] = PROTECTED
     frozen: tuple[str, ...] = ()
-    """Directories, relative to the root, in which nothing may be written."""
+    """Directories, relative to the root, that are read-only."""
 
     def parts(self, path: str, *, write: bool = False) -> tuple[str, ...]:
-        """The components of `path` below the root.
+        """Returns the components of `path` below the root, in a single spelling.
 
-        They spell the path in one way: a person who approves a call reads where it leads.
+        The approver of a call reads this spelling.
 
         Raises:
-            OutsideJail: it leads out of the root, to a name that is hidden or protected, or it is
-                written so that it could be read as another path.
+            OutsideJail: The path leads out of the root or to a hidden or protected name, or could
+                be read as another path.
         """
-        # An absolute path is taken where it lies below the root: models copy them from listings.
+        # Models copy absolute paths from listings, so those below the root are accepted.
         inner = path
         if path.startswith("/"):
             root = str(self.root)
@@ -109,7 +108,7 @@ class Jail:
 
     @contextmanager
     def directory(self, parts: tuple[str, ...], *, create: bool = False) -> Generator[int]:
-        """An open descriptor of the directory; missing ones are made if `create`."""
+        """Yields an open descriptor of the directory. `create` makes missing directories."""
         fd = os.open(self.root, _DIRECTORY)
         try:
             for index, part in enumerate(parts):
@@ -121,12 +120,11 @@ class Jail:
             os.close(fd)
 
     def read(self, path: str, limit: int) -> bytes:
-        """The content of a regular file of at most `limit` bytes."""
+        """Returns the content of a regular file of at most `limit` bytes."""
         parts = self._file_parts(path)
         with self.directory(parts[:-1]) as folder:
             fd = _open_file(folder, parts[-1], path)
-            # Size first for a clear message; the read is bounded too, since the
-            # file may grow meanwhile.
+            # The size gives a clear message. The read is bounded too, since the file may grow.
             with os.fdopen(fd, "rb") as file:
                 size = os.fstat(fd).st_size
                 if size > limit:
@@ -137,22 +135,21 @@ class Jail:
         return content
 
     def write(self, path: str, content: bytes, mark: str = "") -> bool:
-        """Replace or create a regular file in one step; True if it was created.
+        """Replaces or creates a regular file atomically. Returns True if it was created.
 
-        `mark` is kept with the file where its file system has extended attributes, and
-        becomes visible in the same instant as the content.
+        `mark` is stored with the file if its file system has extended attributes. Content and mark
+        become visible together.
         """
         parts = self._file_parts(path, write=True)
         with self.directory(parts[:-1], create=True) as folder:
             mode = _replaceable(folder, parts[-1], path)
-            # In the same directory: a rename is atomic within a file system only.
+            # In the same directory, because a rename is atomic only within a file system.
             temporary = f".{parts[-1][:32]}.{secrets.token_hex(8)}"
             fd = os.open(temporary, _NEW, 0o666, dir_fd=folder)
             try:
                 with os.fdopen(fd, "wb") as file:
                     if mode is not None:
-                        # The old file's permissions, an executable bit for example,
-                        # outlive the replacement.
+                        # The old file's permissions are kept, such as its executable bit.
                         os.fchmod(fd, mode)
                     if mark and hasattr(os, "setxattr"):
                         with suppress(OSError):
@@ -160,7 +157,7 @@ class Jail:
                     file.write(content)
                     file.flush()
                     os.fsync(fd)
-                # After fsync: otherwise a power cut could leave the new name with an empty file.
+                # After fsync, because a power cut could otherwise leave an empty file.
                 os.rename(temporary, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException:
                 with suppress(OSError):
@@ -169,7 +166,7 @@ class Jail:
         return mode is None
 
     def mark(self, path: str) -> str:
-        """The mark of the last `write` of this file, "" if there is none."""
+        """Returns the mark of the last `write` of this file, or ""."""
         parts = self._file_parts(path)
         with self.directory(parts[:-1]) as folder:
             fd = _open_file(folder, parts[-1], path)
@@ -181,7 +178,7 @@ class Jail:
                 os.close(fd)
 
     def entries(self, parts: tuple[str, ...]) -> list[FileEntry]:
-        """What a directory holds, sorted by name, without what is hidden."""
+        """Returns the entries of a directory, sorted by name, without hidden ones."""
         entries: list[FileEntry] = []
         with self.directory(parts) as folder:
             for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a descriptor has no Path
@@ -200,9 +197,9 @@ class Jail:
 
 
 def jail(root: Path | str, *, protected: tuple[str, ...] = PROTECTED) -> Jail:
-    """A jail at `root`, its links resolved once and for all; it must be a directory.
+    """Returns a jail at the directory `root`, whose links are resolved once.
 
-    An agent works there: from now on this process takes no module from it, if it is sealed.
+    An agent works there. If this process is sealed, it imports no more modules from it.
     """
     resolved = Path(root).resolve(strict=True)
     if not resolved.is_dir():
@@ -212,20 +209,20 @@ def jail(root: Path | str, *, protected: tuple[str, ...] = PROTECTED) -> Jail:
 
 
 def _misread(parts: list[str], write: bool) -> str:
-    """Why the names could be misread; "" if they cannot."""
+    """Returns the reason why the names could be misread, or ""."""
     for part in parts:
         if any([character < " " or "\x7f" <= character < "\xa0" for character in part]):
             return "it holds a control character"
         if part != part.strip():
             return f"{part!r} begins or ends with a blank"
-        # What is there already may be read under such a name.
+        # Existing names with invisible characters may be read, but not written.
         if write and visible(part) != part:
             return f"it holds an invisible character: {visible(part)}"
     return ""
 
 
 def _any_same(parts: list[str], reserved: tuple[str, ...]) -> bool:
-    # A backslash separates names where the tree is checked out on Windows.
+    # A backslash separates names if the tree is checked out on Windows.
     names = [name for part in parts for name in part.split("\\")]
     return any([is_same_name(name, other) for name in names for other in reserved])
 
@@ -243,7 +240,7 @@ def _enter(folder: int, name: str, path: str, create: bool) -> int:
             raise OutsideJail(f"there is no directory {path!r}") from None
     except OSError as error:
         raise _refusal(folder, name, path, error) from error
-    with suppress(FileExistsError):  # somebody else made it meanwhile
+    with suppress(FileExistsError):  # made concurrently by another process
         os.mkdir(name, dir_fd=folder)
     try:
         return os.open(name, _DIRECTORY, dir_fd=folder)
@@ -272,7 +269,7 @@ def _replaceable(folder: int, name: str, path: str) -> int | None:
     except FileNotFoundError:
         return None
     if stat.S_ISREG(mode):
-        # Without setuid and setgid bits: new content must not inherit them.
+        # Without setuid and setgid bits, which new content must not inherit.
         return stat.S_IMODE(mode) & 0o777
     raise _refusal(folder, name, path, OSError(errno.EISDIR, "it is not a regular file"))
 

@@ -1,10 +1,9 @@
-"""Runs one program with its children and collects what they print; says when one has ended that is
-no child of ours.
+"""Runs a program with its children and collects their output.
 
-Whatever happens, cancellation included, no process of its group is left when it returns. Of a long
-output `OutputExcerpt` keeps the useful part: its head, its tail, and error lines between; memory is
-bounded whatever is fed; `key_line` is the one line that says most. Knows nothing about tools or
-containers.
+No process of the program's group is left when `run` returns, also on cancellation. `OutputExcerpt`
+keeps the useful part of a long output in bounded memory: its head, its tail, and error lines
+between. `key_line` picks the most informative line. `has_ended` waits for a process that is not a
+child. This module does not depend on tools or containers.
 """
 
 import asyncio
@@ -23,11 +22,11 @@ from taofold.core.text import clip
 from taofold.reserved_places import open_named
 
 MOST_BYTES: Final = 64_000_000
-"""A program that prints more is stopped: nobody will read it."""
+"""Maximum bytes of output. A program that prints more is stopped."""
 _CHUNK: Final = 65_536
 _SHEBANG: Final = re.compile(rb"#!\s*(\S+)(?:[ \t]+(?:-S[ \t]+)?(\S+))?")
 _LINE: Final = 4096
-"""Bytes of a script's first line; Linux reads no more of it."""
+"""Maximum bytes of a script's first line that Linux reads."""
 _GRACE: Final = 1.0
 """Seconds to wait for the rest of the output once the program has ended."""
 
@@ -47,17 +46,24 @@ async def run(
     left_running: Callable[[], object] = lambda: None,
     given: bytes = b"",
 ) -> int:
-    """Run it and return its exit code (-9 = killed by signal 9). `heard` gets each chunk.
+    """Runs a program and returns its exit code (-9 = killed by signal 9).
 
-    Its standard input is `given`.
+    Output and errors come in one stream, in the order they were written.
 
-    Output and errors come in one stream, in the order they were written. It gets the
-    descriptors `inherited`. `left_running` is called if it ended before what it had started in the
-    background, which is stopped.
+    Args:
+        command: The program and its arguments.
+        folder: Its working directory.
+        environment: Its environment variables.
+        heard: Called with each chunk of output.
+        most: Maximum bytes of output.
+        inherited: Descriptors that the program inherits.
+        left_running: Called if the program ended before its background processes, which are
+            stopped.
+        given: Its standard input.
 
     Raises:
-        OSError: it cannot be started.
-        Flood: it printed more than `most` bytes.
+        OSError: The program cannot be started.
+        Flood: The program printed more than `most` bytes.
     """
     reader, writer = os.pipe()
     pipe = _Pipe(reader, heard, most)
@@ -70,22 +76,22 @@ async def run(
                     env=dict(environment),
                     stdin=source,
                     stdout=writer,
-                    # One pipe for both, so that errors stand where they happened.
+                    # One pipe for both, so that errors keep their position in the output.
                     stderr=writer,
-                    # A group of its own: what it starts in the background is killed with it.
+                    # A separate group, so that background processes are killed with the program.
                     start_new_session=True,
                     pass_fds=inherited,
                 )
         finally:
-            # Ours must go, or the reading end never sees the end of the output.
+            # With our copy open, the reading end would never see the end of the output.
             os.close(writer)
         try:
             if await pipe.until(process):
                 left_running()
         finally:
-            # In a finally: after cancellation, too, nothing of the group goes on.
+            # In a finally block, so that a cancellation stops the group too.
             _kill(process.pid)
-            # A child that is not waited for stays a zombie.
+            # A child without a wait stays a zombie.
             code = await asyncio.shield(_reaped(process))
         if pipe.flooded:
             raise Flood(f"it printed more than {most:,} bytes and was stopped")
@@ -96,11 +102,11 @@ async def run(
 
 @contextmanager
 def _standard_input(given: bytes) -> Generator[int]:
-    """A descriptor from which a program reads `given`."""
+    """Yields a descriptor from which a program reads `given`."""
     if not given:
         yield asyncio.subprocess.DEVNULL
         return
-    # A file, not a pipe: a program that never reads would fill a pipe.
+    # A file, because a program that never reads would block a full pipe.
     with TemporaryFile() as source:
         source.write(given)
         source.seek(0)
@@ -108,7 +114,7 @@ def _standard_input(given: bytes) -> Generator[int]:
 
 
 def shebang(script: Path) -> tuple[str, str]:
-    """The program after `#!`, and the word after it without `-S`; "" for each that is not there."""
+    """Returns the program after `#!` and the word after it without `-S`, each "" if missing."""
     try:
         with open_named(script) as file:
             words = _SHEBANG.match(file.readline(_LINE))
@@ -118,10 +124,9 @@ def shebang(script: Path) -> tuple[str, str]:
 
 
 async def has_ended(pid: int, seconds: float) -> bool:
-    """Has the process `pid`, which need not be a child, ended within `seconds`? Linux only."""
+    """Returns True if the process `pid`, which need not be a child, ends in time. Linux only."""
     try:
-        # Not a pid in a loop: a descriptor keeps meaning the same process
-        # when the pid is used again.
+        # Unlike a pid, a descriptor keeps its process when the pid is reused.
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
@@ -143,9 +148,9 @@ async def _reaped(process: asyncio.subprocess.Process) -> int:
 
 
 def _kill(group: int) -> bool:
-    """Kill the group. Returns whether a process was left in it."""
-    # The group's number stays taken while any member, even a dead one, is not reaped; the
-    # leader is reaped by asyncio, so a late kill could at worst find no such group.
+    """Kills the group. Returns True if a process was left in it."""
+    # The group's number stays taken until every member is reaped. asyncio reaps the leader, so a
+    # late kill at worst finds no such group.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
         return True
@@ -153,7 +158,7 @@ def _kill(group: int) -> bool:
 
 
 class _Pipe:
-    """The reading end, served by the event loop."""
+    """The reading end of the pipe, served by the event loop."""
 
     def __init__(self, fd: int, heard: Callable[[bytes], object], most: int) -> None:
         self._fd, self._heard, self._left = fd, heard, most
@@ -171,7 +176,7 @@ class _Pipe:
         self._left -= len(chunk)
         if chunk:
             self._heard(chunk)
-        # Stopped at the reader: the writer blocks on a full pipe until it is killed.
+        # The reader stops, and the writer blocks on the full pipe until it is killed.
         if self._left < 0:
             self.flooded = True
         if not chunk or self.flooded:
@@ -179,9 +184,9 @@ class _Pipe:
             self._ended.set()
 
     async def until(self, process: asyncio.subprocess.Process) -> bool:
-        """Until the program has ended and its output is read, or there is too much of it.
+        """Waits until the program has ended and its output is read, or is too large.
 
-        True if it left others running, which are stopped.
+        Returns True if it left other processes running, which are stopped.
         """
         ended = asyncio.ensure_future(self._ended.wait())
         exited = asyncio.ensure_future(process.wait())
@@ -190,8 +195,8 @@ class _Pipe:
             if self.flooded:
                 return False
             if not exited.done():
-                await exited  # it closed its output and goes on working
-            # A background child may hold the pipe open for ever.
+                await exited  # it closed its output but still runs
+            # A background child may hold the pipe open forever.
             left = _kill(process.pid)
             await asyncio.wait({ended}, timeout=_GRACE)
             return left
@@ -216,11 +221,11 @@ _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|
 
 
 class OutputExcerpt:
-    """Feed it bytes; ask for `text` at any time. Limits are in characters."""
+    """Collects output in bounded memory. Limits are in characters."""
 
     def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
         self._most_head, self._most_tail = head, tail
-        # A character may be cut in two between chunks.
+        # A chunk may end in the middle of a character.
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         self._head = self._tail = self._line = ""
         self._errors: list[str] = []
@@ -228,7 +233,7 @@ class OutputExcerpt:
         self.bytes = 0
 
     def feed(self, chunk: bytes) -> str:
-        """Take the next bytes; returns what of them became part of the head."""
+        """Takes the next bytes. Returns the part of them that extends the head."""
         self.bytes += len(chunk)
         text = self._decode(chunk)
         room = self._most_head - len(self._head)
@@ -243,7 +248,7 @@ class OutputExcerpt:
 
     def _drop(self, text: str) -> None:
         self._dropped += len(text)
-        # The last piece has no line end yet: it waits for the next chunk.
+        # The last piece has no line end yet and waits for the next chunk.
         *lines, rest = (self._line + text).split("\n")
         self._line = rest if len(rest) <= WIDEST else f"…{rest[-WIDEST:]}"
         for line in lines:
@@ -252,7 +257,7 @@ class OutputExcerpt:
 
     @property
     def text(self) -> str:
-        """What was kept, and how much was not."""
+        """The kept output, and the amount that was omitted."""
         if not self._dropped:
             return without_escapes(self._head + self._tail)
         errors = "".join(f"\n{line}" for line in self._errors)
@@ -262,13 +267,13 @@ class OutputExcerpt:
 
 
 def without_escapes(text: str) -> str:
-    """Without terminal escapes, and with progress bars (`\\r`) reduced to their last state."""
+    """Returns text without terminal escapes, with the last state of progress bars (`\\r`)."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
 def key_line(text: str, failed: bool) -> str:
-    """The line that says most: of a failure the last one about an error, else the last."""
+    """Returns the most informative line: of a failure the last error line, else the last line."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if failed:
         errors = [line for line in lines if _ERROR.search(line[:WIDEST])]

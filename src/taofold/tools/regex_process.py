@@ -1,8 +1,8 @@
 """Searches texts for a regular expression in a process that can be stopped.
 
-A regular expression may need exponential time, and nothing can interrupt `re` in a thread. This
-file, run as a script, is the process: it reads a request from stdin, and imports nothing of ours.
-`matching` is the caller's half, with a time limit.
+A regular expression may need exponential time, and `re` cannot be interrupted in a thread. This
+file, run as a script, is the process. It reads a request from stdin and imports nothing of taofold.
+`matching` starts it with a time limit.
 """
 
 import json
@@ -13,29 +13,30 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 SECONDS: Final = 5.0
-"""How long a search may take, in seconds, for all texts together."""
+"""Maximum seconds of a search, for all texts together."""
 
 Hits: TypeAlias = list[list[int]]
-"""For each text the indexes of the lines that match."""
+"""For each text the indexes of the matching lines."""
 
 
 class Unmatched(ValueError):
-    """The expression is wrong, or takes too long."""
+    """The expression is invalid or takes too long."""
 
 
 def matching(
     pattern: str, texts: Sequence[str], *, ignore_case: bool, most: int, seconds: float = SECONDS
 ) -> Hits:
-    """The lines of `texts` in which `pattern` is found, at most `most` in all.
+    """Returns the lines of `texts` in which `pattern` is found, at most `most` in total.
 
     Raises:
-        Unmatched: the pattern is no regular expression, or it needs more than `seconds`.
+        Unmatched: The pattern is not a regular expression, or needs more than `seconds`.
     """
     request = json.dumps([pattern, ignore_case, most, list(texts)])
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", __file__],
-            # Through standard input: arguments are limited in length and visible to others.
+            # Through standard input, because arguments are limited in length and visible to other
+            # users.
             input=request,
             capture_output=True,
             text=True,

@@ -1,10 +1,9 @@
-"""Turns whatever a tool returned into what a model is told: JSON, pictures and documents, or a new
-state. It never raises while doing so.
+"""Converts a tool's return value for the model: JSON, media, or a state change. Never raises.
 
-Knows nothing about tools, logs or prompts: a value comes in, an `Outcome` goes out. Long texts lose
-their middle, and `bulky` guesses what would hold up an event loop. A tool that did its work and
-then returned something odd has still done its work, so oddity is written down (as a `repr`), not
-turned into a failure.
+A tool that did its work and then returned an odd value has still done its work. The value is
+therefore recorded as a `repr`, not turned into a failure. Long texts lose their middle. `bulky`
+estimates whether a conversion would block an event loop. This module does not depend on tools, logs
+or prompts.
 """
 
 import math
@@ -24,13 +23,13 @@ from taofold.tools.attachments import Attachment, Shown, damage, media_type_of, 
 from taofold.tools.context import Outcome
 
 DEPTH: Final = 64
-"""How deep a result is followed; a cycle ends here too."""
+"""Maximum depth of a result. Cycles end here too."""
 NODES: Final = 200_000
-"""How many values a result may hold: lists that share members can be exponential."""
+"""Maximum number of values in a result. Lists that share members can be exponential."""
 CHARACTERS: Final = 4_000_000
-"""How many characters all texts of a result may hold; of a longer one the middle is left out."""
+"""Maximum characters of all texts in a result. Longer texts lose their middle."""
 REPR: Final = 2_000
-"""Characters kept of a value that has no JSON form."""
+"""Maximum characters kept of a value without a JSON form."""
 NOTHING: Final = "the tool returned nothing"
 NO_CHANGE: Final = "the tool returned nothing; the state is unchanged"
 
@@ -41,14 +40,14 @@ _UNIT: Final = 64
 
 
 def outcome_of(value: object) -> Outcome:
-    """What a tool that returned `value` has to say.
+    """Returns the outcome of a tool that returned `value`.
 
-    An `Outcome` is kept as it is, apart from making its parts JSON. A mapping with
-    `success: false` and a returned exception are failures.
+    An `Outcome` is kept, except that its parts are made JSON. A mapping with `success: false` and a
+    returned exception are failures.
     """
     if value is None:
         return Outcome(None, extraction=NOTHING)
-    # By exact type: most results end here, and a subclass may do anything.
+    # By exact type: most results end here, and a subclass may behave in any way.
     scalar = _SCALARS.get(type(value))
     if scalar is not None:
         return Outcome(scalar(shortened(value) if type(value) is str else value))
@@ -62,7 +61,7 @@ def outcome_of(value: object) -> Outcome:
     plain = jsonable(value)
     if isinstance(plain, dict):
         mapping = cast("dict[str, JSON]", plain)
-        # Only the value False: 0 or "" under `success` says something else.
+        # Only False itself: 0 or "" under `success` may mean something else.
         if mapping.get("success") is False:
             reason = mapping.get("error") or mapping.get("message") or "the tool reports no success"
             return Outcome(mapping, "failure", extraction=_line(reason))
@@ -70,9 +69,9 @@ def outcome_of(value: object) -> Outcome:
 
 
 def media_outcome(said: Sequence[Shown]) -> Outcome:
-    """The outcome that shows a model text and media.
+    """Returns the outcome that shows a model text and media.
 
-    A file that cannot be shown makes it partial: what the tool did, it has done.
+    A file that cannot be shown makes the outcome partial, because the tool has done its work.
     """
     try:
         attached = showing(said)
@@ -84,7 +83,7 @@ def media_outcome(said: Sequence[Shown]) -> Outcome:
 
 
 def _media_of(value: object) -> list[Shown] | None:
-    """What of a returned value is to be seen, in order; None if it holds no media."""
+    """Returns the text and media of a returned value in order, or None without media."""
     medium = _medium(value)
     if medium is not None:
         return [medium]
@@ -118,9 +117,9 @@ def _medium(value: object) -> Attachment | None:
 
 
 def _as_attachment(data: bytes) -> Attachment | None:
-    """Bytes that say themselves that they are a picture or a document, and are whole."""
+    """Returns an attachment for bytes of an undamaged image or document, else None."""
     media_type = media_type_of(data)
-    # Only what models take as pictures; other bytes become a line that describes them.
+    # Only types that models accept. Other bytes become a line that describes them.
     visible = media_type.startswith("image/") or media_type == "application/pdf"
     return Attachment(data=data) if visible and not damage(media_type, data) else None
 
@@ -130,10 +129,10 @@ def _written(value: object) -> str:
 
 
 def stateful(value: object, tool: str) -> Outcome:
-    """The same for a TAgent `(state, args)` tool, whose return value updates the state.
+    """Returns the outcome of a TAgent `(state, args)` tool, whose return value updates the state.
 
-    `(key, value)` names its key; a Pydantic model is stored under its class name in
-    lower case; any other value under `<tool>_output`; `None` changes nothing.
+    `(key, value)` names its key. A Pydantic model is stored under its class name in lower case,
+    other values under `<tool>_output`. `None` changes nothing.
     """
     if value is None:
         return Outcome(None, extraction=NO_CHANGE)
@@ -158,7 +157,7 @@ def _pair(value: object) -> tuple[str, object] | None:
 
 
 def jsonable(value: object) -> JSON:
-    """`value` as JSON, copied; what has no JSON form becomes text."""
+    """Returns a copy of `value` as JSON. Values without a JSON form become text."""
     return _Walk().plain(value, DEPTH)
 
 
@@ -168,7 +167,7 @@ class _Walk:
     room: int = CHARACTERS
 
     def plain(self, value: object, depth: int) -> JSON:
-        # One budget for the whole value: lists that share members multiply when written out.
+        # One budget for the whole value, because shared members multiply when written out.
         self.left -= 1
         if type(value) is str:
             text = shortened(value, self.room)
@@ -184,7 +183,7 @@ class _Walk:
         if isinstance(value, (list, tuple)):
             return self._sequence(cast("Sequence[object]", value), depth)
         if isinstance(value, Set):
-            # A set has no order of its own; a replay must see the same text.
+            # Sorted, because a replay must see the same text.
             return sorted(self._sequence(list(cast("Set[object]", value)), depth), key=repr)
         return self._other(value, depth)
 
@@ -216,7 +215,7 @@ class _Walk:
         if isinstance(value, BaseException):
             return error_text(value)[:REPR]
         try:
-            # pydantic knows dates, dataclasses, models, UUIDs; what it gives is walked again.
+            # Pydantic converts dates, dataclasses, models and UUIDs. Its output is walked again.
             plain_value = to_jsonable_python(value, by_alias=False, bytes_mode="base64")
         except Exception:  # noqa: BLE001 - serializers and properties of foreign classes run here
             return _safe_repr(value)
@@ -224,10 +223,10 @@ class _Walk:
 
 
 def _update_of(update: Any) -> tuple[str, Any] | None:
-    """A state update as key and value.
+    """Returns a state update as key and value.
 
     Raises:
-        ValueError: it is none; the message is for the author of the tool.
+        ValueError: The update is invalid. The message is for the tool's author.
     """
     match update:
         case None:
@@ -254,7 +253,7 @@ def _checked(said: Outcome) -> Outcome:
 
 
 def shortened(text: str, most: int = CHARACTERS) -> str:
-    """`text`, without its middle if it has more than `most` characters."""
+    """Returns `text`, without its middle if it has more than `most` characters."""
     if len(text) <= most:
         return text
     half = max(0, most) // 2
@@ -265,7 +264,7 @@ def shortened(text: str, most: int = CHARACTERS) -> str:
 
 
 def bulky(value: object) -> bool:
-    """Would it hold up an event loop to turn `value` into JSON, or to search it? A guess."""
+    """Estimates whether converting or searching `value` would block an event loop."""
     if type(value) is int:
         return False
     left, open_ = _PROBED, [value]
@@ -284,7 +283,7 @@ def bulky(value: object) -> bool:
 
 
 def is_scalar(value: object) -> bool:
-    """Is it a text, a number, a truth value or None, and of no class derived from these?"""
+    """Returns True for a text, number, bool or None of exactly these types."""
     return type(value) in _SCALARS
 
 

@@ -1,13 +1,12 @@
-"""Values held against a JSON Schema, with faults that a model can act on.
+"""Checks values against a JSON Schema, with error messages that a model can act on.
 
-`SchemaCheck` is for tools that come with a schema instead of a function's signature (MCP,
-LangChain, `external`) and for the forms that such tools ask people to fill. The rules are those of
-the package `jsonschema`; the sentences are ours. Every rule is checked but `format`,
-`patternProperties` and references to other documents.
+`SchemaCheck` serves tools with a schema instead of a function's signature (MCP, LangChain,
+`external`), and forms for users. The rules are those of the package `jsonschema`, the messages are
+ours. `format`, `patternProperties` and references to other documents are not checked.
 
-A schema may be hostile: rules within rules can double the work with every line, so each
-check has a bound of steps. Patterns run in an engine that takes linear time (Rust's, by way of
-pydantic); a pattern that it does not know is not checked.
+A schema may be hostile: nested rules can double the work with every line, so each check has a
+maximum number of steps. Patterns run in a linear-time engine (Rust's, through Pydantic). Patterns
+that it does not support are not checked.
 """
 
 import threading
@@ -24,15 +23,15 @@ from taofold.core.text import clip
 from taofold.tools.arguments import BadArguments, quote, unknown
 
 SERVER_STEPS: Final = 30_000
-"""Rules of a server's schema that are held against one value; some 0.2 s."""
+"""Maximum rule checks per value if a server checks it again. About 0.2 s."""
 STEPS: Final = 300_000
-"""Rules of a schema that is checked only here; some 2 s."""
+"""Maximum rule checks per value if it is checked only here. About 2 s."""
 _LONGEST: Final = 300
-"""Characters of one fault."""
+"""Maximum characters of one message."""
 _EXACT: Final = 2.0**53
-"""From here on a float stands for several integers."""
+"""From here on a float represents several integers."""
 _SAYS_NOTHING: Final = frozenset({"title", "description", "default", "examples", "$schema"})
-"""Keywords that forbid nothing."""
+"""Keywords that restrict nothing."""
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
@@ -45,24 +44,23 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 class SchemaFault(NamedTuple):
-    """A rule that a value breaks: the path of what breaks it, and a sentence that names it."""
+    """A broken rule: the path of the value and a message that names it."""
 
     path: tuple[str | int, ...]
     sentence: str
 
 
 class _Unusable(Exception):
-    """A schema is none, or demands more of a value than the bound of steps allows."""
+    """The schema is invalid, or needs more steps than allowed."""
 
 
 class SchemaCheck:
-    """One JSON Schema, ready to be held against values.
+    """One JSON Schema, ready to check values.
 
     Args:
-        schema: A JSON Schema of any draft; without `$schema` the newest.
-        checked_again: Whether the tool's server checks the value again. Then a value that cannot be
-            checked here passes: the schema is none, or the bound of steps is too small. Else it is
-            refused.
+        schema: A JSON Schema of any draft. Without `$schema` the newest.
+        checked_again: True if the tool's server checks the value again. A value that cannot be
+            checked here (invalid schema, too many steps) then passes, otherwise it is refused.
 
     Example:
         >>> SchemaCheck({"properties": {"n": {"type": "integer", "minimum": 1}}}).faults({"n": 0})
@@ -78,7 +76,7 @@ class SchemaCheck:
         """Returns the parameters unchanged.
 
         Raises:
-            BadArguments: They do not fit.
+            BadArguments: The parameters do not fit.
         """
         faults = self.faults(parameters)
         if faults:
@@ -86,11 +84,11 @@ class SchemaCheck:
         return parameters
 
     def faults(self, value: Any) -> list[str]:
-        """One sentence for each rule that the value breaks."""
+        """Returns one message for each rule that the value breaks."""
         return [fault.sentence for fault in self.faults_with_paths(value)]
 
     def faults_with_paths(self, value: Any) -> list[SchemaFault]:
-        """Each rule that the value breaks."""
+        """Returns each rule that the value breaks."""
         if self._fits is not None and self._fits(value):
             return []
         try:
@@ -98,7 +96,7 @@ class SchemaCheck:
                 raise _Unusable(f"the schema of this tool cannot be used: {self.flaw}")
             _BUDGET.left = SERVER_STEPS if self._checked_again else STEPS
             errors = self._validator.iter_errors(value)
-            # Several errors can come of one rule, with the same sentences.
+            # One rule can produce several errors with the same message.
             return [*dict.fromkeys([each for error in errors for each in _faults(error)])]
         except _Unusable as error:
             reason = str(error)
@@ -110,7 +108,7 @@ class SchemaCheck:
 
     @cached_property
     def flaw(self) -> str:
-        """Why the schema is none, or ""."""
+        """The reason why the schema is invalid, or ""."""
         if not is_object(self._schema.get("properties", {})):
             return "its properties are no object"
         try:
@@ -122,7 +120,7 @@ class SchemaCheck:
     @cached_property
     def _validator(self) -> Any:
         lean = _without_named_patterns(self._schema)
-        # An empty registry: nothing is fetched from elsewhere.
+        # An empty registry, so that nothing is fetched.
         nothing = _load("referencing").Registry()
         return _bounded(_kind_for(lean))(lean, registry=nothing)
 
@@ -132,12 +130,12 @@ def _kind_for(schema: Mapping[str, Any]) -> Any:
 
 
 def _load(package: str) -> Any:
-    # Most values never need the packages, and it takes 50 ms to import them.
+    # Most values never need the packages, whose import takes 50 ms.
     return import_module(package)
 
 
 class _Budget(threading.local):
-    """The steps that are left of the check that runs in this thread."""
+    """The remaining steps of the check in this thread."""
 
     left = 0
 
@@ -147,11 +145,11 @@ _BUDGET: Final = _Budget()
 
 @cache
 def _bounded(kind: Any) -> Any:
-    """A draft's validator with a bound of steps, safe patterns and exact integers."""
+    """Returns a draft's validator with a maximum of steps, safe patterns and exact integers."""
 
     def counted(check: Callable[..., Any], word: str) -> Callable[..., Any]:
         def rule(validator: Any, said: Any, value: Any, whole: Any) -> Any:
-            # Items are compared each with each.
+            # `uniqueItems` compares all pairs of items.
             many = len(value) if is_array(value) else 0
             _BUDGET.left -= 1 + (many**2 // 2 if word == "uniqueItems" else 0)
             if _BUDGET.left < 0:
@@ -190,7 +188,7 @@ def _matcher(pattern: str) -> SchemaValidator | None:
 
 
 def _faults(error: Any) -> list[SchemaFault]:
-    """The faults for one error of `jsonschema`."""
+    """Returns the faults for one error of `jsonschema`."""
     path: tuple[str | int, ...] = tuple(error.absolute_path)
     where = ".".join(map(str, path))
     subject = f"parameter {where!r}: " if where else ""
@@ -216,7 +214,7 @@ def _faults(error: Any) -> list[SchemaFault]:
         branches: dict[Any, list[SchemaFault]] = {}
         for each in error.context:
             branches.setdefault(each.schema_path[0], []).extend(_faults(each))
-        # The branch with the fewest faults is probably the one that was meant.
+        # The branch with the fewest faults is the most likely intent.
         return min(branches.values(), key=len)
     match word:
         case "enum":
@@ -232,7 +230,7 @@ def _faults(error: Any) -> list[SchemaFault]:
 
 
 def _constants(alternatives: Any) -> list[Any]:
-    """The values of alternatives each of which is one value; else nothing."""
+    """Returns the values of alternatives that each allow one value, else an empty list."""
     if not all([is_object(each) and "const" in each for each in alternatives]):
         return []
     return [each["const"] for each in alternatives]
@@ -243,10 +241,10 @@ def _inside(where: str, name: object) -> str:
 
 
 def _flat(schema: Mapping[str, Any]) -> Callable[[Any], bool] | None:
-    """For the schema of most tools, an object of plain fields: does a value surely fit it?
+    """Returns a fast check for an object of plain fields. It accepts only values that surely fit.
 
-    A hundred times as fast as the validator, which looks at what this one does not know for sure.
-    None: there is more to the schema.
+    It is a hundred times as fast as the validator, which checks the remaining values. None if the
+    schema has other rules.
     """
     keywords = {"type", "properties", "required", "additionalProperties"} | _SAYS_NOTHING
     if schema.keys() - keywords or schema.get("type") != "object":
@@ -260,14 +258,14 @@ def _flat(schema: Mapping[str, Any]) -> Callable[[Any], bool] | None:
     for name, rules in properties.items():
         if not is_object(rules) or rules.keys() - {"type"} - _SAYS_NOTHING:
             return None
-        # Without a type anything will do; the exact types below are all that JSON has.
+        # Without a type any value fits. The exact types below are all that JSON has.
         kind: Any = rules.get("type")
         if kind is not None and (not isinstance(kind, str) or kind not in _KINDS):
             return None
         kinds[name] = () if kind is None else _KINDS[kind]
 
     def fits(value: Any) -> bool:
-        # Exactly a dict, as JSON has it.
+        # Exactly a dict, as decoded JSON has.
         if type(value) is not dict:
             return False
         fields = cast("dict[Any, Any]", value)
@@ -281,9 +279,9 @@ def _flat(schema: Mapping[str, Any]) -> Callable[[Any], bool] | None:
 
 
 def _without_named_patterns(schema: Any) -> Any:
-    """Without rules about names that match a regular expression, which could run for ever.
+    """Returns the schema without `patternProperties`, whose expressions could run forever.
 
-    What such a rule would allow counts as an additional property, so those are allowed, too.
+    Properties that they would allow count as additional, so those are allowed too.
     """
     if is_object(schema):
         dropped = (

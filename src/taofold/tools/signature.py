@@ -1,10 +1,10 @@
-"""How a function is read once, and the parameters that a model wrote become its arguments.
+"""Reads a function's signature once, and converts a model's parameters to its arguments.
 
-`declare` reads parameters, hints and docstring (Google, NumPy, Sphinx and Epydoc style; one that no
-style fits is a plain description) when the tool is made, and never calls the function;
-`signature_of_schema` is for one mapping that a JSON Schema describes. Per call,
-`FunctionSignature.fitted` converts what loses nothing, with a receipt of each repair, and
-`arguments` what JSON has no type for. Knows nothing about tiers, runs or prompts.
+`declare` reads parameters, hints and docstring (Google, NumPy, Sphinx or Epydoc style, else a plain
+description) when the tool is made. It never calls the function. `signature_of_schema` is for
+functions of one mapping with a JSON Schema. For each call, `FunctionSignature.fitted` makes
+lossless conversions and records each repair. `arguments` then converts types that JSON lacks. This
+module does not depend on tiers, runs or prompts.
 """
 
 import inspect
@@ -41,68 +41,69 @@ from taofold.tools.context import RunContext
 from taofold.tools.schema_check import SchemaCheck
 
 Style: TypeAlias = Literal["typed", "stateful", "mapping"]
-"""`typed`: parameters by name; `stateful`: TAgent's `(state, args)`; `mapping`: one dict."""
+"""`typed`: parameters by name. `stateful`: TAgent's `(state, args)`. `mapping`: one dict."""
 Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 RESERVED_PARAMETER: Final = "timeout_s"
-"""Bounds any call, in seconds; no tool may have a parameter of this name (D3)."""
+"""Bounds any call, in seconds. No tool may have a parameter of this name (D3)."""
 OPEN: Final[dict[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": True}
-"""The schema of a tool that takes any mapping."""
+"""The schema of a tool that accepts any mapping."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
-    """What a tool takes, and the compiled check of it."""
+    """The parameters of a tool and their compiled check."""
 
     schema: dict[str, Any]
     validate: Callable[[Any], dict[str, Any]] | None = None
-    """Checks the parameters other than the model's fields; None = there are none."""
+    """Checks the parameters other than the model's fields. None if there are none."""
     style: Style = "typed"
     context: bool = False
-    """The function takes a `RunContext` first."""
+    """True if the function takes a `RunContext` first."""
     positional: tuple[inspect.Parameter, ...] = ()
     """Parameters that cannot be passed by name."""
     blocking: bool = False
-    """The function is synchronous."""
+    """True if the function is synchronous."""
     model: type[BaseModel] | None = None
     strict: bool | None = True
-    """Whether `model` is read strictly; None = as its author declared."""
+    """Strictness for `model`. None uses its author's declaration."""
     model_name: str = ""
     """The parameter that takes `model`, whose fields are parameters of the tool."""
     model_fields: frozenset[str] = field(default_factory=frozenset[str])
     untyped: tuple[str, ...] = ()
-    """Parameters without an annotation: a model may send any JSON for them."""
+    """Parameters without an annotation, for which any JSON is accepted."""
 
     def fitted(self, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Repair, ...]]:
-        """Parameters in the types of the schema, by conversions without loss; pure.
+        """Returns the parameters in the schema's types, by lossless conversions, with the repairs.
+        Pure.
 
-        As they were, without a receipt, if they do not fit.
+        Returns them unchanged, without repairs, if they do not fit.
         """
         from taofold.parsing.schema.coercion import Coercion, Misfit
         from taofold.parsing.schema.reading_plan import plan_of_schema
 
         coercion = Coercion(keeps=True)
         unchanged = dict(parameters)
-        # The second: of a server's schema that is none.
+        # The other errors come from a server's invalid schema.
         with suppress(Misfit, TypeError, AttributeError, RecursionError):
             fitted = coercion.fit(unchanged, plan_of_schema(self.schema).shape, ("parameters",))
-            # Of a number a text would be a guess: it may have been `02134`.
+            # Numbers are not converted to strings: leading zeros would be lost (`02134`).
             if all(each.kind != "number_to_text" for each in coercion.repairs):
                 return fitted, tuple(coercion.repairs)
         return unchanged, ()
 
     def overlooks(self, parameters: Mapping[str, Any]) -> bool:
-        """Whether an object in the parameters has a declared key in another case."""
+        """Returns True if an object in the parameters has a declared key in another case."""
         is_nested = "$defs" in self.schema
         return is_nested and any(each.kind == "key_case" for each in self.fitted(parameters)[1])
 
     def arguments(self, parameters: Mapping[str, Any]) -> Arguments:
-        """Positional and keyword arguments; nothing is converted but what JSON has no type for.
+        """Returns positional and keyword arguments. Converts only types that JSON lacks.
 
         Raises:
-            BadArguments: naming every parameter that is missing, unknown or wrong.
+            BadArguments: Names every parameter that is missing, unknown or wrong.
         """
-        # The action on record must stay as proposed, whatever the tool does to it.
+        # Copied, because the recorded action must not change with the tool's arguments.
         arguments: dict[str, Any] = copied(dict(parameters))
         if self.model is not None:
             return self._modelled(self.model, arguments)
@@ -122,15 +123,14 @@ class FunctionSignature:
 
     def _modelled(self, model: type[BaseModel], rest: dict[str, Any]) -> Arguments:
         fields = {name: rest.pop(name) for name in list(rest) if name in self.model_fields}
-        # A model that allows extra fields takes whatever the function has no parameter for.
+        # A model that allows extra fields takes all values without a parameter.
         if self.validate is None and model.model_config.get("extra") == "allow":
             fields, rest = fields | rest, {}
         faults: list[str] = []
         named: dict[str, Any] = {}
         try:
             if self.validate is not None:
-                # Both parts are checked before anything is raised: the model
-                # hears of all faults at once.
+                # Both parts are checked before raising, so that the model reads all faults at once.
                 named = self.validate(rest)
             else:
                 faults += unknown(rest, self.schema)
@@ -148,12 +148,12 @@ class FunctionSignature:
 
 
 def _strictly(validator: Any, strict: bool | None, value: dict[str, Any]) -> Any:
-    """A value by the rules for JSON, where a date is a text; `True` is no number, nor is `"5"`."""
+    """Validates by JSON's rules: a date is a text, and neither `True` nor `"5"` is a number."""
     try:
         taken = validator.validate_json(to_json(value), strict=strict)
     except PydanticSerializationError as error:
         raise BadArguments([f"the parameters are no JSON ({error})"]) from None
-    # A `Literal[1]` takes `true`, which to Python is equal.
+    # `Literal[1]` accepts `true`, which equals it in Python.
     faults = list(misread(value, taken)) if strict else []
     if faults:
         raise BadArguments(faults)
@@ -161,27 +161,27 @@ def _strictly(validator: Any, strict: bool | None, value: dict[str, Any]) -> Any
 
 
 def _strictness(schema: object) -> bool | None:
-    """How a validator is called: strictly, unless an author declared `strict=False` in a schema."""
+    """Returns the strictness for a validator. Strict, unless a schema has `strict=False`."""
     return None if _LAX in _kinds(schema) else True
 
 
 def _values(validator: Any, value: dict[str, Any]) -> Any:
-    """`_strictly` for a validator of `_JSON_KINDS`; no text is made of values that fit."""
+    """Like `_strictly`, for validators of `_JSON_KINDS`, without encoding values that fit."""
     try:
         return validator.validate_python(value, strict=True)
     except ValidationError:
-        return _strictly(validator, True, value)  # which says what is wrong in JSON's words
+        return _strictly(validator, True, value)  # raises with JSON's terms
 
 
 _LAX: Final = "lax"
 _JSON_KINDS: Final = frozenset(
     {"typed-dict", "typed-dict-field", "str", "int", "float", "bool", "list", "nullable", "default"}
 )
-"""Kinds of core schemas that take the same from values as from JSON."""
+"""Kinds of core schemas that treat values and JSON alike."""
 
 
 def _kinds(schema: object) -> set[str]:
-    """The kinds of a core schema and of all in it, and `_LAX` if one of them is not strict."""
+    """Returns the kinds of all parts of a core schema, with `_LAX` if one of them is not strict."""
     if not is_object(schema):
         parts = cast("Iterable[object]", schema) if isinstance(schema, list | tuple) else ()
         return set[str]().union(*map(_kinds, parts))
@@ -192,7 +192,7 @@ def _kinds(schema: object) -> set[str]:
 
 
 UNREAD: Final = FunctionSignature({})
-"""Stands for the signature of a tool made by hand until its schema is read."""
+"""Placeholder for the signature of a tool made without a function, until its schema is read."""
 
 
 def signature_of_schema(
@@ -202,23 +202,23 @@ def signature_of_schema(
     context: bool = False,
     checked_again: bool = False,
 ) -> FunctionSignature:
-    """The signature of a function that takes one mapping described by a JSON Schema."""
+    """Returns the signature of a function that takes one mapping with a JSON Schema."""
     blocking = function is not None and is_blocking(function)
     check = SchemaCheck(schema, checked_again=checked_again)
     return FunctionSignature(dict(schema), check, "mapping", context, blocking=blocking)
 
 
 def is_blocking(function: Callable[..., Any]) -> bool:
-    """Is calling `function` synchronous work?"""
+    """Returns True if calling `function` is synchronous work."""
     inner = bare(function)
     if not inspect.isroutine(inner):
-        # An object that can be called: what counts is its method, which may be async.
+        # The method of a callable object decides. It may be async.
         inner = getattr(inner, "__call__", inner)  # noqa: B004 - we want the method itself
     return not inspect.iscoroutinefunction(inner)
 
 
 def bare(function: Callable[..., Any]) -> Any:
-    """The function below any `functools.partial`."""
+    """Returns the function inside any `functools.partial`."""
     return bare(function.func) if _is_partial(function) else function
 
 
@@ -228,14 +228,14 @@ def _is_partial(function: Any) -> TypeGuard["partial[Any]"]:
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """A description without the parameter sections, and what is said of each parameter."""
+    """A description without the parameter sections, and the text for each parameter."""
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def read(text: str | None) -> Docstring:
-    """Reads one docstring; never raises."""
+    """Reads one docstring. Never raises."""
     clean = inspect.cleandoc(text or "")
     if not clean:
         return Docstring()
@@ -255,16 +255,16 @@ def read(text: str | None) -> Docstring:
 
 
 _NONE: Final = inspect.Parameter.empty
-_record: Any = TypedDict  # called at run time, which the type checkers do not follow
+_record: Any = TypedDict  # called at run time, which type checkers do not follow
 _STARS: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _CONTEXT: Final = re.compile(r"(?:\w+\.)*RunContext\b")
 
 
 def declare(function: Callable[..., Any], doc: Docstring) -> FunctionSignature:
-    """The signature of `function`.
+    """Returns the signature of `function`.
 
     Raises:
-        ConfigError: the function cannot be offered to a model; the message says why.
+        ConfigError: A model cannot use the function. The message has the reason.
     """
     return replace(_declared(function, doc), blocking=is_blocking(function))
 
@@ -278,8 +278,7 @@ def _declared(function: Callable[..., Any], doc: Docstring) -> FunctionSignature
     for parameter in parameters:
         _acceptable(parameter)
     hints = _hints(function, parameters)
-    # One model without a default is flattened: its fields are the tool's
-    # parameters, a level less to nest.
+    # A single model without a default is flattened: its fields become the tool's parameters.
     models = [p for p in parameters if _model(hints[p.name]) and p.default is _NONE]
     positional = tuple(p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY)
     untyped = tuple(p.name for p in parameters if p.annotation is _NONE)
@@ -296,7 +295,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     except (TypeError, ValueError) as error:
         raise ConfigError(f"its signature cannot be read ({error}); wrap it") from None
     bound = set(function.keywords) if isinstance(function, partial) else set[str]()
-    # What a partial fixed, no model may change.
+    # A model cannot change arguments that a partial has fixed.
     return [p for p in parameters if p.name not in bound]
 
 
@@ -323,7 +322,7 @@ def _acceptable(parameter: inspect.Parameter) -> None:
 def _is_context(parameter: inspect.Parameter) -> bool:
     hint = parameter.annotation
     if isinstance(hint, str):
-        # Not evaluated: its argument is often imported for type checkers only.
+        # Not evaluated, because its argument is often imported for type checkers only.
         return _CONTEXT.match(hint) is not None
     return (get_origin(hint) or hint) is RunContext
 
@@ -335,13 +334,13 @@ def _hints(function: Callable[..., Any], parameters: list[inspect.Parameter]) ->
     scope: dict[str, Any] = dict(getattr(inner, "__globals__", {}))
     names = getattr(getattr(inner, "__code__", None), "co_freevars", ())
     for name, cell in zip(names, getattr(inner, "__closure__", None) or (), strict=False):
-        with suppress(ValueError):  # not assigned yet: a function that mentions itself
+        with suppress(ValueError):  # not assigned yet: a function that refers to itself
             scope[name] = cell.cell_contents
     hints: dict[str, Any] = {}
     for parameter in parameters:
         hint = Any if parameter.annotation is _NONE else parameter.annotation
-        # get_type_hints takes a class or function: one hint at a time, so that the
-        # error names its parameter.
+        # get_type_hints takes a class or function. One hint at a time names the parameter in
+        # errors.
         holder = type("Hint", (), {"__annotations__": {"hint": hint}})
         try:
             hints |= {parameter.name: get_type_hints(holder, scope, include_extras=True)["hint"]}
@@ -404,7 +403,7 @@ def _flattened(
         raise ConfigError(f"fields {clash} of {model.__name__} collide with other parameters")
     schema = tidy(_json_schema(TypeAdapter(model)))
     schema.setdefault("additionalProperties", False)
-    # The model's docstring is about the class; the tool has a description of its own.
+    # The docstring of the model describes the class. The tool has its own description.
     schema.pop("description", None)
     validate = None
     if others:
@@ -438,7 +437,7 @@ def _compiled(
     parameters: list[inspect.Parameter], hints: dict[str, Any], doc: Docstring
 ) -> tuple[Callable[[Any], dict[str, Any]], dict[str, Any]]:
     fields = {p.name: _field(p, hints[p.name], doc) for p in parameters}
-    # A TypedDict, because pydantic then gives a dict of the parameters and no object.
+    # For a TypedDict Pydantic returns a dict of the parameters, not an object.
     record = _record("Parameters", fields)
     record.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
     try:
@@ -456,14 +455,14 @@ def _compiled(
 def _field(parameter: inspect.Parameter, hint: Any, doc: Docstring) -> Any:
     optional = parameter.default is not _NONE
     if optional and parameter.default is None:
-        # `x: int = None` means that None is allowed, whatever the hint says.
+        # `x: int = None` allows None, whatever the hint.
         hint = hint | None if not isinstance(hint, str) else hint
     has_description = any(isinstance(a, FieldInfo) and a.description for a in get_args(hint)[1:])
     extra: dict[str, Any] = {}
     if optional:
         try:
             extra["default"] = to_jsonable_python(parameter.default)
-        except ValueError:  # a default without a JSON form is still a default
+        except ValueError:  # a default without a JSON form
             extra = {}
     text = None if has_description else doc.parameters.get(parameter.name)
     if text or extra:
@@ -476,14 +475,14 @@ def _json_schema(adapter: TypeAdapter[Any]) -> dict[str, Any]:
 
 
 def tidy(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without the titles that pydantic derives from names: they cost tokens and say nothing."""
+    """Returns the schema without titles derived from names, which cost tokens."""
     tidy: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "title" and isinstance(value, str):
             continue
         if key in ("properties", "$defs"):
             tidy[key] = {name: _tidied(inner) for name, inner in value.items()}
-        # Values, not schemas: a `title` in there is data.
+        # These hold values, not schemas, so their `title` is data.
         elif key in ("default", "const", "enum", "examples"):
             tidy[key] = value
         else:

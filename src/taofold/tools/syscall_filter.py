@@ -1,11 +1,11 @@
-"""System calls that a contained command may not make, as a program for bubblewrap's `--seccomp`.
+"""System calls that a contained command cannot make, as a program for bubblewrap's `--seccomp`.
 
 Namespaces do not separate everything. A contained command shares the session's keyring, can push
-input into a terminal (`TIOCSTI`), and can leave a file in the work root whose setuid bit runs it as
-its owner for every user of the machine. `program()` gives the filter for this machine's processor.
-Refused calls end with EPERM. Calls that it cannot check do not exist (ENOSYS), so the C library
-falls back to older ones: `openat2` and io_uring pass a pointer, x32 and 32-bit programs have other
-numbers. There is no filter for an unknown processor.
+input into a terminal (`TIOCSTI`), and can leave a setuid file in the work root, which runs as its
+owner for every user of the machine. `program()` returns the filter for this machine's processor.
+Refused calls end with EPERM. Calls whose arguments cannot be checked end with ENOSYS, so the C
+library falls back to older ones: `openat2` and io_uring pass a pointer, x32 and 32-bit programs
+have other numbers. Unknown processors have no filter.
 
 Source: the kernel's `seccomp(2)`, `linux/filter.h`, and its tables of system calls.
 """
@@ -31,18 +31,18 @@ _ABSENT: Final = 0x00050000 | errno.ENOSYS
 _SETID: Final = 0o6000
 """The bits of a mode that make a program run as its owner or group."""
 _CREATES: Final = 0o100 | 0o20000000
-"""`O_CREAT` and the bit of `O_TMPFILE`: only with one of these has a call a mode."""
+"""`O_CREAT` and the bit of `O_TMPFILE`. A call has a mode only with one of these."""
 _TIOCSTI: Final = 0x5412
 _TIOCLINUX: Final = 0x541C
 _X32: Final = 0x40000000
 
 Instruction: TypeAlias = tuple[int, int, int, int]
-"""Code, steps to skip if it holds, steps to skip if it does not, operand."""
+"""Code, steps to skip if true, steps to skip if false, operand."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Processor:
-    """Numbers of one processor; for `modes` and `opens` also which argument is a mode, or flags."""
+    """System call numbers of one processor. `modes` and `opens` map to the argument index."""
 
     architecture: int
     keyrings: tuple[int, ...]
@@ -50,7 +50,7 @@ class _Processor:
     modes: dict[int, int]
     opens: dict[int, int]
     absent: tuple[int, ...] = field(default=(437, 425, 426, 427))
-    """openat2 and io_uring, which have the same number everywhere."""
+    """openat2 and io_uring, with the same numbers on all processors."""
 
 
 _PROCESSORS: Final = {
@@ -73,7 +73,7 @@ _PROCESSORS: Final = {
 
 
 def program(machine: str = "") -> bytes:
-    """Returns the filter as an array of `struct sock_filter`; empty for an unknown processor.
+    """Returns the filter as an array of `struct sock_filter`. Empty for an unknown processor.
 
     Args:
         machine: The processor as `platform.machine()` names it. Default: this machine's.
@@ -109,14 +109,14 @@ def _steps(processor: _Processor) -> list[Instruction]:
     for number, mode in processor.modes.items():
         steps += _for_call(number, _refuse_setid(mode))
     for number, flags in processor.opens.items():
-        # Without one of these flags the mode's register holds an older value.
+        # Without one of these flags the mode's register holds an unrelated value.
         asks = [(_LOAD, 0, 0, _argument(flags)), (_ANY_BIT, 0, 3, _CREATES)]
         steps += _for_call(number, [*asks, *_refuse_setid(flags + 1)])
     return [*steps, (_RETURN, 0, 0, _ALLOW)]
 
 
 def _for_call(number: int, steps: list[Instruction]) -> list[Instruction]:
-    """The steps for one system call; all that they do not decide is allowed."""
+    """Returns the steps for one system call. Calls that they do not decide are allowed."""
     decided = [*steps, (_RETURN, 0, 0, _ALLOW)]
     return [(_EQUAL, 0, len(decided), number), *decided]
 
@@ -130,5 +130,5 @@ def _refuse_setid(argument: int) -> list[Instruction]:
 
 
 def _argument(index: int) -> int:
-    """The offset of an argument's lower half; both processors put that first."""
+    """Returns the offset of an argument's lower half, which both processors store first."""
     return 16 + 8 * index

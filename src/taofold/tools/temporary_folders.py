@@ -1,7 +1,7 @@
-"""Folders that are needed for one call, and do not stay when the process is killed in it.
+"""Folders for one call that do not survive a killed process.
 
-Whoever makes one holds a lock on it, which the kernel lets go however a process ends. The next one
-that is made, by whatever process of this user, removes those that nobody holds.
+The process that makes a folder holds a lock on it, which the kernel releases when the process ends.
+The next folder made by any process of this user triggers a removal of unlocked ones.
 """
 
 import fcntl
@@ -17,13 +17,13 @@ from typing import Final
 
 PREFIX: Final = "taofold-scratch-"
 _PAUSE_S: Final = 60.0
-"""Seconds between two looks of one process: the folder for temporary files may hold thousands."""
+"""Minimum seconds between two sweeps of one process. The directory may hold thousands of files."""
 _looked: dict[str, float] = {}
 
 
 @contextmanager
 def scratch(use: str) -> Generator[Path]:
-    """A new folder for `use` (a word of its name), gone at the end of the block."""
+    """Yields a new folder, removed at the end of the block. `use` is part of its name."""
     home = tempfile.gettempdir()
     now = monotonic()
     if now - _looked.get(home, -_PAUSE_S) >= _PAUSE_S:
@@ -38,18 +38,18 @@ def scratch(use: str) -> Generator[Path]:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder with all that is in it, as far as possible. Never raises."""
+    """Removes a folder with its contents, as far as possible. Never raises."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
     except RecursionError:
-        # Whoever worked in it may have nested folders deeper than Python's stack.
+        # Folders may be nested deeper than Python's stack.
         with suppress(OSError):
             command = ["/bin/rm", "-rf", "--", str(folder)]
             subprocess.run(command, capture_output=True, check=False)
 
 
 def sweep(home: Path) -> None:
-    """Remove what processes of this user left in `home` when they were killed. Never raises."""
+    """Removes the folders in `home` that killed processes of this user left. Never raises."""
     with suppress(OSError), os.scandir(home) as entries:
         for entry in entries:
             if entry.name.startswith(PREFIX):
@@ -61,7 +61,7 @@ def _make(use: str) -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{use}-"))
         with suppress(OSError):
             lock = _locked(folder)
-            # Whoever swept before it was locked has it, or has removed it already.
+            # Another process may have swept it before it was locked.
             if lock is not None:
                 if folder.exists():
                     return folder, lock
@@ -70,7 +70,7 @@ def _make(use: str) -> tuple[Path, int]:
 
 def _remove(folder: Path) -> None:
     with suppress(OSError):
-        # In /tmp anybody may make a folder of this name.
+        # In /tmp any user may create a folder of this name.
         if folder.lstat().st_uid != os.geteuid():
             return
         lock = _locked(folder)
@@ -81,8 +81,8 @@ def _remove(folder: Path) -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """A descriptor that holds the lock of `folder`; None if another process does."""
-    # A link of this name would have another folder locked, and removed.
+    """Returns a descriptor that holds the lock of `folder`, or None if another process does."""
+    # Following a link would lock and remove another folder.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,10 +1,10 @@
-"""Between async code and code that blocks: `WORKERS` runs blocking functions, `run_now` coroutines.
+"""Bridges async and blocking code: `WORKERS` runs blocking functions, `run_now` coroutines.
 
-Each blocking function runs in a thread, and its result comes back to the event loop. It differs
-from `asyncio.to_thread` in three ways: threads are daemons and grow on demand, so that tools that
-hang neither starve the others nor keep the process from ending; and a call that was cancelled
-before it began never begins. Calls that were given up while they ran are counted: a thread cannot
-be ended, only waited for. Knows nothing about tools.
+Each blocking function runs in a thread, and its result returns to the event loop. Unlike
+`asyncio.to_thread`, threads are daemons and grow on demand. Hanging tools therefore neither starve
+others nor keep the process from ending. A call that is cancelled before it begins never begins.
+Calls that were abandoned while running are counted, because a thread cannot be killed. This module
+does not depend on tools.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ from typing import Any, Final, Generic, TypeVar
 from taofold.foreign_code import foreign_exit
 
 IDLE_SECONDS: Final = 30.0
-"""A thread that has had nothing to do for so long ends."""
+"""Seconds after which an idle thread ends."""
 MAX_THREADS: Final = 512
-"""Beyond it calls wait for a thread."""
+"""Maximum number of threads. Further calls wait for one."""
 _LOOK_S: Final = 0.1
-"""How often a caller that waits for a thread looks whether it was cancelled itself."""
+"""Interval in seconds at which a caller that waits for a thread checks if it was cancelled."""
 
 
 class Exhausted(RuntimeError):
-    """Every thread hangs in a call that was given up: no call can begin."""
+    """Every thread hangs in an abandoned call, so no call can begin."""
 
 
 class ThreadCall:
-    """One call under way. `future` belongs to `loop`."""
+    """One call in progress. `future` belongs to `loop`."""
 
     __slots__ = ("context", "function", "future", "hangs", "loop", "running")
 
@@ -47,13 +47,13 @@ class ThreadCall:
         self.running = self.hangs = False
 
     def run(self) -> None:
-        """Do it, in the worker thread."""
-        # Given up while it was in the queue: it must not begin any more.
+        """Runs the call in the worker thread."""
+        # Cancelled while it was queued, so it must not begin.
         if self.future.cancelled():
             return
         result, error = None, None
         try:
-            # Context variables of the task that asked, not of the thread.
+            # Context variables of the calling task, not of the thread.
             result = self.context.run(self.function)
         except Exception as caught:  # noqa: BLE001 - it is handed to whoever awaits
             error = _sendable(caught)
@@ -63,11 +63,11 @@ class ThreadCall:
         try:
             self.loop.call_soon_threadsafe(_settle, self.future, result, error)
         except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+            return  # the loop is closed
 
 
 def _sendable(error: Exception) -> Exception:
-    # A future refuses StopIteration: it would end the generator that awaits it.
+    # A future refuses StopIteration, which would end the generator that awaits it.
     return RuntimeError(f"the tool raised {error!r}") if isinstance(error, StopIteration) else error
 
 
@@ -81,14 +81,14 @@ def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -
 
 
 class Workers:
-    """A pool of daemon threads that grows whenever all of them are busy."""
+    """A pool of daemon threads that grows when all of them are busy."""
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS, most: int = MAX_THREADS) -> None:
         self._idle_seconds, self._most = idle_seconds, most
         self.reset()
 
     def reset(self) -> None:
-        """Forget the threads: after a fork the child process has none of them."""
+        """Forgets the threads, because a forked child process has none of them."""
         self._queue: SimpleQueue[ThreadCall] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
@@ -97,19 +97,19 @@ class Workers:
 
     @property
     def threads(self) -> int:
-        """How many threads exist."""
+        """The number of threads."""
         return self._threads
 
     @property
     def hanging(self) -> int:
-        """How many calls go on although nobody waits for them any more."""
+        """The number of abandoned calls that still run."""
         return self._hanging
 
     async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call `function` in a thread, with this task's context variables.
+        """Calls `function` in a thread, with this task's context variables.
 
         Raises:
-            Exhausted: no thread is left that could ever do it.
+            Exhausted: No thread is left that could run it.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
@@ -120,8 +120,7 @@ class Workers:
             return await future
         except asyncio.CancelledError:
             with self._lock:
-                # Under the lock: the worker may be ending at this moment, and
-                # would not count it down.
+                # Under the lock: a worker that is just ending would not count it down.
                 if call.running:
                     call.hangs = True
                     self._hanging += 1
@@ -135,9 +134,9 @@ class Workers:
                     "nothing can be called until one returns: the process must be restarted"
                 )
             self._free -= 1
-            # More calls than idle threads: this call gets one of its own.
+            # With more calls than idle threads, this call gets a new one.
             if self._free < 0 and self._threads < self._most:
-                # The new thread is idle for a moment, until it takes the call.
+                # The new thread counts as idle until it takes the call.
                 self._free += 1
                 self._threads += 1
                 threading.Thread(target=self._work, name="taofold-tool", daemon=True).start()
@@ -163,7 +162,7 @@ class Workers:
     def _retire(self) -> bool:
         with self._lock:
             if self._free <= 0:
-                return False  # a call was promised to this thread: it is in the queue
+                return False  # a queued call was assigned to this thread
             self._free -= 1
             self._threads -= 1
             return True
@@ -188,23 +187,23 @@ def _in_loop() -> bool:
 
 
 def run_now(work: Coroutine[Any, Any, T]) -> T:
-    """Runs `work` to its end. Inside a running loop it gets a thread and a loop of its own.
+    """Runs `work` to its end. Inside a running loop it gets its own thread and loop.
 
     Raises:
-        KeyboardInterrupt: on Ctrl-C, once `work` is cancelled. Its traceback is short.
+        KeyboardInterrupt: Ctrl-C, once `work` is cancelled. Its traceback is short.
     """
     if _in_loop():
-        # Two loops cannot run in one thread, so inside a loop another thread gets its own.
+        # Two loops cannot run in one thread, so inside a loop another thread is used.
         return _InThread(work).result()
     try:
         return asyncio.run(work)
     except KeyboardInterrupt:
-        # Without the frames of the cancelled tasks: they tell the caller nothing.
+        # Without the frames of the cancelled tasks, which do not help the caller.
         raise KeyboardInterrupt from None
 
 
 class _InThread(Generic[T]):
-    """Runs `work` in a thread and a loop of its own, while the caller's thread waits."""
+    """Runs `work` in its own thread and loop, while the caller's thread waits."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._work = work
@@ -213,24 +212,24 @@ class _InThread(Generic[T]):
         self._errors: list[BaseException] = []
         self._cancelled = False
         self._ended = threading.Event()
-        # A thread begins with an empty context: the caller's trace and settings go along.
+        # A thread begins with an empty context, so the caller's trace and settings are copied.
         context = copy_context()
         self._thread = threading.Thread(
             target=lambda: context.run(self._drive), name="taofold-run-sync", daemon=True
         )
 
     def result(self) -> T:
-        """Returns or raises what `work` does. It is cancelled if the caller is."""
+        """Returns or raises the result of `work`. It is cancelled with the caller."""
         caller = asyncio.current_task()
         before = 0 if caller is None else caller.cancelling()
         try:
             self._thread.start()  # Ctrl-C may come while it starts
-            # Blocks the caller's loop: that is what a call that is not async does. Ctrl-C under
-            # `asyncio.run` only cancels the task, which does not notice while it is blocked here.
+            # Blocks the caller's loop, as a synchronous call does. Ctrl-C under `asyncio.run` only
+            # cancels the task, which does not notice while it is blocked here.
             while not self._ended.wait(_LOOK_S):
                 if caller is not None and caller.cancelling() > before:
                     self._cancel()
-        except BaseException:  # Ctrl-C in a notebook: nothing may go on behind the caller's back
+        except BaseException:  # Ctrl-C in a notebook: no work may go on in the background
             self._cancel()
             raise
         if self._errors:
@@ -249,7 +248,7 @@ class _InThread(Generic[T]):
         task = asyncio.current_task()
         assert task is not None
         self._running = asyncio.get_running_loop(), task
-        if self._cancelled:  # looked at after `_running` is set: `_cancel` goes the other way round
+        if self._cancelled:  # checked after `_running` is set, in the reverse order of `_cancel`
             self._work.close()
             raise asyncio.CancelledError
         return await self._work

@@ -1,16 +1,15 @@
-"""What an agent can do: a typed function with the facts that govern its use.
+"""Tools: typed functions with the options that govern their use.
 
-A `Tool` is declared once, by the decorator `tool`, by `as_tool` for what was not decorated, or by
-`external` for what comes with a JSON Schema; `bind` checks what a model wrote, `Bound.run` makes
-the call. Time limits, approvals and what becomes of errors are the runtime's: nothing here knows
-about runs, policy decisions or prompts.
+A `Tool` is declared once: by the decorator `tool`, by `as_tool` for other functions, or by
+`external` for a JSON Schema. `bind` checks the parameters that a model wrote, and `Bound.run` makes
+the call. The runtime handles time limits, approvals and errors. This module does not depend on
+runs, policy decisions or prompts.
 
-A new option is a field of `Tool`, its key in `ToolOptions`, and the place where it takes effect;
-`docs/internals/changing.md` has the places. Toolsets are in `toolset`; `signature` reads a
-function.
+A new option needs a field of `Tool`, its key in `ToolOptions`, and the code that applies it
+(`docs/internals/changing.md`). Toolsets are in `toolset`; `signature` reads a function.
 
-Tools of other frameworks are known by their shape: nobody's package is imported to look, and the
-bridge that reads them is loaded when one turns up.
+Tools of other frameworks are detected by their attributes, without importing those frameworks. The
+bridge that reads them is loaded when one is found.
 """
 
 import importlib
@@ -60,17 +59,21 @@ P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)
 
 TIMEOUT: Final = 60.0
-"""Seconds that a call may take if its tool says nothing (PEER-24)."""
+"""Default for the seconds that a call may take (PEER-24)."""
 MOST_RETRIES: Final = 10
 STRETCH: Final = 10
-"""How often `timeout` fits into the cap of `timeout_s`, if a tool names no cap."""
+"""Default cap of `timeout_s`, as a multiple of `timeout`."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")
 _LONGEST_NAME: Final = 64
 _EFFECTS: Final = get_args(Sideeffect)
 
 
 def check_name(name: str) -> str:
-    """`name` if it is safe in prompts, logs and file names, else `ConfigError`."""
+    """Returns `name` if it is safe in prompts, logs and file names.
+
+    Raises:
+        ConfigError: It is not safe, or reserved.
+    """
     if len(name) > _LONGEST_NAME or _NAME.fullmatch(name) is None:
         raise ConfigError(
             f"{name!r} is no tool name: use 1 to 64 letters, digits, '_', '-' and single dots, "
@@ -82,77 +85,100 @@ def check_name(name: str) -> str:
 
 
 class ToolWarning(UserWarning):
-    """The definition of a tool lacks a type or the description."""
+    """The definition of a tool lacks a type or a description."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[P, R]):
-    """A function a model may call, and what people want to know before it does.
+    """A function that a model may call, with the options that govern its use.
 
-    `tier` and `effect` follow D8. What writes may be tier 1 only if its author says that it
-    is `reversible`; without that, whether to ask is derived from the tier and a write that
-    asks nobody is a `ConfigError` (RCT-27).
+    The decorator `tool` makes one. Calling the tool calls the plain function. A tool that writes
+    may have tier 1 only if it is `reversible`: a write without an approver is otherwise a
+    `ConfigError` (RCT-27).
+
+    Example:
+        ```python
+        from taofold import tool
+
 
         @tool(effect="read", timeout=10)
         def weather(city: str) -> str:
             "Today's weather in a city."
             return f"sunny in {city}"
 
+
         bound = weather.bind({"city": "Oslo"})
         outcome = await bound.run(None)
+        print(weather.tier, outcome.value)
+        ```
+
+    Args:
+        name: Name for the model: letters, digits, `_`, `-` and single dots.
+        description: Description for the model.
+        schema: JSON Schema of the parameters, of type object.
+        tier: Required consent: 1 automatic, 2 card, 3 confirmation, 4 forbidden.
+        effect: Consequence of a repeated call: `"read"`, `"idempotent"` or `"once"`. It decides
+            what happens after a crash.
+        role: Role that a principal needs to use the tool (see approvals).
+        timeout: Seconds that a call may take. On a timeout the observation keeps the texts of
+            `context.report(…)`.
+        longest: Maximum seconds that a model can request with the reserved parameter `timeout_s`. 0
+            is ten times `timeout`.
+        retries: Number of repetitions of a call that raised, after 0.5 s, 1 s …, within the limits.
+            Not for `effect="once"`.
+        sequential: Never runs at the same time as other calls of its batch.
+        thread: Runs a synchronous function in a worker thread. False runs it on the event loop: it
+            must be quick.
+        max_chars: Maximum characters of a result that the model is shown. The log keeps all.
+        reversible: The effect can be undone, so tier 1 is allowed.
+        verify: Takes an `effect_id` and returns `True` (it happened), `False` (it did not) or the
+            call's `Outcome`. May be async.
+        loop_key: Takes the arguments and returns the key that identifies equal calls for the
+            repetition guard.
+        preview: Takes the arguments and returns the text that the approver reads.
+        extract: Takes the result and returns its key line.
+        toolset: Origin of the tool, for display.
+        agent: The agent that serves the call.
+        delegated: The calls that the tool's agent makes need consent, not this call itself.
+        function: The plain function. None if the runtime serves the call.
+        signature: The compiled check of the parameters. Derived from the schema by default.
+        aliases: Further names under which policies and limits apply. They only make it stricter.
+        renew: Takes the tool or a changed copy and returns it as its source describes it now, or
+            the same object if nothing changed.
+        undeclared: Neither an effect nor a tier was declared, so the defaults apply. Not part of
+            `definition`.
+
+    Raises:
+        ConfigError: An option is invalid, or a write has tier 1.
     """
 
     name: str
     description: str
     schema: dict[str, Any] = field(hash=False)
-    """JSON Schema of the parameters: an object."""
     tier: Tier = Tier.CARD
     effect: Sideeffect = "once"
     role: str = ""
-    """Who may use it: the role that a principal needs ([approvals](approvals.md))."""
     timeout: float = TIMEOUT
-    """Seconds that a call may take; the observation keeps what `context.report(…)` said until
-    then."""
     longest: float = 0.0
-    """Cap, in seconds, of the reserved parameter `timeout_s`; 0 = ten times `timeout`."""
     retries: int = 0
-    """How often a call that raised is made once more, after 0.5 s, 1 s …, as long as the limits
-    allow a further call; not for `effect="once"`."""
     sequential: bool = False
-    """Never beside other calls of its batch."""
     thread: bool = True
-    """A synchronous function runs in a worker thread; False = it is quick, it runs on the event
-    loop."""
     max_chars: int = 16_000
-    """How much of a result the model is shown; all of it is in the log."""
     reversible: bool = False
-    """What it writes can be undone: then it may have tier 1."""
     verify: Callable[[str], Any] | None = None
-    """`effect_id` → `True` (it happened), `False` (it did not) or its `Outcome`; may be async."""
     loop_key: Callable[[dict[str, Any]], str] | None = None
-    """Arguments → what tells its calls apart for the repetition guard."""
     preview: Callable[[dict[str, Any]], str] | None = None
-    """Arguments → the text a person sees when asked."""
     extract: Callable[[Any], str] | None = None
-    """Result → its key line."""
     toolset: str = ""
-    """Where it comes from, for people."""
     agent: Any = field(default=None, hash=False)
-    """An agent that serves the call; the runtime treats such tools specially."""
     delegated: bool = False
-    """Its tier is that of the agent's tools, each of which is asked about in the agent's own run:
-    the call itself asks nobody."""
     function: Callable[P, R] | None = None
     signature: FunctionSignature = field(default=UNREAD, repr=False, hash=False)
     aliases: tuple[str, ...] = ()
-    """Names under which policies and limits hold for it, too: they only make it stricter."""
     renew: "Callable[[Tool], Tool] | None" = field(default=None, repr=False, hash=False)
-    """Takes the tool, or a changed copy of it, and gives it as its source describes it now; the
-    very same object if nothing changed."""
     undeclared: bool = field(default=False, repr=False)
-    """Its author gave neither an effect nor a tier, so the defaults hold. Not in `definition`."""
     definition: str = field(init=False, default="")
-    """Digest of what a person approves: name, description, schema, tier, effect, role."""
+    """Digest of what an approver accepts: name, description, schema, tier, effect, role."""
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -166,17 +192,17 @@ class Tool(Generic[P, R]):
         object.__setattr__(self, "tier", tier)
         object.__setattr__(self, "definition", _digest(self))
         if self.signature is UNREAD:
-            # A tool made by hand has a schema only: its function takes one mapping.
+            # A tool without a signature has only a schema, and its function takes one mapping.
             object.__setattr__(self, "signature", signature_of_schema(self.schema, self.function))
 
     @property
     def model_description(self) -> str:
-        """What a model is told of it, in a request's list of tools or in the prompt's."""
+        """The description for the model, in a request's list of tools or in the prompt."""
         return self.description
 
     @property
     def declared(self) -> dict[str, Any]:
-        """The options that its author has set, as far as they are plain values."""
+        """The options that the author has set to plain values."""
         options = ToolOptions.__optional_keys__
         values = {
             each.name: getattr(self, each.name)
@@ -186,26 +212,50 @@ class Tool(Generic[P, R]):
         return {name: value for name, value in values.items() if is_scalar(value)}
 
     def renewed(self) -> "Tool":
-        """The tool as its source describes it now; this very object if nothing changed."""
+        """Returns the tool as its source describes it now, or this object if nothing changed."""
         return self if self.renew is None else self.renew(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the plain function, as if it had not been decorated."""
+        """Calls the plain function, as if it were not decorated.
+
+        Raises:
+            ConfigError: The tool has no function.
+        """
         if self.function is None:
             raise ConfigError(f"tool {self.name!r} has no function: it is served by the runtime")
         return self.function(*args, **kwargs)
 
     def bind(self, parameters: Mapping[str, Any]) -> "Bound":
-        """Check what was written for it, whoever wrote it.
+        """Checks the parameters of a call.
 
-        `timeout_s` is taken out and capped. What is no value of the declared type is converted if
-        that loses nothing; the receipt is in `Bound.repairs`.
+        `timeout_s` is removed and capped. Values of another type than declared are converted if no
+        information is lost. The conversions are in `Bound.repairs`.
+
+        Example:
+            ```python
+            from taofold import tool
+
+
+            @tool(effect="read")
+            def add(a: int, b: int) -> int:
+                "Adds two numbers."
+                return a + b
+
+
+            print(add.bind({"a": 1, "b": "2"}).repairs)
+            ```
+
+        Args:
+            parameters: The parameters by name.
+
+        Returns:
+            The checked call.
 
         Raises:
-            BadArguments: naming every parameter that is missing, unknown or wrong.
+            BadArguments: Names every parameter that is missing, unknown or wrong.
         """
         seconds = self.timeout
-        # Any call may bring it; it is taken out before the function's own check.
+        # Any call may have it. It is removed before the function's own check.
         if RESERVED_PARAMETER in parameters:
             parameters = dict(parameters)
             cap = self.longest or self.timeout * STRETCH
@@ -215,9 +265,9 @@ class Tool(Generic[P, R]):
         except BadArguments:
             fitted = self._bind_fitted(parameters, seconds)
             if fitted is None:
-                raise  # what is told is what is wrong with what was written
+                raise  # the message describes the parameters as they were written
             return fitted
-        # What a model in the arguments does not declare, it drops: also `birthYear`.
+        # A model in the arguments drops undeclared keys, such as `birthYear`.
         is_overlooked = self.signature.overlooks(parameters)
         return (self._bind_fitted(parameters, seconds) if is_overlooked else None) or bound
 
@@ -229,9 +279,12 @@ class Tool(Generic[P, R]):
         return None
 
     def misfit(self, parameters: Mapping[str, Any]) -> str:
-        """What is wrong with `parameters` if nothing in them may be converted; "" = nothing.
+        """Returns what is wrong with the parameters if no conversion is allowed, or "".
 
-        So a person's parameters are checked: they run as they were written, or not at all.
+        An approver's edited parameters are checked this way: they run as written, or not at all.
+
+        Args:
+            parameters: The parameters by name.
         """
         try:
             repairs = self.bind(parameters).repairs
@@ -241,7 +294,11 @@ class Tool(Generic[P, R]):
         return f"not of the declared types ({', '.join(kinds)})" if kinds else ""
 
     def fitted(self, action: Action) -> Action:
-        """An action for it with its parameters in the declared types, and how they got them."""
+        """Returns the action with its parameters in the declared types, and the repairs.
+
+        Args:
+            action: A call of this tool.
+        """
         parameters = dict(action.parameters)
         reserved = {
             name: parameters.pop(name) for name in (RESERVED_PARAMETER,) if name in parameters
@@ -261,7 +318,12 @@ class Tool(Generic[P, R]):
 class Bound:
     """A checked call that has not been made.
 
-    `timeout` is in seconds; `repairs` is what was converted to make the arguments fit.
+    Args:
+        tool: The tool.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        timeout: Seconds that the call may take.
+        repairs: Conversions that made the arguments fit.
     """
 
     __slots__ = ("args", "kwargs", "repairs", "timeout", "tool")
@@ -279,19 +341,23 @@ class Bound:
 
     @property
     def inline(self) -> bool:
-        """Does the call run on the event loop to its end, so that no deadline can reach it?"""
+        """True if the call blocks the event loop to its end, so that no deadline applies."""
         return not self.tool.thread and self.tool.signature.blocking
 
     @property
     def contextual(self) -> bool:
-        """Does the function want to be told about its call, or about the run's state?"""
+        """True if the function takes the context of its call, or the run's state."""
         signature = self.tool.signature
         return signature.context or signature.style == "stateful"
 
     async def run(self, ctx: RunContext[Any] | None) -> Outcome:
-        """Make the call, without a time limit. What the tool raises, this raises.
+        """Makes the call, without a time limit. Exceptions of the tool pass through.
 
-        `ctx` may be None if the call is not `contextual`.
+        Args:
+            ctx: The context. May be None if the call is not `contextual`.
+
+        Returns:
+            The outcome.
         """
         tool = self.tool
         function = tool.function
@@ -309,11 +375,11 @@ class Bound:
         else:
             with contained():
                 value = function(*args, **self.kwargs)
-        # A plain function may return an awaitable, too: a lambda around an async client.
+        # A plain function may return an awaitable too, such as a lambda around an async client.
         if not is_scalar(value) and inspect.isawaitable(value):
             with contained():
                 value = await in_own_task(value)
-        # Turning megabytes into JSON holds up the event loop, and every lease with it.
+        # Converting megabytes to JSON would block the event loop and delay every lease.
         if bulky(value.value if isinstance(value, Outcome) else value):
             return cast("Outcome", await WORKERS.run(self._outcome, value, signature))
         with contained():  # serializers, properties and __repr__ of foreign classes
@@ -354,7 +420,7 @@ def _check_limits(tool: Tool) -> None:
 
 
 def check_tier(tier: int, name: str) -> Tier:
-    """`tier` as a `Tier`; `ConfigError` if there is none of this number."""
+    """Returns `tier` as a `Tier`, or raises `ConfigError` if it is invalid."""
     try:
         return Tier(tier)
     except ValueError:
@@ -377,7 +443,7 @@ def _seconds(wish: Any, longest: float) -> float:
 
 
 class ForeignShape(NamedTuple):
-    """What the tools of one framework have, and the function that makes ours of them."""
+    """The attributes of a framework's tools, and the function that converts them."""
 
     attributes: tuple[str, ...]
     reader: str
@@ -390,11 +456,11 @@ SHAPES: Final = (
 
 
 def reader_of(thing: object) -> "Callable[[object], Tool] | None":
-    """The function that makes a tool of `thing`, None if it has no shape that is known here."""
-    # A class has the attributes, too, and is no tool.
+    """Returns the function that converts `thing` to a tool, or None if its shape is unknown."""
+    # A class has the attributes too, but is not a tool.
     if isinstance(thing, type):
         return None
-    # By attributes: looking for their classes would import those frameworks.
+    # Checking for their classes would import those frameworks.
     for shape in SHAPES:
         if all(hasattr(thing, name) for name in shape.attributes):
             module, _, name = shape.reader.partition(":")
@@ -403,13 +469,13 @@ def reader_of(thing: object) -> "Callable[[object], Tool] | None":
     return None
 
 
-# Functions have no defaults for these, which `Tool[...]` without arguments needs.
+# Functions allow no defaults for these, which `Tool[...]` without arguments needs.
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 class CommonOptions(TypedDict, total=False):
-    """What `Toolset.with_options` may set, too: none of it says who may do what."""
+    """Options that `Toolset.with_options` accepts too. None of them affects permissions."""
 
     timeout: float
     longest: float
@@ -419,7 +485,7 @@ class CommonOptions(TypedDict, total=False):
 
 
 class ToolOptions(CommonOptions, total=False):
-    """What the decorator takes besides name, description, tier and effect: see `Tool`."""
+    """Options of the decorator besides name, description, tier and effect. See `Tool`."""
 
     role: str
     retries: int
@@ -454,12 +520,36 @@ def tool(
     effect: Sideeffect | None = None,
     **options: Unpack[ToolOptions],
 ) -> Tool[_P, _R] | Callable[[Callable[_P, _R]], Tool[_P, _R]]:
-    """Make a tool of a function; the result can still be called like it.
+    """Makes a tool of a function. The result can still be called like the function.
 
-    An undeclared `effect` is "once"; an undeclared `tier` is 1 for reads, 2 for the rest (D8).
+    The name, description and parameters come from the function's signature and docstring.
+
+    Example:
+        ```python
+        from taofold import tool
+
+
+        @tool(effect="read")
+        def price(item: str, currency: str = "EUR") -> float:
+            "Returns the price of an item."
+            return 2.5
+        ```
+
+    Args:
+        fn: The function, sync or async. Its first parameter may be a `RunContext`.
+        name: Name for the model. Default: the function's name.
+        description: Description for the model. Default: the docstring.
+        tier: Required consent: 1 automatic, 2 card, 3 confirmation, 4 forbidden. Default: 1 for
+            reads, 2 for others (D8).
+        effect: Consequence of a repeated call: `"read"`, `"idempotent"` or `"once"` (default).
+        options: Further options of `Tool`: timeout, longest, sequential, max_chars, toolset, role,
+            retries, thread, reversible, verify, loop_key, preview, extract.
+
+    Returns:
+        The tool, or a decorator if `fn` is omitted.
 
     Raises:
-        ConfigError: a model cannot be offered this function; the message says why.
+        ConfigError: A model cannot use this function. The message has the reason.
     """
 
     def made(function: Callable[_P, _R]) -> Tool[_P, _R]:
@@ -479,7 +569,7 @@ def make(
     effect: Sideeffect | None = None,
     **options: Unpack[ToolOptions],
 ) -> Tool[_P, _R]:
-    """What the decorator does, as a plain function."""
+    """Makes a tool of a function. The plain form of the decorator `tool`."""
     named = check_name(name or name_of(function))
     refusal = _refusal(function)
     if refusal:
@@ -506,7 +596,7 @@ def make(
 
 
 def _warn_of_gaps(tool: Tool[..., Any], function: Callable[..., Any]) -> None:
-    """Warns, at the definition of `function`, of what its definition lacks."""
+    """Warns, at the definition of `function`, about missing types and descriptions."""
     untyped = tool.signature.untyped
     gaps: list[str] = []
     if untyped:
@@ -526,7 +616,7 @@ def _warn_of_gaps(tool: Tool[..., Any], function: Callable[..., Any]) -> None:
         ToolWarning,
         getattr(code, "co_filename", "<tool>"),
         getattr(code, "co_firstlineno", 1),
-        # Where `warnings.warn` keeps what it has shown: each gap is shown once.
+        # `warnings.warn` records shown warnings here, so that each gap is shown once.
         registry=getattr(inner, "__globals__", {}).setdefault("__warningregistry__", {}),
     )
 
@@ -543,10 +633,18 @@ def external(
     effect: Sideeffect | None = None,
     **options: Unpack[ToolOptions],
 ) -> Tool:
-    """A tool that comes with a JSON Schema instead of a signature (MCP, LangChain, …).
+    """Returns a tool with a JSON Schema instead of a signature (MCP, LangChain …).
 
-    `call` takes the checked parameters as one dict, after a `RunContext` if `context`. With
-    `checked_again` the tool's server checks them, too (`SchemaCheck`).
+    Args:
+        name: Name for the model.
+        description: Description for the model.
+        schema: JSON Schema of the parameters, of type object.
+        call: Takes the checked parameters as one dict, after a `RunContext` if `context`.
+        context: Passes a `RunContext` first.
+        checked_again: The tool's server checks the parameters too (`SchemaCheck`).
+        tier: As for `tool`.
+        effect: As for `tool`.
+        options: Further options of `Tool`.
     """
     if schema.get("type", "object") != "object":
         raise ConfigError(f"tool {name!r}: the schema must be of type object, not {schema!r}")
@@ -564,11 +662,13 @@ def external(
 
 
 def as_tool(obj: object) -> Tool:
-    """`obj` as a tool: a `Tool`, a function of any supported form, a callable object, or a
-    tool of LangChain or CrewAI.
+    """Returns `obj` as a tool.
+
+    Accepts a `Tool`, a function of any supported form, a callable object, or a tool of LangChain or
+    CrewAI.
 
     Raises:
-        ConfigError: with the reason why it cannot be one.
+        ConfigError: It cannot be a tool. The message has the reason.
     """
     if isinstance(obj, Tool):
         return cast("Tool", obj)
@@ -586,7 +686,7 @@ def as_tool(obj: object) -> Tool:
 
 
 def _has_own_schema(obj: object) -> bool:
-    """Whether it looks like another framework's tool: a name, a description and a schema."""
+    """Returns True for another framework's tool: it has a name, a description and a schema."""
     about = getattr(obj, "metadata", None) or obj
     named = isinstance(getattr(about, "name", None), str) and hasattr(about, "description")
     schemas = ("params_json_schema", "function_schema", "get_parameters_dict", "parameters")
@@ -594,7 +694,7 @@ def _has_own_schema(obj: object) -> bool:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The name a function was defined under; of an object, its class in snake_case."""
+    """Returns the name of a function, or an object's class in snake_case."""
     inner = bare(function)
     name = getattr(inner, "__name__", "")
     if isinstance(name, str) and name:
@@ -604,7 +704,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def doc_of(function: Callable[..., Any]) -> str:
-    """The docstring, of the object or else of its `__call__`; a partial's own is not its."""
+    """Returns the docstring of the object or its `__call__`, but not that of a partial."""
     inner = bare(function)
     if inspect.isroutine(inner):
         return inner.__doc__ or ""
@@ -616,7 +716,7 @@ def doc_of(function: Callable[..., Any]) -> str:
 def _tier(tier: int | None, effect: Sideeffect) -> Tier:
     if tier is None:
         return Tier.AUTO if effect == "read" else Tier.CARD
-    return cast("Tier", tier)  # Tool checks it
+    return cast("Tier", tier)  # `Tool` checks it
 
 
 def _refusal(function: object) -> str:
@@ -635,7 +735,7 @@ NO_DOCUMENTATION: Final = "No documentation available"
 def get_tool_documentation(
     tools: Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]],
 ) -> str:
-    """One line per tool, `- name(signature): docstring`; a `Tool` or any function will do."""
+    """Returns one line for each tool or function: `- name(signature): docstring`."""
     named: dict[str, Callable[..., Any]] = (
         dict(tools) if isinstance(tools, Mapping) else {_name(tool): tool for tool in tools}
     )
@@ -669,5 +769,5 @@ def _signature(thing: Callable[..., Any]) -> str:
 
 
 def _foreign(thing: Callable[..., Any]) -> TypeGuard[Tool]:
-    # Its function, if it has one, takes a mapping and says nothing of what is in it.
+    # Its function, if any, takes a mapping without parameter names.
     return isinstance(thing, Tool) and thing.signature.style == "mapping"

@@ -1,9 +1,9 @@
-"""Named tools and the ways to combine them. A wrapper of a toolset is a toolset.
+"""Named tools and operations that combine them. Each operation returns a new toolset.
 
-Nothing here can lower a tier (PEER-26). Knows nothing about runs.
+No operation lowers a tier (PEER-26). This module does not depend on runs.
 
-`register_custom_action` (TAG-24) is TAgent's: tools that every agent of the process has besides its
-own. A registry is global state; pass `tools=[...]` to an agent where you can.
+`register_custom_action` (TAG-24) is TAgent's: it adds a tool to every agent of the process. This is
+global state. Prefer `Agent(tools=[...])`.
 """
 
 import inspect
@@ -18,21 +18,42 @@ from taofold.tools.tool import CommonOptions, Tool, as_tool, check_name, check_t
 
 
 class Toolset(Mapping[str, Tool]):
-    """An immutable mapping of names to tools, in order of declaration."""
+    """An immutable mapping of names to tools, in order of declaration.
+
+    Example:
+        ```python
+        from taofold import Toolset
+
+
+        def read_page(url: str) -> str:
+            "Reads a page."
+            return "…"
+
+
+        web = Toolset.of(read_page).prefixed("web_").with_tier(2)
+        print(list(web))
+        ```
+
+    Args:
+        tools: The tools by their names. `Toolset.of` makes the mapping.
+    """
 
     __slots__ = ("_tools",)
     remote: ClassVar[bool] = False
-    """Its first use waits for somebody else, who is asked what tools there are."""
+    """True if the first use asks a server for its tools."""
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools = _unique(tools)
 
     @classmethod
     def of(cls, *things: object) -> "Toolset":
-        """Tools, functions and toolsets as one toolset.
+        """Returns tools, functions and toolsets as one toolset.
+
+        Args:
+            things: Tools, functions, toolsets, or tools of LangChain or CrewAI.
 
         Raises:
-            ConfigError: something cannot be a tool, or a name occurs twice.
+            ConfigError: An argument cannot be a tool, or a name occurs twice.
         """
         tools: list[Tool] = []
         for thing in things:
@@ -58,21 +79,32 @@ class Toolset(Mapping[str, Tool]):
 
     @property
     def aliases(self) -> dict[str, tuple[str, ...]]:
-        """By the names of the tools that have some."""
+        """The aliases of the tools that have some, by the tools' names."""
         return {name: tool.aliases for name, tool in self.items() if tool.aliases}
 
     def renewed(self) -> "Toolset":
-        """Its tools as their sources describe them now; itself if nothing changed."""
+        """Returns the toolset as its sources describe it now, or itself if nothing changed."""
         tools = [tool.renewed() for tool in self.values()]
         unchanged = all(new is old for new, old in zip(tools, self.values(), strict=True))
         return self if unchanged else Toolset(tools)
 
     def merged(self, *others: "Toolset") -> "Toolset":
-        """All tools of this and the others; a name that occurs twice is a `ConfigError`."""
+        """Returns all tools of this and the other toolsets.
+
+        Args:
+            others: Further toolsets.
+
+        Raises:
+            ConfigError: A name occurs twice.
+        """
         return Toolset.of(self, *others)
 
     def filtered(self, keep: Iterable[str] | Callable[[Tool], bool]) -> "Toolset":
-        """The tools that are named, or for which `keep` is true."""
+        """Returns the selected tools.
+
+        Args:
+            keep: Names, or a function that returns True for tools to keep.
+        """
         if callable(keep):
             return Toolset(tool for tool in self.values() if keep(tool))
         if isinstance(keep, str):
@@ -82,32 +114,43 @@ class Toolset(Mapping[str, Tool]):
         return Toolset(tool for name, tool in self.items() if name in names)
 
     def prefixed(self, prefix: str) -> "Toolset":
-        """Every name with `prefix` before it, as in `git_` or `git.`."""
-        # `replace` runs __post_init__ again: the new name is checked and the
-        # definition's digest is new.
+        """Returns the tools with a prefix before every name.
+
+        Args:
+            prefix: The prefix, such as `git_` or `git.`.
+        """
+        # `replace` calls __post_init__ again, which checks the name and updates the digest.
         return Toolset(
             replace(tool, name=prefix + name, aliases=tuple(prefix + a for a in tool.aliases))
             for name, tool in self.items()
         )
 
     def renamed(self, names: Mapping[str, str]) -> "Toolset":
-        """With new names (old name -> new name)."""
+        """Returns the tools with new names.
+
+        Args:
+            names: Old names and their new ones.
+        """
         self._check_names(names)
-        # Who gives a tool a name of his own means this tool by it: aliases are for derived names.
+        # An explicit name replaces all others. Aliases are for derived names.
         return Toolset(
             replace(tool, name=names[name], aliases=()) if name in names else tool
             for name, tool in self.items()
         )
 
     def with_tier(self, tier: int, *names: str) -> "Toolset":
-        """At least `tier`, for all tools or for those named.
+        """Returns the tools with at least this tier.
+
+        Args:
+            tier: The tier, 1 to 4.
+            names: Tools to change. Without names, all.
 
         Raises:
-            ConfigError: a named tool has a higher tier already: tiers are never lowered.
+            ConfigError: A named tool already has a higher tier, because tiers are never lowered.
         """
         self._check_names(names)
         for name in names:
-            # Only a name that was given is refused; for all tools at once the higher tier stays.
+            # Only a named tool is refused. For all tools at once the higher tier stays.
             if self[name].tier > tier:
                 raise ConfigError(
                     f"tool {name!r} has tier {int(self[name].tier)}; "
@@ -118,7 +161,7 @@ class Toolset(Mapping[str, Tool]):
             replace(
                 tool,
                 tier=max(tool.tier, floor),
-                # A tier that somebody gave to an agent is for the call of the agent itself.
+                # A tier that was set on an agent's tool applies to the call of the agent itself.
                 delegated=tool.delegated and not names and tool.tier >= floor,
             )
             if not names or name in names
@@ -127,10 +170,13 @@ class Toolset(Mapping[str, Tool]):
         )
 
     def with_options(self, **options: Unpack[CommonOptions]) -> "Toolset":
-        """With other settings for all its tools.
+        """Returns the tools with other settings.
+
+        Args:
+            options: `timeout`, `longest`, `sequential`, `max_chars` or `toolset`.
 
         Raises:
-            ConfigError: one cannot be changed here, or not to this value.
+            ConfigError: An option cannot be changed here, or the value is invalid.
         """
         strange = sorted(set(options) - CommonOptions.__optional_keys__)
         if strange:
@@ -159,34 +205,47 @@ _MAPPINGS: Final = frozenset({"dict", "Dict", "Mapping", "MutableMapping", "Any"
 
 
 def register_custom_action(name: str, func: Callable[..., Any]) -> Tool:
-    """Let every agent that starts from now on use `func` under `name`.
+    """Registers a tool that every agent of the process gets from its next run on.
 
-    `func` is any function that can be a tool, or TAgent's form: a function of the state alone
-    that returns `(key, value)` for the state, or None.
+    The registry is global. Prefer `Agent(tools=[...])`.
 
-    >>> def double(state):
-    ...     "Double the count."
-    ...     return "count", state.get("count", 1) * 2
-    >>> register_custom_action("double", double).name
-    'double'
-    >>> forget_action("double")
+    Example:
+        ```python
+        from taofold import register_custom_action
+
+
+        def double(state):
+            "Doubles the count."
+            return "count", state.get("count", 1) * 2
+
+
+        register_custom_action("double", double)
+        ```
+
+    Args:
+        name: Name of the tool.
+        func: Any function that can be a tool, or TAgent's form: a function of the state alone that
+            returns `(key, value)` for the state, or None.
+
+    Returns:
+        The tool.
 
     Raises:
-        ConfigError: the name is unsafe or taken, or `func` cannot be a tool.
+        ConfigError: The name is unsafe or taken, or `func` cannot be a tool.
     """
     check_name(name)
     if isinstance(func, Tool):
         action = replace(as_tool(cast("object", func)), name=name)
     else:
         action = make(_with_arguments(func) if _of_state(func) else func, name=name)
-    # One step, so that two threads cannot both register the name.
+    # A single operation, so that two threads cannot both register the name.
     if _ACTIONS.setdefault(name, action) is not action:
         raise ConfigError(f"a custom action {name!r} is registered already; forget_action() first")
     return action
 
 
 def _of_state(func: Callable[..., Any]) -> bool:
-    """Is this TAgent's form, a function of nothing but the state?"""
+    """Returns True for TAgent's form: a function of the state only."""
     try:
         parameters = list(inspect.signature(func).parameters.values())
     except (TypeError, ValueError):
@@ -198,7 +257,7 @@ def _of_state(func: Callable[..., Any]) -> bool:
 
 
 def _is_mapping(hint: Any) -> bool:
-    """May a parameter with this annotation be the state? A string is one that is not evaluated."""
+    """Returns True if a parameter with this annotation may be the state."""
     if isinstance(hint, str):
         return hint.partition("[")[0].rpartition(".")[2].strip() in _MAPPINGS
     kind = get_origin(hint) or hint
@@ -208,7 +267,7 @@ def _is_mapping(hint: Any) -> bool:
 
 
 def _with_arguments(func: Callable[..., Any]) -> Callable[..., Any]:
-    """`func(state)` as a `(state, args)` tool; what a model passes along is not looked at."""
+    """Returns `func(state)` as a `(state, args)` tool that ignores a model's arguments."""
 
     def action(state: dict[str, Any], args: dict[str, Any]) -> Any:
         return func(state)
@@ -218,10 +277,14 @@ def _with_arguments(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def forget_action(name: str) -> None:
-    """Undo `register_custom_action`; an unknown name is no error."""
+    """Removes a custom action. Unknown names are ignored.
+
+    Args:
+        name: Name of the action.
+    """
     _ACTIONS.pop(name, None)
 
 
 def custom_actions() -> Toolset:
-    """What is registered now."""
+    """Returns the registered custom actions."""
     return Toolset(list(_ACTIONS.values()))
