@@ -59,7 +59,10 @@ def meant(package: str) -> dict[str, dict[str, Any]]:
     """
     found: dict[str, dict[str, Any]] = {}
     pages = [page.read_text(encoding="utf-8") for page in PAGES if page.name not in HOUSE]
-    documented = set(re.findall(r"[\w.]+", "\n".join(pages)))
+    code = re.findall(
+        r"^```.*?^```|`[^`\n]+`|^::: .*?$", "\n".join(pages), re.DOTALL | re.MULTILINE
+    )
+    documented = set(re.findall(r"[\w.]+", "\n".join(code)))
     named = documented | {name.rpartition(".")[2] for name in documented}
     for kind in classes(package):
         if kind.__name__ not in named or getattr(kind, "_is_protocol", False):

@@ -187,9 +187,9 @@ def test_the_limits_have_the_defaults_of_the_table() -> None:
 def test_the_exit_codes_are_those_of_the_program() -> None:
     codes = {
         output.OK: "success",
-        output.UNREACHED: "the goal was not reached",
+        output.UNREACHED: "goal not reached",
         output.USAGE: "usage or configuration",
-        output.WAITING: "waiting for a person",
+        output.WAITING: "waiting for an answer",
         output.INTERRUPTED: "interrupted",
     }
     said = "Exit codes: " + ", ".join(f"{code} {meaning}" for code, meaning in codes.items())

@@ -82,10 +82,10 @@ app = typer.Typer(
     # Typer's tracebacks print local variables, and those may hold keys.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Agents one can trust, replay and teach. Results go to standard output, the rest to "
+    help="Agents you can trust, replay and teach. Results go to standard output, the rest to "
     "standard error.",
     epilog="Exit codes: 0 success, 1 goal not reached, 2 usage or configuration, "
-    "3 waiting for a person, 130 interrupted.",
+    "3 waiting for an answer, 130 interrupted.",
 )
 runs = typer.Typer(
     no_args_is_help=True,
