@@ -1,7 +1,7 @@
-"""Structured values and decisions out of any model's text, each with a receipt.
+"""Reads structured values and decisions from any model's text, each with a receipt of repairs.
 
 Pure functions of text: no I/O, no clock, no randomness. Knows nothing about models or tools. Names
-are loaded when they are used.
+are imported on first use.
 """
 
 from importlib import import_module

@@ -1,10 +1,11 @@
-"""The arguments of a call: read out of what a model wrote, and typed by the schema of the tool.
+"""Reads the arguments of a call and types them by the tool's schema.
 
-`arguments_of` reads an object, a string that holds one, or the only parameter's bare value;
-`as_declared` puts them under the names that the tool declares; `typed_arguments` gives the text of
-tags and labels its types; `offered_name` takes a tool by its name where a name space repeats it.
-Only what keeps the content is changed, and each change is a repair; what would be a guess is
-marked, or left as it was written for the tool's validator.
+`arguments_of` reads an object, a string that encodes one, or the bare value of the only parameter.
+`as_declared` renames keys to the names in the schema. `typed_arguments` types the text of tags and
+labels. `offered_name` strips a namespace from a tool's name.
+
+Changes that keep the content are applied and recorded as repairs. Values that would need a guess
+are marked, or left as written for the tool's validator.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from taofold.parsing.spans import object_in
 
 EXCERPT = 160
 _BEGUN_FINISH: Final = re.compile(r"""\s*\{\s*["'“]?(?:answer|success)\b""")
-"""Text that begins like the arguments of `finish`."""
+"""Matches text that begins like the arguments of `finish`."""
 
 
 _ENCODINGS: Final = 4
-"""So often what is wrapped around an object is taken off."""
+"""The most layers of encoding that are removed around an object."""
 _ROW: Final = 8
 _FENCE: Final = re.compile(r"```[\w-]*[ \t]*\r?\n(?P<inner>.*?)\s*```", re.DOTALL)
 _CLOSER: Final = re.compile(r"(?<=\})(?:\s*(?:</[\w:.-]{1,40}>|<\|[\w:.-]{1,40}\|>)){1,4}\Z")
@@ -42,10 +43,11 @@ _ENCODED: Final = Repair("string_encoded", "none")
 def typed_arguments(
     arguments: Object, schema: Mapping[str, Any] | None, repeated: Collection[str]
 ) -> tuple[Object, list[Repair], str]:
-    """Arguments that a form of tags or lines gave, with the types of the tool's schema.
+    """Types arguments that were written as tags or lines by the tool's schema.
 
     Returns:
-        The arguments, the repairs, and one of the names in `repeated` that takes no list, else "".
+        The arguments, the repairs, and the first repeated name whose parameter takes no list, else
+        "".
     """
     shape = plan_of_schema(schema or {}).shape
     arguments, unwrapped = _unwrapped(arguments, shape)
@@ -59,33 +61,32 @@ def typed_arguments(
 
 
 def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Object, list[Repair]]:
-    """Arguments with the types that a schema gives them, and how they got them.
+    """Types arguments by a schema and returns the repairs.
 
-    What the schema says nothing of is marked if it is taken for more than a text, or for a text
-    and may be more; where there is none at all (not `is_known`) the caller judges the types.
+    A value without a declared type is marked if it is read as more than text, or could be. Without
+    any schema (not `is_known`) the caller judges the types.
     """
     values: Object = {}
     notes: list[Repair] = []
     for key, value in arguments.items():
-        # Of a number a text would be a guess: `02134` was read as 2134. The validator judges both.
+        # A number is not turned into text: `02134` was read as 2134. The validator judges both.
         if type(value) in (str, int):
             values[key] = value
             continue
-        # Anew for each parameter: what one of them cost before it turned out
-        # not to fit is no repair.
+        # A new instance for each parameter: the repairs of a failed attempt must not be kept.
         coercion = Coercion(keeps=True)
         declared = shape.fields.get(key) or (shape.extra if shape.extra is not ANY else None)
         try:
             values[key] = coercion.fit(value, declared or ANY, ("parameters", key))
             notes += coercion.repairs
-        except Misfit:  # the runtime's validator will say what is wrong
+        except Misfit:  # the runtime's validator reports the error
             values[key] = _as_written(value)
         if not isinstance(value, LooseText):
             continue
         is_more = not isinstance(values[key], str)
         if declared is None:
             is_guessed = is_known and (is_more or elements_in(value) is not None)
-        else:  # it may be a text as well: the schema allows both
+        else:  # the schema allows text as well
             is_guessed = is_more and any(map(_takes_text, declared.options))
         if is_guessed:
             path = f"parameters.{key}"
@@ -94,7 +95,7 @@ def _typed(arguments: Object, shape: TypeShape, *, is_known: bool) -> tuple[Obje
 
 
 def _as_written(value: Any) -> Any:
-    """A value that does not fit: what its text spells if that is JSON, else the text."""
+    """Returns a value that does not fit: decoded if its text is JSON, else the text."""
     if not isinstance(value, LooseText):
         return value
     try:
@@ -104,9 +105,9 @@ def _as_written(value: Any) -> Any:
 
 
 def offered_name(name: str, tools: Tools) -> str:
-    """The name of a tool without what stands around it: `echo.echo`, `functions.echo`.
+    """Returns a tool's name without a namespace: `echo.echo`, `functions.echo`.
 
-    ReAct prompts of other libraries have models name the end `Final Answer`.
+    The ReAct prompts of other libraries use `Final Answer` as the name of the final action.
     """
     if name in tools:
         return name
@@ -118,9 +119,9 @@ def offered_name(name: str, tools: Tools) -> str:
 
 
 def _unwrapped(given: Object, shape: TypeShape) -> tuple[Object, tuple[Repair, ...]]:
-    """Arguments without the one parameter around them that the tool does not have."""
+    """Removes a single wrapping parameter that the tool does not declare."""
     key, value = next(iter(given.items())) if len(given) == 1 else ("", None)
-    # Some models repeat the schema's own words, `{"properties": {…}}`, around the values.
+    # Some models repeat the schema's own key, `{"properties": {…}}`, around the values.
     if key not in (*PARAMETER_KEYS, "properties") or not shape.fields or key in shape.fields:
         return given, ()
     encoded = object_in(value) if isinstance(value, str) else None
@@ -131,9 +132,10 @@ def _unwrapped(given: Object, shape: TypeShape) -> tuple[Object, tuple[Repair, .
 
 
 def _as_text(value: Any, shape: TypeShape | None) -> Any:
-    """A value, or the text that its tag says it is: loose where the schema has no text.
+    """Returns tagged text as `str` if the schema takes text, else as `LooseText`.
 
-    What stands in quotes is a text that the model wrote so, and the tool's validator judges it.
+    Quoted text is returned unchanged: the model wrote it as text, and the tool's validator judges
+    it.
     """
     if not isinstance(value, TaggedText):
         return value
@@ -150,7 +152,7 @@ def _takes_list(shape: TypeShape | None) -> bool:
 
 
 def parameter_names(tool: str, tools: Tools) -> Collection[str]:
-    """The names of a tool's parameters, as far as they are known."""
+    """Returns the names of a tool's parameters; empty if its schema is not known."""
     schema = schema_of(tool, tools)
     return tuple(schema.get("properties") or ()) if schema else ()
 
@@ -158,14 +160,15 @@ def parameter_names(tool: str, tools: Tools) -> Collection[str]:
 def as_declared(
     arguments: Object, schema: Mapping[str, Any] | None
 ) -> tuple[Object, tuple[Repair, ...]]:
-    """Arguments in JSON under the names and in the form that a tool's schema declares.
+    """Fits JSON arguments to the names and forms of a tool's schema.
 
-    Only what keeps their content: a key in another case, a list or an object that is encoded in a
-    text, one object around them (`{"arguments": {…}}`). What would be a guess stays as it was
-    written, for the tool's validator to judge.
+    Applies only changes that keep the content: the case of a key, a list or an object encoded as
+    text, a wrapping object (`{"arguments": {…}}`). Anything that needs a guess stays as written,
+    for the tool's validator to judge.
     """
     properties: Mapping[str, Any] = (schema or {}).get("properties") or {}
-    # Most are as they are declared: compiling the schema would cost more than the whole reply.
+    # Fast path for arguments that already match: compiling the schema would take longer than
+    # reading the whole reply.
     if not properties or all(k in properties and not _is_encoded(v) for k, v in arguments.items()):
         return arguments, ()
     shape = plan_of_schema(schema or {}).shape
@@ -177,12 +180,13 @@ def as_declared(
 
 
 def _fitted(arguments: Object, shape: TypeShape) -> tuple[Object, list[Repair]]:
-    """See `as_declared`; text that is no JSON is typed later."""
+    """Implements `as_declared`. Text that is not JSON is typed later."""
     out: Object = {}
     notes: list[Repair] = []
     for key, value in arguments.items():
         name = key if key in shape.fields else shape.folded.get(fold(key), key)
-        # A tool that takes any key may mean this one; of two spellings neither is overwritten.
+        # The key may be meant literally if the tool accepts any key. If two spellings are present,
+        # neither is overwritten.
         if name != key and (shape.extra is not None or name in arguments or name in out):
             name = key
         if name != key:
@@ -204,10 +208,10 @@ def _is_encoded(value: Any) -> bool:
 
 
 def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Repair, ...], str]:
-    """Reads arguments: an object, a string that holds one, or the only parameter's bare value.
+    """Reads arguments: an object, a string that encodes one, or the only parameter's bare value.
 
     Returns:
-        The arguments, the repairs and an error; the arguments count only when that is empty.
+        The arguments, the repairs and an error. The arguments are valid only if the error is empty.
     """
     if is_object(given):
         return given, (), ""
@@ -221,7 +225,7 @@ def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Rep
         encoded = _object_around(given)
         if encoded is not None:
             return encoded[0], encoded[1], ""
-    # A bare value can only mean the one parameter that is required, if there is exactly one.
+    # A bare value is accepted only if exactly one parameter is required.
     only = _only_parameter(tool, tools)
     if only and not isinstance(given, list):
         repair = Repair("bare_parameter", "schema", content=True, path=f"parameters.{only}")
@@ -231,11 +235,11 @@ def arguments_of(tool: str, given: Any, tools: Tools) -> tuple[Object, tuple[Rep
 
 
 def _object_around(text: str) -> tuple[Object, tuple[Repair, ...]] | None:
-    """The object that a text encodes, also where servers wrap it.
+    """Decodes the object that a text encodes, including the wrappers that servers add.
 
-    A fence, a closing mark behind it and a further encoding are taken off. Of objects in a row one
-    counts if all others are empty or equal to it; that is a guess. None if no object makes up the
-    text.
+    Removes a fence, a closing mark after the object and further encodings. In a row of objects one
+    is accepted if all others are empty or equal to it; this is marked as a guess. Returns None if
+    the text is anything but one object.
     """
     notes: tuple[Repair, ...] = ()
     for _ in range(_ENCODINGS):
@@ -259,7 +263,7 @@ def _object_around(text: str) -> tuple[Object, tuple[Repair, ...]] | None:
 
 
 def _one_of_row(text: str, notes: tuple[Repair, ...]) -> tuple[Object, tuple[Repair, ...]] | None:
-    """The one object that counts of several in a row, such as `{}{"a": 1}`."""
+    """Returns the one non-empty object of a row such as `{}{"a": 1}`."""
     objects: list[Object] = []
     position = 0
     while position < len(text):
@@ -278,10 +282,10 @@ def _one_of_row(text: str, notes: tuple[Repair, ...]) -> tuple[Object, tuple[Rep
 
 
 def _finish_arguments(given: Any) -> tuple[Object, tuple[Repair, ...], str]:
-    """Reads the arguments of `finish`: the object that its schema asks for, or a bare answer.
+    """Reads the arguments of `finish`: the object of its schema, or a bare answer.
 
-    An object without a parameter of `finish` is the answer itself. It keeps its text, because the
-    answer's type decides how the text is read.
+    An object with none of the parameters of `finish` is the answer itself. It stays text, because
+    the type of the answer decides how the text is read.
     """
     if isinstance(given, str):
         if not given.strip():
@@ -296,7 +300,7 @@ def _finish_arguments(given: Any) -> tuple[Object, tuple[Repair, ...], str]:
 
 
 def schema_of(tool: str, tools: Tools) -> Mapping[str, Any] | None:
-    """The JSON schema of a tool's parameters, if the caller gave one."""
+    """Returns the JSON schema of a tool's parameters, or None if the caller passed none."""
     return cast("Mapping[str, Any]", tools).get(tool) if isinstance(tools, Mapping) else None
 
 

@@ -1,10 +1,12 @@
-"""What an object, or a call that was found in text, decides: its thought and its calls.
+"""Reads the thought and the calls that an object, or a call found in text, decides.
 
-`is_decision` tells a decision from data (`names_a_tool`: data that looks like a call), `turn_of`
-reads one, `call_of` one call, and `given_in` says which of an object's entries are the parameters.
-Keys that decide different things are an error; what might be a parameter of the call is never left
-out silently. It finds no calls in a text itself. The keys are in `protocol_keys`, the reading and
-typing of arguments in `arguments`.
+`is_decision` distinguishes a decision from data; `names_a_tool` detects data that looks like a
+call. `turn_of` reads a decision, `call_of` one call. `given_in` selects the entries of an object
+that are parameters.
+
+Keys that decide different things are an error. Entries that might be parameters are never dropped
+silently. This module does not search text for calls. The keys are in `protocol_keys`; `arguments`
+reads and types the arguments.
 """
 
 from __future__ import annotations
@@ -44,22 +46,25 @@ from taofold.parsing.protocol_keys import (
 from taofold.parsing.schema.scalars import same
 
 _FORMS = GENERIC_ACTIONS | {"function", "function_call", "tool_use", "action"}
-"""Values of `type` and of a second name that only say that this is a call."""
+"""Values of `type` and of a second name that only mark an object as a call."""
 _THOUGHTS = frozenset(
     ["goal", "progress", "extraction", "reasoning", "exception", "synthesis", "research"]
 )
 _CLAIMS = frozenset({"id", "tier", "approved"})
-"""Beside parameters these speak of the call and its clearance; nothing heeds the latter."""
+"""Keys beside the parameters that describe the call and its clearance.
+
+The claimed clearance is ignored.
+"""
 _NUMBERED = ("call_", "call-", "toolu_", "fc_")
 
 
 class GivenParameters(NamedTuple):
-    """What an object gives as the parameters of its call.
+    """The parameters that an object gives for its call.
 
     Attributes:
         parameters: As written.
-        inline: Whether they stood beside the name instead of under a key of their own.
-        doubtful: Whether some of it may be meant otherwise.
+        inline: True if they stood beside the name instead of under a key of their own.
+        doubtful: True if some entries may not be parameters.
     """
 
     parameters: Any
@@ -70,20 +75,19 @@ class GivenParameters(NamedTuple):
 def given_in(
     item: dict[str, Any], used: str, name: str, around: dict[str, Any] | None
 ) -> GivenParameters:
-    """What an object gives as the parameters of its call.
+    """Selects the parameters that an object gives for its call.
 
     Args:
         item: The object.
         used: Its key that holds the name of the tool.
         name: That name.
-        around: The object that holds it, asked only if the object itself gives nothing.
+        around: The object that holds `item`; read only if `item` itself has no parameters.
     """
     keys = [key for key in PARAMETER_KEYS if key in item and key != used]
     inline = {k: v for k, v in item.items() if k != used and _is_parameter(k, v, name, item)}
     filled = [key for key in keys if not _is_empty(item[key])]
     if filled or (keys and not inline):
-        # The first key that holds something: an empty `"parameters"` may
-        # stand beside a full `"args"`.
+        # Uses the first non-empty key: an empty `"parameters"` may stand beside a full `"args"`.
         chosen = item[(filled or keys)[0]]
         has_rivals = (
             any(item[key] != chosen for key in filled[1:])
@@ -100,23 +104,23 @@ def given_in(
 
 
 def _holds_others(around: dict[str, Any], item: dict[str, Any], chosen: Any) -> bool:
-    """Whether the object around a call holds parameters besides those that were chosen."""
+    """Returns whether the enclosing object holds parameters other than the chosen ones."""
     outer = [around.get(key) for key in PARAMETER_KEYS]
     return any(each not in (item, chosen) and not _is_empty(each) for each in outer)
 
 
 def _given_beside(item: dict[str, Any], name: str, around: dict[str, Any]) -> GivenParameters:
-    """The parameters beside a call's object: `{"action": {"tool": "x"}, "parameters": {…}}`."""
+    """Returns parameters beside the call: `{"action": {"tool": "x"}, "parameters": {…}}`."""
     others = {key: value for key, value in around.items() if value is not item}
     beside = given_in(others, "", name, None)
-    if beside.inline:  # what stands there without a key of its own may be no parameter
+    if beside.inline:  # entries without a key of their own may not be parameters
         is_empty = all(map(_is_empty, beside.parameters.values()))
         return GivenParameters({}, doubtful=beside.doubtful or not is_empty)
     return beside._replace(doubtful=beside.doubtful or not _is_empty(beside.parameters))
 
 
 def _is_parameter(key: str, value: Any, name: str, item: dict[str, Any]) -> bool:
-    """Whether an entry beside the name of a tool may be one of its parameters."""
+    """Returns whether an entry beside the name of a tool may be a parameter."""
     if key not in ENVELOPE:
         return True
     if key in REMARK_KEYS or key in PARAMETER_KEYS or _is_empty(value):
@@ -124,9 +128,9 @@ def _is_parameter(key: str, value: Any, name: str, item: dict[str, Any]) -> bool
     if not isinstance(value, str):
         return True
     if key == "id":
-        # A provider's number for the call, otherwise an id that the tool asks for.
+        # A provider's call id has a known prefix; any other id may be a parameter of the tool.
         return not value.startswith(_NUMBERED)
-    # The type of the thought beside it.
+    # The type of the adjacent thought.
     if key == "type" and value in _THOUGHTS and not item.keys().isdisjoint(THOUGHT_KEYS):
         return False
     return value != name and value not in _FORMS
@@ -140,22 +144,23 @@ _OF_TEXT = frozenset({"padding", "entities", "quotes"})
 NAMELESS = "the action names no tool"
 SEVERAL = "it holds several different decisions"
 _NESTING = frozenset({*BATCH_KEYS, *CALL_KEYS, "action"})
-"""Keys that hold calls, if no text."""
+"""Keys that hold calls unless their value is text."""
 _HOLDERS = (*BATCH_KEYS, "action", *CALL_KEYS)
-"""The same, the one that counts first."""
+"""The same keys in order of precedence."""
 _DECIDING = frozenset({*_HOLDERS, *TOOL_KEYS, *ANSWER_KEYS})
 _READ = ENVELOPE.union(_HOLDERS, _CLAIMS, ("role", "content", "refusal", "index"))
-"""Keys that may stand beside calls: the protocol's, and those of a message that holds them."""
+"""Keys that may stand beside calls: those of the protocol and of a message that holds the calls."""
 _LABELS = ("name", "recipient_name")
 _WRAPPERS = 6
 _MOST = 1e6
-"""No confidence is larger, in whatever unit."""
+"""The largest confidence that is accepted, in any unit."""
 
 
 def is_decision(value: object, names: Collection[str] = ()) -> bool:
-    """Whether an object carries a marker of the protocol; a bare thought counts.
+    """Returns whether an object carries a marker of the protocol. A bare thought counts.
 
-    So does an object whose only key is one of `names` and holds an object: a tool's arguments.
+    An object whose only key is one of `names` and holds an object, the tool's arguments, counts
+    too.
     """
     if not is_object(value):
         return False
@@ -166,7 +171,7 @@ def is_decision(value: object, names: Collection[str] = ()) -> bool:
         return True
     if any(isinstance(keys.get(key), dict) for key in CALL_KEYS):
         return True
-    # Data has these keys too: only with nothing beside them that is not the protocol's.
+    # Data also uses these keys: they count only if all other keys belong to the protocol.
     if "answer" in keys or "reasoning" in keys:
         return keys.keys() <= ENVELOPE
     return ("name" in keys or "function" in keys) and not keys.keys().isdisjoint(PARAMETER_KEYS)
@@ -180,7 +185,9 @@ def turn_of(value: Object, tools: Tools, repairs: tuple[Repair, ...] = ()) -> Tu
 
 
 def _calls(value: Object, tools: Tools) -> tuple[Call, ...]:
-    """What an object decides; an error if its keys decide different things."""
+    """Returns the calls of an object, or one call with an error if its keys decide different
+    things.
+    """
     decisions = list(_decisions(value, tools))
     if not decisions:
         return ()
@@ -191,18 +198,19 @@ def _calls(value: Object, tools: Tools) -> tuple[Call, ...]:
 
 
 def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterator[tuple[Call, ...]]:
-    """What each key of an object decides, the one that counts first.
+    """Yields the calls that each key of an object decides, in order of precedence.
 
-    A batch stands before a single call, and that before the object's own names: the outer key
-    decides. Beside another decision (`decided`) what is empty is none.
+    A batch precedes a single call, which precedes the object's own names: the outer key decides.
+    After another decision (`decided`), an empty value is ignored.
     """
     for key in _HOLDERS:
         inner = value.get(key)
-        # Most are not there, and the others are a text: no call is made for these.
+        # Most keys are absent and the others hold text: no `call_of` for these.
         if isinstance(inner, dict):
             if not inner and decided:
                 continue
-            # Of a batch or an action what stands beside it may be its own, of a call its number is.
+            # Entries beside a batch or an action may be its parameters; beside a call only the id
+            # is taken.
             is_call = key in CALL_KEYS
             call = call_of(inner, tools, None if is_call else value)
             yield _beside(value, (_with_id(call, value) if is_call else call,))
@@ -216,7 +224,7 @@ def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterato
         decided = True
     names = [key for key in TOOL_KEYS if isinstance(value.get(key), str)]
     if names and not decided:
-        # Whatever else the object holds is a parameter of this call, or marks it.
+        # All other entries of the object are parameters of this call, or mark it as doubtful.
         yield (call_of(value, tools),)
         return
     named = _named_beside(value, names, tools) if names else None
@@ -232,7 +240,7 @@ def _decisions(value: Object, tools: Tools, *, decided: bool = False) -> Iterato
 
 
 def _beside(value: Object, calls: tuple[Call, ...]) -> tuple[Call, ...]:
-    """The calls that an object holds; marked if it holds more that is for them: `"skip": true`."""
+    """Returns an object's calls, marked if other entries may be theirs: `"skip": true`."""
     if all(key in _READ or _is_empty(each) for key, each in value.items()):
         return calls
     note = Repair("inline_parameters", "none", content=True)
@@ -240,14 +248,18 @@ def _beside(value: Object, calls: tuple[Call, ...]) -> tuple[Call, ...]:
 
 
 def _named_beside(value: Object, names: list[str], tools: Tools) -> Call | None:
-    """The call that an object makes by a name of its own, beside calls that it holds.
+    """Returns the call that an object makes by its own name, beside the calls that it holds.
 
-    `names` are its keys that may hold that name.
+    Args:
+        value: The object.
+        names: Its keys that may hold that name.
+        tools: The offered tools.
     """
     own = {key: each for key, each in value.items() if key not in _NESTING or isinstance(each, str)}
     for key in names:
         name = own[key].strip()
-        # Words such as "execute", or the name of an agent or a step, only head the calls.
+        # A word such as "execute", or the name of an agent or a step, is only a heading of the
+        # calls.
         is_heading = name.lower() in _FORMS or (key in _LABELS and not is_offered(name, tools))
         if is_heading or not name:
             continue
@@ -256,7 +268,7 @@ def _named_beside(value: Object, names: list[str], tools: Tools) -> Call | None:
 
 
 def _agree(chosen: tuple[Call, ...], others: Iterable[tuple[Call, ...]]) -> bool:
-    """Whether all decide the same; a name without arguments may stand beside its call."""
+    """Returns whether all decide the same. A name without arguments agrees with its full call."""
     return all(len(other) == len(chosen) and all(map(_is_same, chosen, other)) for other in others)
 
 
@@ -267,7 +279,7 @@ def _is_same(call: Call, other: Call) -> bool:
 
 
 def _executed(value: Object) -> Object | None:
-    """The call inside `{"action": "execute", "params": {"tool": …, "args": …}}`."""
+    """Returns the call inside `{"action": "execute", "params": {"tool": …, "args": …}}`."""
     action = value.get("action")
     if not isinstance(action, str) or action.lower() not in GENERIC_ACTIONS:
         return None
@@ -279,12 +291,12 @@ def _executed(value: Object) -> Object | None:
 
 
 def calls_in(value: Any, tools: Tools) -> Iterator[Call]:
-    """The calls that a value behind a family's mark describes: an object, or a list of them."""
+    """Yields the calls of the value after a family's mark: an object, or a list of them."""
     for item in value if is_array(value) else [value]:
         calls = turn_of(item, tools).calls if is_decision(item) else ()
         if calls:
             yield from (_complete(call, item) for call in calls)
-        # `{"tool": {arguments}}`: here the key names the tool.
+        # `{"tool": {arguments}}`: the key is the name of the tool.
         elif _is_named_by_keys(item):
             for name, arguments in item.items():
                 yield Call(name, arguments or {})
@@ -293,10 +305,10 @@ def calls_in(value: Any, tools: Tools) -> Iterator[Call]:
 
 
 def _complete(call: Call, item: Any) -> Call:
-    """The call; an error if nothing was written for its arguments.
+    """Returns the call, with an error if its arguments are missing.
 
-    Where arguments are JSON at least `{}` is written: what is not there may have been lost, also
-    if the tool takes none, for then the name may be another's.
+    A call in JSON has at least `{}` as arguments, so missing ones may have been lost. This holds
+    for a tool without parameters as well: the name may belong to another tool.
     """
     if call.error or call.parameters:
         return call
@@ -310,20 +322,20 @@ def _lost(tool: str) -> str:
 
 
 def _filled(item: Object) -> set[str]:
-    """The keys of an object and of the objects in it that hold more than `null`."""
+    """Returns the keys with a non-null value in an object and in the objects directly inside it."""
     objects = (item, *(each for each in item.values() if is_object(each)))
     return {key for each in objects for key, value in each.items() if value is not None}
 
 
 def _is_named_by_keys(item: Any) -> bool:
-    """Whether an object's keys are the names of tools: `{"tool": {arguments}}`."""
+    """Returns whether an object's keys are names of tools: `{"tool": {arguments}}`."""
     if not is_object(item) or not item or any(key in item for key in (*TOOL_KEYS, *PARAMETER_KEYS)):
         return False
     return all(is_object(each) or each is None for each in item.values())
 
 
 def call_of_request(request: RawCall, tools: Tools) -> Call:
-    """The call that was found in text, its arguments typed by the tool's schema if it is known."""
+    """Types the arguments of a call found in text by the tool's schema, if it is known."""
     call = Call(request.tool, {}, repairs=request.repairs, error=request.error)
     arguments = request.parameters
     if request.error:
@@ -341,16 +353,16 @@ def call_of_request(request: RawCall, tools: Tools) -> Call:
     if repeated:
         error = f"the parameter {repeated!r} of {call.tool!r} is given several times"
         return replace(call, error=error)
-    # Neither blanks nor escapes nor quotes are a part of what is no text.
+    # Blanks, escapes and quotes have no effect on values that are not text.
     solid = {f"parameters.{key}" for key, value in values.items() if not isinstance(value, str)}
     lasting = [each for each in call.repairs if each.kind not in _OF_TEXT or each.path not in solid]
     return replace(call, parameters=values, repairs=(*lasting, *notes))
 
 
 def names_a_tool(value: Any, tools: Collection[str]) -> bool:
-    """Whether data names an offered tool, as a key or where a call has its name.
+    """Returns whether data names an offered tool, as a key or in the place of a call's name.
 
-    Wrappers with one entry are taken off: what a tag such as `<shell>` became is one.
+    Wrappers with one entry are removed first: a tag such as `<shell>` is read as one.
     """
     for _ in range(_WRAPPERS):
         if is_object(value):
@@ -367,13 +379,13 @@ def names_a_tool(value: Any, tools: Collection[str]) -> bool:
 
 
 def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
-    """Reads one call; `around` is the object that holds it, for a rationale beside the action."""
+    """Reads one call. `around` is the enclosing object, which may hold its rationale."""
     if isinstance(item, str):
         return Call(item, {}, error=f"the arguments of {item[:EXCERPT]!r} are missing")
     if not is_object(item):
         return Call("", {}, error=f"an action must be an object, got {_kind(item)}")
     used, name = _name_in(item)
-    if is_object(name):  # {"function": {"name", "arguments"}, "id"}
+    if is_object(name):  # `{"function": {"name", "arguments"}, "id"}`
         call = call_of(name, tools)
         rest = {key: each for key, each in item.items() if key != used}
         others = () if rest.keys().isdisjoint(_DECIDING) else _decisions(rest, tools, decided=True)
@@ -386,7 +398,7 @@ def call_of(item: Any, tools: Tools, around: Object | None = None) -> Call:
         return Call("", {}, rationale, identifier, error=NAMELESS)
     name = offered_name(name.strip(), tools)
     if any(map(str.isspace, name)) and not is_offered(name, tools):
-        return Call("", {}, rationale, identifier, error=f"{NAMELESS}: {name[:EXCERPT]!r} is none")
+        return Call("", {}, rationale, identifier, error=f"{NAMELESS}: got {name[:EXCERPT]!r}")
     arguments, inline, doubtful = given_in(item, used, name, around)
     notes = (Repair("inline_parameters", "none", doubtful),) if inline or doubtful else ()
     repairs: tuple[Repair, ...] = ()
@@ -435,14 +447,14 @@ def _remark_of(content: str, value: Object, kind: Any) -> Remark:
 
 def _confidence(claimed: Any) -> float | None:
     is_number = isinstance(claimed, int | float) and not isinstance(claimed, bool)
-    return claimed if is_number and abs(claimed) <= _MOST else None  # NaN is not either
+    return claimed if is_number and abs(claimed) <= _MOST else None  # also rejects NaN
 
 
 def _whole(item: object) -> int | None:
     if isinstance(item, int) and not isinstance(item, bool):
         return item
     if isinstance(item, str) and item.strip().isascii() and item.strip().isdigit():
-        # Nine digits: no step has a higher number, and `int` takes long for thousands of them.
+        # At most nine digits: step numbers are smaller, and `int` is slow for thousands of digits.
         return int(item.strip()[:9])
     return None
 

@@ -1,8 +1,8 @@
-"""Reads the labelled text forms: TAO (`THOUGHT [Type]: … ACTION: tool …`) and ReAct; and the lines
-`key: value` that give parameters in them (`parameters_of`).
+"""Reads the labelled text forms TAO (`THOUGHT [Type]: … ACTION: tool …`) and ReAct.
 
-One pass over the lines gives labels and their bodies; a reply in labels is a thought, a tool and
-its parameters. Knows nothing about which tools exist but the schemas it is given.
+Also reads the `key: value` lines of their parameters (`parameters_of`). One pass over the lines
+yields labels and their bodies; a reply in labels is a thought, a tool and its parameters. Knows the
+tools only by the schemas that the caller passes.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Section:
 
 @dataclass(slots=True)
 class Labelled:
-    """The parts up to the first observation or the start of a second cycle.
+    """The parts before the first observation or the start of a second cycle.
 
-    `cut` is everything from there on, `ended` whether an end line was seen.
+    `cut` is the text from there on; `ended` is True if an end line was present.
     """
 
     sections: list[Section] = field(default_factory=list[Section])
@@ -87,28 +87,31 @@ class Labelled:
     ended: bool = False
 
     def text(self, *labels: str) -> str | None:
-        """The text of the first part with one of the labels."""
+        """Returns the text of the first part with one of the labels."""
         return next((each.text for each in self.sections if each.label in labels), None)
 
 
 def has_action(text: str) -> bool:
-    """Whether a line is labelled as an action or a final answer."""
+    """Returns whether a line is labelled as an action or a final answer."""
     return _ACTION.search(text) is not None
 
 
 def has_lead(text: str) -> bool:
-    """Whether prose stands before the first labelled line."""
+    """Returns whether prose stands before the first labelled line."""
     mark = MARKED.search(text)
     return mark is not None and bool(text[: mark.start()].strip().strip("`"))
 
 
 def is_labelled(text: str) -> bool:
-    """Whether a line is labelled as a thought, an action or a final answer."""
+    """Returns whether a line is labelled as a thought, an action or a final answer."""
     return MARKED.search(text) is not None
 
 
 def sections_of(text: str) -> Labelled:
-    """Splits labelled text; a label inside a fence is none, unless the fence holds them all."""
+    """Splits labelled text.
+
+    Labels inside a fence are ignored, unless one fence holds the whole text.
+    """
     stripped = text.strip()
     fence = _FENCE.match(stripped)
     if fence:  # the whole reply in one fence
@@ -127,7 +130,7 @@ class _Splitter:
         self._quote = ""
         self._body: list[str] = []
         self._acted = False
-        self._margin = -1  # the indentation of the parameter that a line may continue
+        self._margin = -1  # the indentation of a parameter that the next line may continue
 
     def split(self) -> None:
         for line in self._text.splitlines(keepends=True):
@@ -137,7 +140,7 @@ class _Splitter:
             while match and (match[3] or match[1].lower() == "observation"):
                 label = match[1].lower().replace(" ", "_")
                 self._close()
-                # What follows is invented: the tool has not run yet.
+                # The text from here on is invented: the tool has not run yet.
                 if label == "observation" or (self._acted and label in _CYCLE):
                     self._end()
                     return
@@ -154,7 +157,9 @@ class _Splitter:
             self._strip_end()
 
     def _is_inside(self, line: str) -> bool:
-        """Whether a line belongs to a fence or, being deeper, to the parameter before it."""
+        """Returns whether a line belongs to a fence or, if indented deeper, to the parameter before
+        it.
+        """
         if self._is_fenced(line):
             return True
         bare = line.lstrip(" \t")
@@ -171,7 +176,7 @@ class _Splitter:
             if mark and mark[1].startswith(self._quote) and not line[mark.end() :].strip():
                 self._quote = ""
             return True
-        # A fence may also open behind a parameter's name: `content: ```py`.
+        # A fence may also open after a parameter's name: `content: ```py`.
         opened = _OPENED.search(line.rstrip("\r\n")) if self._acted and not mark else None
         self._quote = mark[1] if mark else opened[1] if opened else ""
         return mark is not None
@@ -187,18 +192,18 @@ class _Splitter:
         self.out.cut = "" if rest.strip("#*_:： \t").upper() == _END else rest
 
     def _strip_end(self) -> None:
-        """An end line that a stop sequence or the end of the text cut short."""
+        """Removes an end line that a stop sequence or the end of the text cut short."""
         section = self.out.sections[-1]
         head, _, last = section.text.rpartition("\n")
-        # Three letters at least: fewer may be the last word of a value.
+        # At least three letters: fewer may be the last word of a value.
         if head and len(last.strip()) >= _BEGINNING and _END.startswith(last.strip()):
             section.text, self.out.ended = head.rstrip(), True
 
 
 def _until(lines: list[str], number: int, end: str, margin: bool = True) -> tuple[str, int]:
-    """The lines up to one that ends with a mark; without their `margin`, if they have one.
+    """Returns the lines up to one that ends with `end`; removes their common `margin` if requested.
 
-    Text that begins beside its opening mark has none: each blank is its own.
+    Text that begins beside its opening mark has no margin: its blanks are content.
     """
     taken: list[str] = []
     while number < len(lines) and not lines[number].rstrip().endswith(end):
@@ -211,14 +216,14 @@ def _until(lines: list[str], number: int, end: str, margin: bool = True) -> tupl
 
 @dataclass(slots=True)
 class _Parameters:
-    """What `key: value` lines give.
+    """The parameters of `key: value` lines.
 
     Attributes:
-        values: The parameters; what was not quoted is `LooseText`.
-        error: Why they cannot be used, empty when every line was understood.
-        trailing: Whether prose follows them.
-        doubled: The parameter whose colon stands twice, so that one may belong to its value.
-        whole: Whether the last value says itself where it ends.
+        values: The parameters; values without quotes are `LooseText`.
+        error: The reason why they cannot be used; empty if every line was understood.
+        trailing: True if prose follows them.
+        doubled: The parameter with two colons; the second may belong to its value.
+        whole: True if the last value has an explicit end.
     """
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -231,9 +236,12 @@ class _Parameters:
 def parameters_of(text: str, names: Collection[str] = ()) -> _Parameters:
     """Reads `key: value` lines; `|` opens a block, deeper indentation continues a value.
 
-    A fence or triple quotes hold a value as it stands. A line that is no parameter ends them
-    after a blank line, or after a value that said where it ends; elsewhere it is an error.
-    `names` are the parameters of the tool, if they are known.
+    A fence or triple quotes hold a verbatim value. A line that is not a parameter ends the
+    parameters after a blank line, or after a value with an explicit end; elsewhere it is an error.
+
+    Args:
+        text: The lines.
+        names: The parameters of the tool, if they are known.
     """
     out = _Parameters()
     lines = text.splitlines()
@@ -247,8 +255,8 @@ def parameters_of(text: str, names: Collection[str] = ()) -> _Parameters:
         indent = len(line) - len(bare)
         match = _LINE.match(bare)
         apart = out.whole or (number > 1 and not lines[number - 2].strip())
-        # Prose behind the parameters, such as `Note: …`, must not become one: after a blank line
-        # only a name that the tool has goes on.
+        # Prose after the parameters, such as `Note: …`, must not become one. After a blank line
+        # only a parameter of the tool continues the list.
         if out.values and apart and not (match and (not names or match[1] in names)):
             out.trailing = True
             return out
@@ -256,7 +264,7 @@ def parameters_of(text: str, names: Collection[str] = ()) -> _Parameters:
             out.error = f"expected 'key: value', got {bare[:80]!r}"
             return out
         key, written = match[1], match[2].strip()
-        # As for tags: of two values none may win unseen.
+        # As for tags: neither of two values may win silently.
         if key in out.values:
             out.error = f"the parameter {key!r} is given twice"
             return out
@@ -270,7 +278,7 @@ def parameters_of(text: str, names: Collection[str] = ()) -> _Parameters:
 
 
 def _value(lines: list[str], number: int, indent: int, given: str) -> tuple[Any, int, bool]:
-    """One value, the next line's number (-1: it has no end), whether it said where it ends."""
+    """Returns a value, the next line's number (-1: no end), and True if its end is explicit."""
     if given == "```" or (given.startswith("```") and given.strip("`").isalnum()):
         body, number = _until(lines, number, "```")
         return body, number, True
@@ -293,7 +301,7 @@ def _value(lines: list[str], number: int, indent: int, given: str) -> tuple[Any,
 
 
 def literal(text: str) -> Any:
-    """A value as it stands on a line: the text between quotes, or `LooseText`."""
+    """Reads a value on one line: the text between quotes, or `LooseText`."""
     body = text.strip()
     if len(body) > 1 and body[0] in "\"'" and body[-1] == body[0]:
         return scalar(body)
@@ -306,25 +314,25 @@ _NO_COMMA = Repair("missing_comma", "none", content=True)
 NO_TOOL: Final = "The action names no tool."
 _HEADINGS = frozenset(map(fold, PARAMETER_KEYS))
 _PHRASE = late(r"\[([^\[\]]+)\]")
-"""The argument in `search[a phrase]`, as the paper on ReAct has it."""
+"""The argument in `search[a phrase]`, the notation of the ReAct paper."""
 _OBJECTS = late(r"\s*(?:```(?:json|JSON)?\s*)?(?:\{|\[\s*\{)")
 _TOOL = late(r"[\s`*\"'\[]*(?P<name>[A-Za-z_][\w.-]{0,127}?)[`*\"'\]]{0,4}(?=$|[\s({\[:|,;-])")
 _HEADING = late(r"\s*([A-Za-z_ ]{1,20})[ \t]*[:：]\s*(?=\{|```(?:json)?\s*\{)")
-"""What some models put over parameters that are an object."""
+"""The heading that some models write above parameters in JSON."""
 _REASONS = ("rationale", "justification")
 
 
 def read_labelled(text: str, tools: Tools, was_cut: bool, finished: bool) -> Turn | Unparsed | None:
-    """The turn of a labelled reply; `None` when it has no labelled part.
+    """Reads the turn of a labelled reply; `None` if it has no labelled part.
 
     Args:
         text: The reply without its reasoning.
         tools: The offered tools, with their schemas if these are known.
-        was_cut: Whether the provider says that the output limit ended the text.
-        finished: Whether the provider says that the model ended it.
+        was_cut: True if the provider reports that the output limit ended the text.
+        finished: True if the provider reports that the model ended it.
     """
     parts = sections_of(text)
-    # Nothing but an end line closes this form, so whatever came before the cut may be half a value.
+    # Only an end line closes this form, so the text before the cut may end inside a value.
     if was_cut and not parts.ended:
         return refusal("incomplete", text)
     if not parts.sections:
@@ -355,22 +363,22 @@ def read_labelled(text: str, tools: Tools, was_cut: bool, finished: bool) -> Tur
 def _called(
     parts: Labelled, section: Section, text: str, tools: Tools, finished: bool
 ) -> Call | Unparsed:
-    """The call of an action section that is no object."""
+    """Returns the call of an action section that is not an object."""
     request = labelled(text, tools)
     if request is None:
         return refusal("invalid", text, note=NO_TOOL)
     if not request.closed:
         return refusal("incomplete", text)
-    if finished:  # a stop sequence takes the end line away
+    if finished:  # a stop sequence removes the end line
         repairs = tuple(each for each in request.repairs if each != OPEN_END)
         request = replace(request, repairs=repairs)
     return cut(call_of_request(request, tools), rationale=_rationale(parts, section))
 
 
 def labelled(text: str, tools: Tools = ()) -> RawCall | None:
-    """The first action of a TAO or ReAct text; `None` when it names no tool.
+    """Returns the first action of a TAO or ReAct text; `None` if it names no tool.
 
-    One that is an object is found among the values of the text.
+    An action that is an object is found among the values of the text instead.
     """
     parts = sections_of(text)
     thought = parts.text("thought") or None
@@ -385,7 +393,7 @@ def _action(text: str, given: str | None, blank: RawCall, tools: Tools) -> RawCa
     head = text.partition("\n")[0].strip().strip("`*\"'[]. ")
     if given is not None:
         return _encoded(given, replace(blank, tool=offered_name(head, tools))) if head else None
-    # Before the pattern below: a name on offer may hold characters that the pattern ends at.
+    # Before the pattern below: an offered name may hold characters at which the pattern stops.
     if head in tools and not text.partition("\n")[2].strip():
         return _listed("", replace(blank, tool=head), tools)
     named = _TOOL.match(text)
@@ -410,7 +418,7 @@ def _action(text: str, given: str | None, blank: RawCall, tools: Tools) -> RawCa
 
 
 def _undecorated(line: str) -> str:
-    """A line without the signs around it, and without a bracket or quote that only closes here."""
+    """Strips decoration around a line, and a last bracket or quote without an opening one."""
     rest = line.strip(" \t`*|,;-").lstrip("\"' \t`*|,;-]")
     is_loose = rest.count("]") > rest.count("[") if rest[-1:] == "]" else rest.count(rest[-1:]) % 2
     return rest[:-1].rstrip() if rest[-1:] in ("]", '"', "'") and is_loose else rest
@@ -426,24 +434,24 @@ def _python(text: str, at: int, request: RawCall) -> RawCall | None:
 
 
 def _beside(rest: str) -> tuple[Repair, ...]:
-    """What puts a call in doubt behind which more is written than the end of its fence."""
+    """Returns the doubt about a call with more text after it than the end of its fence."""
     return (BESIDE,) if rest.strip().strip("`").strip() else ()
 
 
 def _on_one_line(rest: str, below: str, request: RawCall, tools: Tools) -> RawCall:
-    """Parameters beside the name of the tool: `path: a.py, mode: r`."""
+    """Reads parameters beside the name of the tool: `path: a.py, mode: r`."""
     names = parameter_names(request.tool, tools)
     values: dict[str, Any] = {}
     key, begin, is_apart = "", 0, True
-    # One after another: a line of many keys is over at the first that is given twice.
+    # One at a time: a long line is abandoned at the first repeated key.
     for mark in _keys_pattern(names).finditer(rest):
         if key:
             value = rest[begin : mark.start()].rstrip()
             values[key] = _on_line(value)
-            # Behind a blank alone a key may be a word of the value: `docker run -p n:5`.
+            # After a blank only, a key may be part of the value: `docker run -p n:5`.
             is_apart = is_apart and value.endswith((",", ";", "|"))
         elif mark.start() > 0:
-            break  # text before the first key: no list of keys, but one bare value
+            break  # text before the first key: one bare value, not a list of keys
         key, begin = mark["key"], mark.end()
         if key in values:
             return replace(request, error=f"the parameter {key!r} is given twice", closed=True)
@@ -471,7 +479,7 @@ def _keys_pattern(names: Collection[str]) -> re.Pattern[str]:
 
 
 def _listed(text: str, request: RawCall, tools: Tools) -> RawCall:
-    """Parameters as `key: value` lines, which nothing but an end line closes."""
+    """Reads parameters as `key: value` lines, which only an end line closes."""
     bare = text.lstrip()
     if bare[:1] == '"':
         reading = JsonReader(text, ANYTHING).read(len(text) - len(bare), headless=True)
@@ -499,13 +507,13 @@ def _with_parameters(request: RawCall, parameters: _Parameters) -> RawCall:
     if parameters.doubled:
         path = f"parameters.{parameters.doubled}"
         notes.append(Repair("extra_colon", "none", content=True, path=path))
-    # A last key without a value: the text ended where the value was due.
+    # A last key without a value: the text ended before the value.
     closed = ended or not values or list(values.values())[-1] != ""
     return replace(request, parameters=values or None, repairs=tuple(notes), closed=closed)
 
 
 def _unwrapped(values: dict[str, Any]) -> dict[str, Any]:
-    """Parameters without the heading that some models put over them."""
+    """Removes the heading that some models write above the parameters."""
     first = next(iter(values), "")
     if fold(first) not in _HEADINGS:
         return values
@@ -519,7 +527,7 @@ def _unwrapped(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _encoded(text: str, request: RawCall) -> RawCall:
-    """Arguments as one JSON object; other text stays for the caller to refuse."""
+    """Reads arguments as one JSON object; the caller refuses other text."""
     if not text.strip():
         return replace(request, parameters={})
     body = unescaped(text) or text
@@ -534,16 +542,16 @@ def _encoded(text: str, request: RawCall) -> RawCall:
 
 
 def _bare(text: str) -> str:
-    """A value without a key: what a JSON string says, or the text as it stands."""
+    """Returns a value without a key: decoded if it is a JSON string, else the text."""
     with suppress(ValueError):
         return decoded(text) if text[:1] == '"' else LooseText(text)
     return LooseText(text)
 
 
 def _described_turn(section: str, reply: str, tools: Tools) -> Turn | Unparsed | None:
-    """An action that is one object, or a list of them; `None` if it is neither.
+    """Reads an action that is an object or a list of objects; `None` if it is neither.
 
-    It is read as a reply in JSON is: nothing beside the parameters is lost without a trace.
+    It is read like a reply in JSON: entries beside the parameters are never dropped silently.
     """
     reading = _object(section) if _OBJECTS.match(section) else None
     if reading is None:

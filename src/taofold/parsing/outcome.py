@@ -1,8 +1,8 @@
-"""What a reading ends in: a value with its receipt (`Repair`), a thought (`Remark`) with calls,
-prose, or a refusal for the model. Values only.
+"""The results of reading: `Parsed` values, `Turn`, `Prose`, and `Unparsed` refusals.
 
-`Parsed` or `Unparsed` for one typed value; `Turn`, `Prose` or `Unparsed` for an agent's reply.
-Knows nothing about how a text was written down, nor whether the tools exist.
+`Parsed` or `Unparsed` for one typed value; `Turn`, `Prose` or `Unparsed` for an agent's reply. A
+value carries its receipt (`Repair`), a turn its thought (`Remark`) and calls. Values only. Knows
+nothing about the notation of the text, nor which tools exist.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ Level = Literal["none", "syntax", "schema"]
 Reason = Literal["empty", "incomplete", "ambiguous", "no_candidate", "invalid", "too_large"]
 
 RAW_LIMIT = 500
-"""Characters of the model's text that a refusal may carry."""
+"""The most characters of the model's text in a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One thing that was changed to read a value.
+    """One change that was made to read a value.
 
     Attributes:
         kind: A short name from the table in `docs/parsing.md`, such as `trailing_comma`.
         level: `none` for locating and unwrapping only, else the level that must allow it.
-        content: Whether it changed what the value says rather than its envelope. An action that
+        content: True if it changed the content of the value, not only its envelope. An action that
             must not be repeated never runs on such arguments.
-        at: Character offset in the text, -1 when unknown.
-        path: Where in the value, such as `arguments.path`; empty for the whole.
+        at: Character offset in the text, -1 if unknown.
+        path: Place in the value, such as `arguments.path`; empty for the whole.
         cost: The price; the cheapest reading of a text wins.
     """
 
@@ -43,27 +43,27 @@ class Repair:
 
 
 BESIDE = Repair("beside_prose", "none", content=True)
-"""There is text beside the call: it may be shown, or taken back."""
+"""Text stands beside the call: the call may only be quoted, or be retracted."""
 OPEN_END = Repair("open_end", "none", content=True)
-"""Nothing says that the call is whole, or the last of its reply."""
+"""Nothing proves that the call is complete, or the last of its reply."""
 UNOPENED = Repair("unopened", "none", content=True)
-"""A mark closes calls that none opened: what stood before them may be lost."""
+"""A mark closes calls that none opened: an earlier part of the calls may be lost."""
 SECOND_LIST = Repair("second_list", "none", content=True)
-"""A family that writes all calls in one list wrote two: the second may stand for the first."""
+"""A family that writes all calls in one list wrote two: the second may replace the first."""
 REPEATED = Repair("repeated_call", "none", content=True)
-"""The call equals one before it in the reply."""
+"""The call equals the one before it in the reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """A value that satisfies the type, with everything that was done to read it."""
+    """A value that satisfies the type, with all repairs that were made to read it."""
 
     value: T
     repairs: tuple[Repair, ...] = ()
 
     @property
     def cost(self) -> int:
-        """The sum of the repairs' prices; 0 for text that was right as it stood."""
+        """The sum of the repairs' prices; 0 for text that needed none."""
         return sum(repair.cost for repair in self.repairs)
 
 
@@ -72,8 +72,8 @@ class Unparsed:
     """A refusal.
 
     Attributes:
-        reason: Why, for programs.
-        feedback: Why, for the model: only the failing paths, with a bounded echo.
+        reason: The cause, for programs.
+        feedback: The cause, for the model: only the failing paths, with a bounded echo.
         raw: The start of the text, at most `RAW_LIMIT` characters.
     """
 
@@ -92,7 +92,7 @@ class Call(Value, frozen=True):
         id: The provider's or the model's own identifier of the call.
         repairs: What was changed to read this call.
         error: Not empty when the call was recognised but its arguments could not be read: the
-            tool must not run, and the model should be told this text.
+            tool must not run, and the model should receive this text.
     """
 
     tool: str
@@ -109,11 +109,11 @@ class Remark:
 
     Attributes:
         content: The text.
-        type: Lower-case label as the model wrote it, unchecked; `None` when it gave none.
+        type: Lower-case label as the model wrote it, unchecked; `None` if it gave none.
         because: Numbers of the steps that it cites.
         confidence: As the model claims, unchecked.
-        critical: Whether the model asks to pause.
-        learned: What the model learned from the observations before.
+        critical: True if the model asks to pause.
+        learned: The model's summary of what earlier observations taught it.
     """
 
     content: str
@@ -130,8 +130,8 @@ class Turn(Value, frozen=True):
     Attributes:
         remark: The thought, if any.
         calls: The batch of actions; empty for a thought without an action.
-        repairs: What was changed to read the reply as a whole.
-        role_violation: What was cut because the model spoke in another's place: an invented
+        repairs: The changes made to read the reply as a whole.
+        role_violation: The text that was cut because the model wrote in another role: an invented
             observation and everything after it (bounded excerpt).
     """
 

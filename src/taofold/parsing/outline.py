@@ -1,8 +1,8 @@
-"""Reads values that are laid out by indentation, the part of YAML that models write; a value on one
-line (`scalar`); and lines by their indentation.
+"""Reads values laid out by indentation, in the subset of YAML that models write.
 
-A text with one line that is not understood is no outline. Anchors, tags, multi-documents and folded
-scalars are not read. Knows nothing about types.
+Also reads one-line values (`scalar`) and lines by their indentation. A text with any line that is
+not understood is not an outline. Anchors, tags, multi-documents and folded scalars are not read.
+Knows nothing about types.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INSIDE = re.compile(r"^(`{3,}|~{3,})[ \t]*+(?:yaml|yml)[ \t]*+\n", re.MULTILINE
 _BLOCK = re.compile(r"[|>][-+]?$")
 DEPTH = 40
 LINES = 50_000
-"""The longest outline that is read."""
+"""The most lines of an outline that is read."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,8 @@ def outline_in(text: str) -> tuple[Any, bool] | None:
     """Reads a text that is one outline.
 
     Returns:
-        The value, its scalars as `LooseText`, and whether a fence marks its end; `None` otherwise.
+        The value, its scalars as `LooseText`, and whether a fence marks its end; `None` if the text
+        is not an outline.
     """
     fenced = _FENCED.match(text)
     body = fenced[2] if fenced else _block_in(text)
@@ -49,7 +50,7 @@ def outline_in(text: str) -> tuple[Any, bool] | None:
 
 
 def _block_in(text: str) -> str:
-    """The only YAML block of a text, else nothing."""
+    """Returns the only YAML block of a text, else ""."""
     opener = _INSIDE.search(text)
     end = text.find("\n" + opener[1], opener.end()) if opener else -1
     if opener is None or end < 0 or _INSIDE.search(text, end + 1):
@@ -69,7 +70,7 @@ def _read(lines: list[str]) -> Any:
 
 
 class _Layout:
-    """The containers that are open at a line; `ValueError` when the lines are no outline."""
+    """The containers open at a line. Raises `ValueError` if the lines are not an outline."""
 
     def __init__(self, lines: list[str]) -> None:
         self.root: Any = None
@@ -93,7 +94,7 @@ class _Layout:
             if not _KEY.match(rest) or rest[0] in "\"'[{":
                 top.append(scalar(rest))
                 return
-            # The keys of an item stand below its first key, not below its dash.
+            # The keys of an item align with its first key, not with its dash.
             indent += len(body) - len(rest)
             inner: dict[str, Any] = {}
             top.append(inner)
@@ -119,13 +120,13 @@ class _Layout:
             self._waiting = (top, key, indent)
 
     def _container(self, indent: int, *, is_item: bool) -> Any:
-        """The list or object that a line of this indentation belongs to."""
+        """Returns the list or object to which a line of this indentation belongs."""
         stack, waiting = self._stack, self._waiting
         while stack and stack[-1].indent > indent:
             stack.pop()
         self._waiting = None
         kind: type[Any] = list if is_item else dict
-        # YAML lets a list stand at the indentation of its key.
+        # YAML allows a list at the indentation of its key.
         if waiting and (indent > waiting[2] or (is_item and indent == waiting[2])):
             child: Any = kind()
             waiting[0][waiting[1]] = child
@@ -145,7 +146,7 @@ class _Layout:
 
 
 def indented(lines: list[str], number: int, indent: int) -> tuple[list[str], int]:
-    """The lines from a number on that are deeper than an indentation, and the next number."""
+    """Returns the lines from `number` on that are deeper than `indent`, and the next number."""
     begin = number
     while number < len(lines):
         line = lines[number]
@@ -156,7 +157,7 @@ def indented(lines: list[str], number: int, indent: int) -> tuple[list[str], int
 
 
 def dedent(lines: list[str]) -> str:
-    """Lines without their common margin and without blank lines at the end."""
+    """Joins lines without their common margin and without trailing blank lines."""
     while lines and not lines[-1].strip():
         lines = lines[:-1]
     margins = [len(line) - len(line.lstrip(" \t")) for line in lines if line.strip()]
@@ -165,7 +166,7 @@ def dedent(lines: list[str]) -> str:
 
 
 def scalar(text: str) -> Any:
-    """One value as it stands on a line: quoted, in brackets, or bare text."""
+    """Reads one value on a line: quoted, in brackets, or bare text."""
     body = text.strip()
     if len(body) > 1 and body[0] in "\"'" and body[-1] == body[0]:
         inner = JsonReader(f"[{body}]", ANYTHING).read(0)
@@ -174,7 +175,7 @@ def scalar(text: str) -> Any:
             return inner.value[0]
     if body[:1] in ("[", "{") and body[-1] in "]}":
         inner = JsonReader(body, ANYTHING).read(0)
-        # A guess is left to whoever types the text, and marks it.
+        # A value that needed a guess stays text: the caller that types it marks the guess.
         is_guessed = any(each.content for each in inner.repairs)
         if inner.whole and inner.end == len(body) and not is_guessed:
             return inner.value

@@ -1,7 +1,7 @@
-"""The words of the protocol: the keys under which models write a thought, a tool, its parameters, a
-batch, an answer; the names that every agent has (`RESERVED`); and what the tools are (`Tools`).
+"""The key names of the protocol: thought, tool, parameters, batch and answer.
 
-Which of an object's keys decide, and what beside a call may be a parameter, is in `decision`.
+Also the names that every agent has (`RESERVED`) and the type of the offered tools (`Tools`).
+`decision` selects the keys that decide, and the entries beside a call that may be parameters.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _NOTES = (
     "learned",
 )
 REMARK_KEYS = frozenset([*THOUGHT_KEYS, *_NOTES, "tool_call_id"])
-"""What is said about a call, never to its tool."""
+"""Keys that describe a call and are never passed to its tool."""
 ENVELOPE = REMARK_KEYS.union(TOOL_KEYS, PARAMETER_KEYS, BATCH_KEYS, ANSWER_KEYS, ("id", "type"))
 DECISIVE = frozenset(
     {"action", "actions", "tool", "tool_calls", "thought", "tool_name", "tool_uses", "final_answer"}
 )
-"""Keys that no data has beside itself: an object with one of them is a decision."""
+"""Keys that ordinary data does not have: an object with one of them is a decision."""
 Object = dict[str, Any]
 Tools = Collection[str] | Mapping[str, Mapping[str, Any]]
 RESERVED = (FINISH, "ask_user")
@@ -40,5 +40,5 @@ RESERVED = (FINISH, "ask_user")
 
 
 def is_offered(tool: str, tools: Tools) -> bool:
-    """Whether a name may be called."""
+    """Returns whether a name may be called."""
     return tool in tools or tool in RESERVED

@@ -1,11 +1,10 @@
-"""Reads the reply of an agent's model: a remark and calls, prose, or a refusal; and a provider's
-native call (`read_call`).
+"""Reads the reply of an agent's model, and a provider's native call (`read_call`).
 
-Where a call stands decides what it is, never the words around it. A call is a decision as the whole
-reply, in the only fence at its end, or behind a mark of a model family; anywhere else it is a
-question back to the model. What stands beside prose is marked. A reply is never half read: what
-looks like a call and cannot be understood is an error, never prose. Knows nothing about running
-tools.
+A reply is a remark and calls, prose, or a refusal. The position of a call decides its status, never
+the words around it. A call counts if it is the whole reply, stands in the only fence at its end, or
+follows a mark of a model family. Anywhere else the model is asked again. Text beside a call is
+marked. A reply is never read in part: text that looks like a call and cannot be understood is an
+error, never prose. Knows nothing about running tools.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ from taofold.parsing.schema.scalars import same
 from taofold.parsing.spans import Scan, Span, scan
 
 WHOLE: Final = "tool_calls"
-"""The finish reason that says that the model has made its calls."""
+"""The finish reason of a reply whose calls are complete."""
 
 
 def read_call(
@@ -82,10 +81,10 @@ def read_call(
 ) -> Call:
     """Reads a provider's native tool call; unreadable arguments become `Call.error`.
 
-    No text at all stands for no arguments, unless the output limit ended it (`finish_reason`),
-    or the tool takes some (`schema`) and the provider does not say that the calls are whole:
-    then they were lost, and a call with nothing but defaults is not what the model asked for.
-    The schema also names and decodes the arguments, as it does those of a call in text.
+    Empty text means no arguments, with two exceptions in which the arguments were lost. The output
+    limit ended the text (`finish_reason`), or the tool has parameters (`schema`) and the provider
+    does not report that the calls are complete. A call with only default values is then not what
+    the model asked for. The schema also names and decodes the arguments, as for calls in text.
     """
     if not name.strip():
         return Call("", {}, "", id, (), f"{NAMELESS}: call one that is on offer, by its name")
@@ -105,18 +104,18 @@ def read_call(
     doubt = _doubt_of(Turn(None, (call,)), () if schema is None else {name: schema})
     if doubt is not None:
         return replace(call, parameters={}, error=f"{_UNSURE}{doubt}. Send it as valid JSON")
-    # The numbers in a text are finite.
+    # Numbers in JSON text are finite.
     return call if isinstance(arguments, str) and _is_plain(arguments) else _checked(call)
 
 
 def _beyond_the_wire(repairs: tuple[Repair, ...]) -> tuple[Repair, ...]:
-    """The repairs without one encoding: most providers send native arguments as a JSON string."""
+    """Drops one encoding repair: most providers send native arguments as a JSON string."""
     encodings = [at for at, each in enumerate(repairs) if each.kind == "string_encoded"]
     return repairs if not encodings else (*repairs[: encodings[0]], *repairs[encodings[0] + 1 :])
 
 
 def _is_plain(text: str) -> bool:
-    """Whether no string that a text holds can be other than Unicode."""
+    """Returns whether every string in a text must be valid Unicode."""
     return text.isascii() and "\\u" not in text
 
 
@@ -125,7 +124,7 @@ def _sound(turn: Turn) -> Turn:
 
 
 def _checked(call: Call) -> Call:
-    """The call, or its refusal if it holds what JSON has not."""
+    """Returns the call, or its refusal if it holds values that JSON does not have."""
     flaw = flaw_of(call.parameters)
     if not flaw:
         return call
@@ -140,11 +139,11 @@ _KEYS = (
 _PROTOCOL = tuple(_KEYS.split())
 _PLAN = ReadingPlan(ANY, frozenset(map(fold, _PROTOCOL)), open=True, lenient=False)
 _FORMED = late(r"[{<(\[:：|｜‖◁]|assistantfinal|>>>", re.IGNORECASE)
-"""No form of a decision, of reasoning or of another's words does without one of these."""
+"""Every form of a decision, of reasoning or of another role's text contains one of these."""
 _BEGUN = late(
     r"[{,]\s{0,8}[\"'“]?(?:tool|action|actions|tool_name|tool_calls|action_input|thought)[\"'”]?\s{0,4}:"
 )
-"""What begins like a decision in JSON."""
+"""Text that begins like a decision in JSON."""
 _FENCED = late(r"```[\w-]*[ \t]*\n?|```")
 _OWN_LINE = late(r"(?:^|\n)[ \t]*(?:```[\w-]*[ \t]*\n?[ \t]*)?\Z")
 _LEAD_END = late(r"(?:[.!?:…。！？：)\]\"'”*`]|\n)[ \t]*\Z")
@@ -157,7 +156,7 @@ _VOICE = late(
 """A line that begins with a name, a colon and words, `Benutzer: …`, `用户：…`, or a label in
 brackets: `[SYSTEM]`, `[^1]: …`."""
 _HEADED = late(r"(?:\[\s*)?([A-Za-z_][\w.-]{0,127})(?:[ \t]*\n\s*\{|\(\s*\{)")
-"""The name of a tool over its object, or before it as in a call: `f({"a": 1})`."""
+"""The name of a tool above its object, or before it as in a call: `f({"a": 1})`."""
 _LISTED = late(r"(?:^|(?P<before>[^\n]))(?P<list>\[\s{0,8}(?P<name>[\w.]{1,128})\()", re.MULTILINE)
 _MOST_LISTS: Final = 1_000
 _OWN_TAG = late(
@@ -168,7 +167,7 @@ _ASSIGNED = late(r"([A-Za-z_]\w{0,63}) ?= ?(?=\w)")
 _WORD = late(r"\w")
 _SPEAKER = late(r"[ \t#*_]{0,8}(?:user|human)\b", re.IGNORECASE)
 _SPILLED = late(r'[,}\]\s]*+"[^"\n]{1,80}"\s*+:')
-"""A member that follows the object which it belongs to."""
+"""A member after the object to which it belongs."""
 _INVALID = "The action could not be read. Send one valid JSON object and nothing else."
 _SEVERAL = "The reply holds several different decisions. Send exactly one."
 _NOT_YOURS = "Observations are written by the tools, not by you. Send a thought and an action."
@@ -186,12 +185,12 @@ def read_reply(
     """Reads one reply; never raises for any text.
 
     Args:
-        text: What the model wrote.
+        text: The text of the model.
         tools: The offered names, or their names with the JSON schemas of their parameters.
         finish_reason: The provider's; `length` and its synonyms mean that the text was cut.
     """
     body = text.strip()
-    # A clean reply is one JSON object: decided here, in microseconds.
+    # Fast path for a clean reply, one JSON object: takes microseconds.
     if body[:1] == "{" and body[-1:] == "}":
         try:
             value = DECODER.decode(body)
@@ -205,7 +204,7 @@ def read_reply(
                 return turn if _is_plain(body) else _sound(turn)
     if not body:
         return refusal("empty", text, note="The reply is empty. Send a thought and an action.")
-    # Plain prose, the other common case. If it was cut off, what is missing may be a call.
+    # Fast path for plain prose. If it was cut off, the missing part may be a call.
     if _FORMED.search(body) is None and not is_cut(finish_reason):
         return Prose(body)
     result = _Reply(text, tools, finish_reason).read()
@@ -220,7 +219,7 @@ def read_reply(
 
 
 def _is_torn(turn: Turn) -> bool:
-    """Whether one object of a turn decides several things."""
+    """Returns whether one object of a turn decides several things."""
     return any(call.error == SEVERAL for call in turn.calls)
 
 
@@ -229,7 +228,7 @@ def _several(text: str) -> Unparsed:
 
 
 def _doubt_of(turn: Turn, tools: Tools) -> str | None:
-    """Why a call cannot be believed, as far as its notation had to be guessed."""
+    """Returns why a call cannot be trusted because its notation had to be guessed, or None."""
     for call in turn.calls:
         repairs = (*turn.repairs, *call.repairs)
         if any(each.level == "syntax" for each in repairs):
@@ -241,7 +240,7 @@ def _doubt_of(turn: Turn, tools: Tools) -> str | None:
 
 
 def has_marks(text: str) -> bool:
-    """Whether a text holds the marks of a call or of reasoning, of whatever family."""
+    """Returns whether a text contains the marks of a call or of reasoning, of any family."""
     return _strip_marks(text) is None
 
 
@@ -271,7 +270,7 @@ class _Reply:
         start = len(self._text) - len(self._text.lstrip())
         if reader.is_python(start) and not self._text[reader.python_block(start).end :].strip():
             visible = Scan(stretches=[(start, len(self._text))], visible=self._text)
-            turn = self._pythonic(visible)  # what its strings hold is no mark
+            turn = self._pythonic(visible)  # marks inside its strings do not count
             if turn is not None:
                 return turn
         scanned = scan(self._text, _PLAN, reader)
@@ -281,8 +280,8 @@ class _Reply:
             return refusal("too_large", self._text)
         if not scanned.visible.strip():
             return self._refuse("empty", "The reply holds only reasoning. Send an action.")
-        # Labels inside an object's strings are text; labels before calls in another form lose to
-        # them unless they hold a call of their own.
+        # Labels inside an object's strings are text. Labels before calls in another form count only
+        # if they contain a call of their own.
         if is_labelled(scanned.visible) and not _starts_with_object(scanned.visible):
             turn = read_labelled(scanned.visible, self._tools, self._cut, self._finished)
             if isinstance(turn, Turn) and not turn.calls:
@@ -298,7 +297,7 @@ class _Reply:
         return self._decision(scanned)
 
     def _behind_thought(self, scanned: Scan, thought: Turn) -> Turn | Unparsed:
-        """A labelled thought without an action; its call may follow in another form."""
+        """Handles a labelled thought without an action; its call may follow in another form."""
         if not scanned.blocks and not any(map(self._is_call, scanned.spans)):
             return thought
         turn = self._unlabelled(scanned)
@@ -314,23 +313,23 @@ class _Reply:
         return refusal(reason, self._text, note=note)
 
     def _until(self, foreign: int, scanned: Scan) -> Turn | Prose | Unparsed:
-        """What was said before the reply speaks in another's place."""
+        """Reads the part of the reply before the model writes in another role."""
         own = self._text[:foreign]
         if not own.strip():
             return self._refuse("no_candidate", _NOT_YOURS)
-        # Without the finish reason: what was cut off was the invention, not the model's own words.
+        # Without the finish reason: the cut hit the invented part, not the model's own text.
         result = _Reply(own, self._tools, None).read()
         if isinstance(result, Prose) and _SPEAKER.match(self._text, foreign):
             rest = _Reply(self._text[foreign:], self._tools, None)
             calls = scan(rest._text, _PLAN, CallReader(rest._text, self._names, self._parameters))
             if calls.blocks or any(map(self._is_call, calls.spans)):
                 return self._refuse("no_candidate", _NOT_YOURS)
-            return self._decision(scanned)  # a label of an answer: `User: bob`
+            return self._decision(scanned)  # a label in an answer: `User: bob`
         excerpt = self._text[foreign : foreign + RAW_LIMIT]
         return replace(result, role_violation=excerpt) if isinstance(result, Turn) else result
 
     def _foreign(self, scanned: Scan) -> int:
-        """Where the model speaks in another's place, outside the values; -1 if it does not."""
+        """Returns the offset at which the model writes in another role, outside values; else -1."""
         ends = [(each.start, each.end) for each in scanned.spans]
         ends += [(each.start, each.end) for each in scanned.blocks]
         ends += [(scanned.cut.start, scanned.cut.end)] if scanned.cut else []
@@ -362,7 +361,7 @@ class _Reply:
         return self._prose(scanned)
 
     def _completed(self, scanned: Scan, spans: list[Span]) -> Unparsed | None:
-        """Takes in a value that the end of the text closed, or refuses it."""
+        """Accepts a value that the end of the text closed, or refuses it."""
         last = scanned.cut
         if last is None or last.quoted or not self._is_begun(last):
             return None
@@ -371,7 +370,7 @@ class _Reply:
         value = last.reading.value
         has_arguments = is_object(value) and any(key in value for key in PARAMETER_KEYS)
         inner = is_object(value) and any(is_object(value.get(k)) for k in ("action", "function"))
-        # A call whose arguments never came is no call without arguments.
+        # A call whose arguments never arrived is not a call without arguments.
         if not has_arguments and not inner and "finish" not in str(value)[:400]:
             return refusal("incomplete", self._text)
         note = Repair("missing_closer", "syntax", content=True, at=len(self._text), cost=3)
@@ -380,7 +379,7 @@ class _Reply:
         return None
 
     def _is_begun(self, span: Span) -> bool:
-        """Whether a value that the end of the text cut off was to be a decision."""
+        """Returns whether a value cut off by the end of the text was to be a decision."""
         return bool(
             not self._text[: span.start].strip()
             or is_decision(span.reading.value)
@@ -388,7 +387,7 @@ class _Reply:
         )
 
     def _is_call(self, span: Span) -> bool:
-        """Whether a value is a decision, or a list of them."""
+        """Returns whether a value is a decision, or a list of them."""
         value = span.reading.value
         entries = value if is_array(value) else [value]
         return bool(entries) and all(is_decision(each, self._names) for each in entries)
@@ -400,7 +399,7 @@ class _Reply:
             repairs = (*repairs, note)
         return _Piece(span.start, span.end, span.reading.value, repairs=repairs)
 
-    # ---- calls behind a mark
+    # ---- calls after a mark
 
     def _marked(self, scanned: Scan, values: list[_Piece]) -> Turn | Unparsed:
         blocks = scanned.blocks
@@ -409,7 +408,7 @@ class _Reply:
                 return self._refuse("invalid", f"{_MARKUP}{block.error}. Send it again.")
             if not block.closed:
                 return refusal("incomplete", self._text)
-        # A JSON value beside marked calls that names no tool on offer is data.
+        # A JSON value beside marked calls that names no offered tool is data.
         if any(self._offers(each.value) for each in values):
             return self._refuse("ambiguous", _SEVERAL)
         requests = [request for block in blocks for request in block.calls]
@@ -422,7 +421,7 @@ class _Reply:
             self._shown(scanned, block.end, edge) for block, edge in zip(blocks, edges, strict=True)
         ]
         rest = "".join(gaps)
-        # A mark that is left over belongs to a call that was not understood: then none runs.
+        # A leftover mark belongs to a call that was not understood: then no call runs.
         if _strip_marks(lead) is None or _strip_marks(rest) is None:
             return self._refuse("invalid", _INVALID)
         if all(each.bare for each in blocks):
@@ -435,11 +434,11 @@ class _Reply:
         return Turn(_remark(lead), tuple(calls), repairs)
 
     def _spoken_of(self, calls: list[Call], blocks: list[Block], beside: str) -> Unparsed | None:
-        """Why calls that no family's mark opens are none; the model is told instead of the user."""
-        # A bare tag in prose that names no tool is HTML, or a tool that was made up.
+        """Returns a refusal for bare-tag calls that are only mentioned in prose, else None."""
+        # A bare tag in prose that names no offered tool is HTML, or an invented tool.
         if beside.strip() and not all(is_offered(call.tool, self._tools) for call in calls):
             return self._refuse("invalid", _INVALID)
-        # One that names a tool and holds nothing, between words, is only spoken of.
+        # An empty tag of a tool between words is only a mention of it.
         before = self._text[: blocks[0].start].rpartition("\n")[2]
         after = self._text[blocks[-1].end :].partition("\n")[0]
         is_in_line = _WORD.search(_bare(before)) and _WORD.search(_bare(after))
@@ -448,9 +447,11 @@ class _Reply:
         return None
 
     def _doubts(self, scanned: Scan, lead: str, rest: str) -> list[Repair]:
-        """What puts calls behind marks in doubt: the text beside them, lists, a missing end."""
+        """Returns the doubts about calls after marks: text beside them, second lists, a missing
+        end.
+        """
         blocks = scanned.blocks
-        # Before a family's own block a call without a mark may be one that the lead-in shows.
+        # A call without a mark before a family's own block may be an example in the lead-in.
         is_shown = bool(lead.strip()) and len({each.bare for each in blocks}) > 1
         doubts: list[Repair] = []
         if (
@@ -467,7 +468,7 @@ class _Reply:
         return doubts
 
     def _is_after_end(self, scanned: Scan, at: int) -> bool:
-        """Whether the reply was over before an offset: what follows is another one."""
+        """Returns whether the reply ended before `at`: text after the end is another reply."""
         before = self._raw(scanned, 0, at)
         end = ENDS.search(before)
         return end is not None and bool(_strip_noise(before[: end.start()]).strip())
@@ -485,7 +486,7 @@ class _Reply:
     def _alone(
         self, scanned: Scan, pieces: list[_Piece], spans: list[Span]
     ) -> Turn | Unparsed | None:
-        """Values that are decisions: the whole reply, or all that follows a lead-in."""
+        """Reads values that are decisions: the whole reply, or all text after a lead-in."""
         turns = self._turns(pieces)
         first, last = pieces[0], pieces[-1]
         lead = self._shown(scanned, 0, first.start)
@@ -501,8 +502,8 @@ class _Reply:
         if not outside and not others:
             return turn
         led = not _bare(trail) and bool(_OWN_LINE.search(self._text[: first.start]))
-        # An answer changes nothing. A call may be quoted, refused or forged, and a tool that only
-        # reads can still send what it is given.
+        # An answer has no effect. A call may be quoted, refused or forged, and even a read-only
+        # tool can send its arguments out.
         answers = all([call.tool == FINISH for call in turn.calls])
         if _bare(between) or others or not (led or answers):
             return self._question(turn)
@@ -510,7 +511,7 @@ class _Reply:
         return replace(turn, remark=remark, repairs=(*turn.repairs, BESIDE))
 
     def _question(self, turn: Turn) -> Unparsed | None:
-        """What is said of a call in the midst of prose; nothing of what is no tool's."""
+        """Refuses a call in the middle of prose if it names a tool; otherwise returns None."""
         if any(is_offered(call.tool, self._tools) for call in turn.calls):
             return self._refuse("ambiguous", _ALONE)
         return None
@@ -519,7 +520,7 @@ class _Reply:
         values: list[Any] = []
         turns: list[Turn] = []
         for piece in pieces:
-            # Models repeat themselves: the same decision twice is one.
+            # Models repeat themselves: two equal decisions count once.
             if any(same(piece.value, each) for each in values):
                 continue
             values.append(piece.value)
@@ -540,17 +541,17 @@ class _Reply:
         return any(is_offered(call.tool, self._tools) for turn in turns for call in turn.calls)
 
     def _chosen(self, turns: list[Turn], between: str) -> Turn | Unparsed:
-        """What values that are decisions mean together: a batch, or the only one that could run."""
+        """Combines values that are decisions: a batch, or the only one that can run."""
         if len(turns) == 1:
             return turns[0]
-        # `{A}, {B}` is a batch; `{A} {B}` is a decision and another one.
+        # `{A}, {B}` is a batch; `{A} {B}` are two separate decisions.
         if not _bare(between) and set(between) & {",", ";"}:
             return _joined(turns)
         offered = [] if any(map(_is_torn, turns)) else [*filter(self._is_offered, turns)]
         return offered[0] if len(offered) == 1 else self._refuse("ambiguous", _SEVERAL)
 
     def _pythonic(self, scanned: Scan) -> Turn | Unparsed | None:
-        """Calls in Python's notation: the whole reply, or all that follows a lead-in."""
+        """Reads calls in Python's notation: the whole reply, or all text after a lead-in."""
         if "(" not in scanned.visible and "{" not in scanned.visible:
             return None
         body = NOISE.sub("", scanned.visible).strip().strip("`").removeprefix("python\n").strip()
@@ -567,8 +568,8 @@ class _Reply:
         return self._python_turn(body, at, reader.python_block(at))
 
     def _python_turn(self, body: str, at: int, block: Block) -> Turn | Unparsed | None:
-        """The calls in Python's notation that stand in `body` from `at` on."""
-        # A lone `f(x=1)` in prose is code, a list of calls to tools on offer is not.
+        """Reads the calls in Python's notation in `body` from `at` on."""
+        # A lone `f(x=1)` in prose is code; a list of calls to offered tools is not.
         is_list = body[at] == "["
         unknown = sum(call.tool not in self._names for call in block.calls)
         if not block.calls or unknown == len(block.calls) or (unknown and not is_list):
@@ -583,14 +584,16 @@ class _Reply:
         return Turn(_remark(body[:at]), tuple(calls), notes)
 
     def _listed(self, body: str) -> int:
-        """Where a list of calls begins: a line, or one that names a tool; -1 if none does."""
+        """Returns the offset of a list of calls: at a line's start, or one that names a tool; else
+        -1.
+        """
         for begin in islice(_LISTED.finditer(body), _MOST_LISTS):
             if not begin["before"] or begin["name"] in self._names:
                 return begin.start("list")
         return -1
 
     def _headed(self, reader: CallReader, body: str, at: int) -> Turn | Unparsed | None:
-        """A whole reply that is the name of an offered tool and an object."""
+        """Reads a whole reply that is the name of an offered tool and an object."""
         request, end = reader.named(at)
         if request is None or body[end:].strip() != ("]" if at else ""):
             return None
@@ -614,8 +617,8 @@ class _Reply:
         if text is None:
             mark = LEFTOVER.search(visible)
             return self._refuse("invalid", f"{_MARKUP}{mark[0] if mark else ''}. Send it again.")
-        # It begins like a decision, and no value was found: broken JSON is
-        # never shown as an answer. Nor is a tool's own tag around whatever is no argument.
+        # The text begins like a decision but has no value: broken JSON is never shown as an answer.
+        # The same holds for a tool's own tag around text that is not an argument.
         is_begun = not scanned.spans and _BEGUN.search(text) is not None
         if is_begun or self._has_own_tag(text):
             return self._refuse("invalid", _INVALID)
@@ -625,7 +628,7 @@ class _Reply:
         return Prose(answer)
 
     def _has_own_tag(self, text: str) -> bool:
-        """Whether a line begins with the tag of an offered tool, closed by itself or behind it."""
+        """Returns whether a line begins with an offered tool's tag that is closed somewhere."""
         first: dict[str, int] = {}
         for tag in _OWN_TAG.finditer(text):
             if tag["name"] in self._tools:
@@ -635,11 +638,11 @@ class _Reply:
         return any(text.find(f"</{name}>", end) >= 0 for name, end in first.items())
 
     def _shown(self, scanned: Scan, start: int, end: int) -> str:
-        """The text between two offsets without its reasoning and without marks that say nothing."""
+        """Returns the text between two offsets without reasoning and marks without content."""
         return _strip_noise(self._raw(scanned, start, end))
 
     def _raw(self, scanned: Scan, start: int, end: int) -> str:
-        """The text between two offsets without its reasoning."""
+        """Returns the text between two offsets without its reasoning."""
         parts = [
             self._text[max(start, begin) : min(end, stop)]
             for begin, stop in _without(scanned.stretches, scanned.repeated)
@@ -651,7 +654,7 @@ class _Reply:
 def _without(
     stretches: list[tuple[int, int]], values: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The stretches of `stretches` that no value covers."""
+    """Returns the parts of `stretches` that no value covers."""
     out: list[tuple[int, int]] = []
     edges = iter(values)
     value = next(edges, None)
@@ -666,16 +669,16 @@ def _without(
 
 
 def _strip_noise(text: str) -> str:
-    """A text without the marks that say nothing: special tokens anywhere, tags at the edges."""
+    """Removes marks without content: special tokens anywhere, tags at the edges."""
     if "<" not in text and "[" not in text:
         return text
     text = NOISE_TOKEN.sub("", text)
     whole = text.strip()
     lead = NOISE_LEAD.match(whole)
-    # By offsets: a copy of the rest for each mark would take time that grows with the square.
+    # By offsets: copying the rest for each mark would take quadratic time.
     begin, end = lead.end() if lead else 0, len(whole)
     while begin < end:
-        # Every mark that says nothing begins with one of these two; looked for from the end.
+        # Every mark without content begins with one of these two. They are searched from the end.
         last = max(whole.rfind("<", begin, end), whole.rfind("[", begin, end))
         noise = NOISE.match(whole, last, end) if last >= 0 else None
         if noise is None or noise.end() != end:
@@ -687,35 +690,35 @@ def _strip_noise(text: str) -> str:
 
 
 def _strip_marks(text: str) -> str | None:
-    """A text without its noise; `None` when it still holds a mark of calls or of reasoning."""
+    """Removes noise; returns `None` if the text still contains a mark of calls or of reasoning."""
     text = _strip_noise(text)
     return None if LEFTOVER.search(text) else text
 
 
 def _bare(text: str) -> str:
-    """What is left of the text around a value: no fences, no commas, no marks."""
+    """Returns the text around a value without fences, commas and marks."""
     text = _FENCED.sub("", _strip_noise(text))
     text = CALL_CLOSE.sub("", text)
     return text.strip(" \t\r\n,;`\ufeff\u200b}]")
 
 
 def _is_led(lead: str) -> bool:
-    """Whether the text before a mark is a remark of its own: whole sentences, or lines.
+    """Returns whether the text before a mark is a remark: whole sentences, or lines.
 
-    A line with somebody's name before it, in whatever language, may be another's words.
+    A line that begins with a name, in any language, may be written in another role.
     """
     return not lead.strip() or (_LEAD_END.search(lead) is not None and _VOICE.search(lead) is None)
 
 
 def _again(call: Call, previous: Call) -> Call:
-    """The call; marked if it only repeats the one before, as models do that are stuck."""
+    """Returns the call, marked if it repeats the one before, as models do in a loop."""
     if call.tool != previous.tool or not same(call.parameters, previous.parameters):
         return call
     return replace(call, repairs=(*call.repairs, REPEATED))
 
 
 def _printed(body: str) -> str:
-    """The call whose result a text only prints: `x = f(a=1)` over `print(x)`; else the text."""
+    """Returns the call whose result is only printed, `x = f(a=1)` above `print(x)`, or the text."""
     assigned = _ASSIGNED.match(body)
     if assigned is None:
         return body

@@ -1,9 +1,9 @@
-"""Census of the comments and attributes that switch off a check: of linters, type checkers,
-compilers and coverage tools of all languages (`silencers`).
+"""Finds comments and attributes that switch off a check (`silencers`).
 
-`added` lists those that a change brings in, `unsilenced` takes them out of a text again, so that
-a tool reports what they hide, `unannotated` lists functions that type checkers skip. Knows nothing
-about processes, gates or lessons. Pure.
+Covers the linters, type checkers, compilers and coverage tools of all languages. `added` lists the
+marks that a change adds. `unsilenced` removes them from a text, so that a tool reports the hidden
+findings. `unannotated` lists functions that lost their annotations, which type checkers skip. Knows
+nothing about processes, gates or lessons. Pure.
 """
 
 import ast
@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 _OPENS: Final = r"(?:\#|//|/\*|--|<!--|;|%)[^\S\n]*"
-"""What a comment begins with."""
+"""The characters that begin a comment."""
 _COMMENTS: Final = (
-    # Words that mean nothing outside of a comment, or only at its beginning.
+    # Words that are a silencer only at the beginning of a comment.
     rf"{_OPENS}(?i:(?:(?:ruff|flake8|sqlfluff)\s*:\s*)?noqa\b|nopep8\b|nosec\b|\#nosec\b|nosemgrep\b"
     r"|NOSONAR\b|nocov\b|(?:ruff\s*:\s*)?isort\s*:\s*(?:skip_file|skip|off|split)\b"
     r"|ruff\s*:\s*(?:disable|ignore|file-ignore)\b|(?:fmt|autopep8|black)\s*:\s*(?:off|skip)\b"
@@ -27,7 +27,7 @@ _COMMENTS: Final = (
     r"|luacheck\s*:|nolint\w*|lint\s*:\s*(?:file-)?ignore\b|revive\s*:\s*disable\S*"
     r"|eslint\s+[\w@/-]+\s*:|[jt]s(?:hint|lint)(?:\s+ignore)?\b|standard\s*:\s*disable"
     r"|noinspection\b|ignore(?:_for_file)?\s*:|no\s+critic\b)"
-    # Words that no code holds, at any place in a comment.
+    # Words that code does not contain, at any place in a comment.
     r"|(?:es|ts|style|ox|sass-|markdown|html|flow|erb|slim-|scss-)lint-disable(?:-next-line|-line)?\b"
     r"|\b(?:ts|style|js)lint:disable(?:-next-line|-line)?\b"
     r"|/\*+[^\S\n]*(?:globals?|exported)\b[^*\n]*"
@@ -48,7 +48,7 @@ _ATTRIBUTES: Final = (
     r"[^\n]*"
 )
 _HIDDEN: Final = r"\bnot\s+(?:\w+\.)?TYPE_CHECKING\b"
-"""Code that type checkers take for unreachable."""
+"""Conditions that type checkers treat as unreachable."""
 PATTERN: Final = rf"(?P<attribute>{_ATTRIBUTES})|(?P<hidden>{_HIDDEN})|{_COMMENTS}"
 _SILENCER: Final = re.compile(PATTERN)
 _CODES: Final = re.compile(
@@ -59,7 +59,7 @@ _WORD: Final = re.compile(r"[\w@/-]+")
 
 
 class Silencer(NamedTuple):
-    """A mark that switches off a check, and the findings that it names; none = all."""
+    """A mark that switches off a check, and the findings that it names; no codes = all."""
 
     kind: str
     codes: frozenset[str]
@@ -77,15 +77,15 @@ def silencers(text: str) -> list[Silencer]:
 
 
 def added(before: Iterable[str], after: Iterable[str]) -> list[Silencer]:
-    """Returns the marks of the texts `after` that no mark of the texts `before` stood for.
+    """Returns the marks of the texts `after` that no mark of the texts `before` covers.
 
-    A mark that moves, or hides less than it did, is not new.
+    A mark that moves, or hides less than before, is not new.
     """
     left = Counter([mark for text in before for mark in silencers(text)])
     now = Counter([mark for text in after for mark in silencers(text)])
     new: list[Silencer] = []
     left, rest = left - now, now - left
-    # The narrow ones first: each old mark stands for one new mark.
+    # Narrow marks first: each old mark covers one new mark.
     for mark in sorted(rest.elements(), key=lambda mark: len(mark.codes)):
         old = next((old for old in left if left[old] > 0 and old.covers(mark)), None)
         if old is None:
@@ -96,9 +96,9 @@ def added(before: Iterable[str], after: Iterable[str]) -> list[Silencer]:
 
 
 def unsilenced(text: str, marks: Collection[Silencer], kept: Callable[[str], bool]) -> str:
-    """Returns `text` without `marks`, but for those on lines that `kept` accepts.
+    """Returns `text` without `marks`, except on lines that `kept` accepts.
 
-    Lines and columns stay as they are.
+    Lines and columns do not change.
     """
 
     def replaced(match: re.Match[str]) -> str:
@@ -150,7 +150,7 @@ def _read(text: str, match: re.Match[str]) -> Silencer:
     if match["attribute"] or match["hidden"]:
         return Silencer(kind, frozenset())
     codes = _CODES.match(text, match.end())
-    # Free words are names of rules only behind `disable`; elsewhere they are a reason.
+    # Free words are names of rules only after `disable`; elsewhere they are a reason.
     if codes is None or (codes[3] and "disable" not in kind):
         return Silencer(kind, frozenset())
     return Silencer(kind, frozenset(_WORD.findall(codes[0])))

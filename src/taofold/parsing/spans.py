@@ -1,8 +1,8 @@
-"""Finds the JSON-like values and the blocks of calls that stand in a text, outside its reasoning
-(`scan`); and the one object that makes up a text (`object_in`).
+"""Finds the JSON-like values and the blocks of calls outside a text's reasoning (`scan`).
 
-One pass: a value that was read is stepped over, so what stands inside it, tags and braces in its
-strings above all, is never taken for structure. Knows nothing about types.
+`object_in` reads the one object that makes up a text. The scan is one pass that skips each value it
+has read, so tags and braces inside its strings are never treated as structure. Knows nothing about
+types.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from taofold.parsing.schema.reading_plan import ANYTHING, ReadingPlan
 
 _OBJECT = re.compile(r"\s*\{")
 MESSAGE_END = re.compile(r"<\|(?:end|eom)\|>|(?=<\|(?:channel|start|call|return|eot)\|>)")
-"""Where a message of harmony ends; a head, or what ends the reply, is none of it."""
+"""The end of a harmony message; a head, or a mark that ends the reply, is not part of it."""
 _FAILURES = 8
 _DISTINCT = 512
 MARKS_MOST = 10_000
 """The most marks of reasoning, messages and calls that are followed."""
 _ATTEMPTS = 10_000
-"""The most values that are not valid JSON, or turn out to be none."""
+"""The most values that are not valid JSON, or turn out not to be values."""
 ANGLES = 100_000
-"""The most `<` that a text may hold: each costs several patterns a look. HTML has one in 15
-characters, so that a megabyte of it passes."""
+"""The most `<` in a text: several patterns look at each.
+
+HTML has one in 15 characters, so 1 MB of it passes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One value in the text; `quoted` when it stands in a block quote."""
+    """One value in the text; `quoted` if it stands in a block quote."""
 
     start: int
     end: int
@@ -49,17 +51,17 @@ class Span:
 
 @dataclass(slots=True)
 class Scan:
-    """What a text holds.
+    """The values and blocks of a text.
 
     Attributes:
         stretches: The stretches of the text that are not reasoning, as offsets.
-        blocks: The blocks of calls, if they were looked for.
-        spans: The complete values, outermost only, repetitions left out.
-        repeated: Where those repetitions stand, as offsets.
+        blocks: The blocks of calls, if they were searched.
+        spans: The complete values, outermost only, without repetitions.
+        repeated: The places of those repetitions, as offsets.
         cut: The value that the end of the text cut off, if any.
         visible: The text without its reasoning.
-        unfinished: Whether the text ends inside its reasoning.
-        exhausted: Whether nesting or the work budget ended the scan.
+        unfinished: True if the text ends inside its reasoning.
+        exhausted: True if nesting or the work budget ended the scan.
     """
 
     stretches: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -73,9 +75,9 @@ class Scan:
 
 
 def scan(text: str, plan: ReadingPlan, calls: CallReader | None = None) -> Scan:
-    """Scans a text; the work is linear in its length.
+    """Scans a text in linear time.
 
-    With a reader of `calls`, blocks of calls are stepped over as values are, and listed.
+    With `calls`, blocks of calls are skipped like values, and listed.
     """
     if text.count("<") > ANGLES:
         return Scan(stretches=[(0, len(text))], visible=text, exhausted=True)
@@ -92,14 +94,17 @@ class _Scanner:
         self._calls = calls
         self._seen: set[str] = set()
         self._last = ""
-        """The last value that was valid JSON: models repeat themselves, and what begins with it
-        where a value begins is that value again."""
+        """The last value that was valid JSON.
+
+        Models repeat themselves: text that begins with it at the start of a value is that value
+        again.
+        """
         self._shown = 0
         self._failures = self._attempts = 0
-        # Characters that failed readings may look at, together: this keeps the whole scan linear.
+        # The total characters that failed readings may look at, which keeps the scan linear.
         self._waste = 4 * len(text) + 10_000
         self._last_close = -2
-        """Where the last closing mark begins: -1 if there is none, -2 if not searched."""
+        """Offset of the last closing mark: -1 if there is none, -2 if not yet searched."""
 
     def run(self) -> None:
         table = MARKS if self._calls is None else MARKS_AND_CALLS
@@ -149,7 +154,7 @@ class _Scanner:
         return self._shown
 
     def _message(self, match: re.Match[str]) -> int:
-        """The head of a message: reasoning, a call, words for a person, or only an envelope."""
+        """Reads the head of a message: reasoning, a call, text for the user, or an envelope."""
         recipient = RECIPIENT.search(match[0])
         if recipient is not None and recipient["name"] in TO_NOBODY:
             return self._addressed(match, recipient["name"])
@@ -157,13 +162,13 @@ class _Scanner:
         if block is not None:
             self.out.blocks.append(block)
             return max(block.end, match.end())
-        # `parse` reads such calls by `blocks_in`, once it knows what values there are.
+        # `parse` reads such calls with `blocks_in`, after the values.
         if "to=" in match[0] and self._calls is None:
             return match.end()  # the call is read later
         if self._shown < match.start():
             self.out.stretches.append((self._shown, match.start()))
         self._shown = match.end()
-        # Only the analysis channel is reasoning; the final one and the commentary are shown.
+        # Only the analysis channel is reasoning; the final channel and the commentary are shown.
         if "analysis" not in match[0].lower() or "to=" in match[0]:
             return match.end()
         end = MESSAGE_END.search(self._text, match.end())
@@ -174,11 +179,11 @@ class _Scanner:
         return self._shown
 
     def _addressed(self, head: re.Match[str], recipient: str) -> int:
-        """A message to oneself is reasoning; in one to a person calls are shown, not made."""
+        """A message to `self` is reasoning; a message to the user may show calls but makes none."""
         if self._shown < head.start():
             self.out.stretches.append((self._shown, head.start()))
         self._shown = head.end()
-        # The whole message is our own object: what the prompt asked for, not a call in words.
+        # The whole message is one object: the JSON that the prompt requested, not a call in text.
         if recipient != "self" and _OBJECT.match(self._text, head.end()):
             return head.end()
         end = MESSAGE_END.search(self._text, head.end())
@@ -208,13 +213,13 @@ class _Scanner:
             return reading.end
         if not reading.whole:
             span = Span(start, reading.end, reading, _is_quoted(self._text, start))
-            if self._closed_after() > start:  # a brace of the reasoning
+            if self._closed_after() > start:  # a brace inside the reasoning
                 return self._last_close
             self.out.cut = span
             return reading.end
         body = self._text[start : reading.end]
         self._last = "" if reading.repairs else body
-        # The same value twice is one, and no reason to ask.
+        # The same value twice counts once and is not ambiguous.
         if body not in self._seen:
             self._seen.add(body)
             span = Span(start, reading.end, reading, _is_quoted(self._text, start))
@@ -225,7 +230,7 @@ class _Scanner:
         return reading.end
 
     def _closed_after(self) -> int:
-        """Where the last closing mark of reasoning begins: a brace before it never closes."""
+        """Returns the offset of reasoning's last closing mark: a brace before it never closes."""
         if self._last_close < -1:
             self._last_close = -1
             for close in REASONING_CLOSE.finditer(self._text):
@@ -233,8 +238,7 @@ class _Scanner:
         return self._last_close
 
     def _read(self, start: int) -> JsonReading:
-        # The C decoder is an order of magnitude faster, but of a text of many broken values each
-        # would be read twice.
+        # The C decoder is ten times faster, but would read each of many broken values twice.
         if self._failures < _FAILURES:
             try:
                 return JsonReading(*DECODER.raw_decode(self._text, start))
@@ -246,7 +250,7 @@ class _Scanner:
 
 
 def without_opener(text: str, plan: ReadingPlan) -> Span | None:
-    """Reads an object whose opening brace was left to the prompt."""
+    """Reads an object whose opening brace was in the prompt."""
     start = len(text) - len(text.lstrip())
     if text[start : start + 1] != '"':
         return None
@@ -261,9 +265,9 @@ _ENCODED = Repair("string_encoded", "none")
 
 
 def object_in(text: str) -> tuple[dict[str, Any], tuple[Repair, ...]] | None:
-    """The one object that makes up a text, such as encoded arguments; `None` if it is cut.
+    """Returns the one object that makes up a text, such as encoded arguments.
 
-    `None` too if one of its numbers is none of JSON's.
+    Returns `None` if the text is cut, or has a number that is not JSON.
     """
     note = _ENCODED
     try:

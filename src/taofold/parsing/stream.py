@@ -1,10 +1,10 @@
-"""The answer of a reply as its text arrives: not its reasoning, its envelope or its calls.
+"""Extracts a reply's answer while its text arrives, without its reasoning, envelope and calls.
 
-What is shown depends on the text alone, never on how it was cut into pieces. `ReplyStream` runs
-from one sign to the next, by the marks of the reply reader; a sign is judged when it is complete,
-or too long to be one. `Envelope` reads one JSON object as it arrives and finds out whether it is
-a decision or data. For display only, never executed; `close` says what the whole reply says.
-Knows nothing of how a stream is received.
+The result depends on the text alone, never on its division into pieces. `ReplyStream` moves from
+one sign to the next, using the marks of the reply reader. A sign is judged once it is complete, or
+too long to be one. `Envelope` reads one JSON object as it arrives and decides if it is a decision
+or data. For display only, never executed; `close` reads the whole reply and decides. Knows nothing
+about receiving a stream.
 
     stream = ReplyStream(tools)
     for piece in pieces:
@@ -56,19 +56,19 @@ from taofold.parsing.spans import ANGLES, MARKS_MOST, MESSAGE_END
 from taofold.parsing.typed import parse_partial
 
 _LONGEST: Final = 128
-"""No sign is longer; what is longer is text."""
+"""The longest sign; a longer one is text."""
 _HEADER_LONGEST: Final = 300
 _DEPTH: Final = 100
 _NAME_LONGEST: Final = 200
 _PROTOCOL: Final = ENVELOPE.union(DECISIVE, CALL_KEYS, ("role", "content", "refusal"))
-"""Keys of decisions, and of a whole message of a chat, which may hold calls."""
+"""Keys of decisions, and of a whole chat message, which may hold calls."""
 _BETWEEN: Final = r"[\s,:\-+.\w]"
 _STRING: Final = r'(?:[^"\\]++|\\.)*+'
 _FLAT: Final = rf'{_BETWEEN}++|"{_STRING}"'
 _NESTED: Final = rf"{_FLAT}|[{{\[](?:{_FLAT})*+[}}\]]"
 _TWICE_NESTED: Final = rf"{_FLAT}|[{{\[](?:{_NESTED})*+[}}\]]"
 _DATA: Final = late(rf"(?:{_TWICE_NESTED})*+", re.DOTALL)
-"""Data up to a bracket that does not soon close, or to the end of the text."""
+"""Data up to a bracket that does not close soon, or to the end of the text."""
 _BEGUN_DATA: Final = late(lambda: rf"\{{{_DATA.pattern}", re.DOTALL)
 _REST: Final = late(_STRING, re.DOTALL)
 _KEY: Final = late(rf'"({_STRING})"', re.DOTALL)
@@ -79,13 +79,13 @@ _TEXT: Final = late(
     r'(?:[^"\\]++|\\(?:["\\/bfnrt]|u(?![dD][89abAB])[0-9a-fA-F]{4}'
     r"|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))++"
 )
-"""As much of a string as is complete."""
+"""The complete part of a string."""
 _LONGEST_ESCAPE: Final = 12
 
 
 @dataclass(slots=True)
 class _Frame:
-    """An open object or list: the key that is read, and the tool that it names."""
+    """An open object or list: the current key, and the tool that it names."""
 
     opener: str
     key: str = ""
@@ -94,11 +94,11 @@ class _Frame:
 
 
 class Envelope:
-    """Reads one object: a decision, whose answer is shown, or data, which is the answer.
+    """Reads one object: a decision, whose answer is shown, or data, which is itself the answer.
 
     Attributes:
-        ended: Whether the object ended, or what followed was not JSON.
-        is_plain: Whether the object is no decision, but data.
+        ended: True if the object ended, or the text after it was not JSON.
+        is_plain: True if the object is data, not a decision.
     """
 
     def __init__(self, names: Collection[str] = (), *, is_plain: bool = False) -> None:
@@ -108,30 +108,30 @@ class Envelope:
         self._is_decision = False
         self._has_key = False
         self._raw: list[str] = []
-        """What was read and may be data."""
+        """The text so far, which may be data."""
         self._frames: list[_Frame] = []
-        self._depth = 0  # of data
+        self._depth = 0  # nesting of data
         self._fresh: list[str] = []
-        self._waiting: list[str] = []  # an answer whose tool was not named yet
-        self._answer: list[str] = []  # the JSON text of one that is no text
+        self._waiting: list[str] = []  # an answer whose tool is not named yet
+        self._answer: list[str] = []  # the JSON text of an answer that is not a string
         self._answer_depth = -1
-        self._is_live = False  # whether the string that is read belongs to the answer
+        self._is_live = False  # True inside a string of the answer
         self._in_string = False
         self._name = ""  # of the tool, as far as it was read
 
     @property
     def structured(self) -> str:
-        """The JSON text of a decision's answer so far, if it is not a text."""
+        """The JSON text of a decision's answer so far, if it is not a string."""
         return "".join(self._answer)
 
     def take(self) -> str:
-        """What is to be shown since the last call."""
+        """Returns the text to show since the last call."""
         fresh = "".join(self._fresh)
         self._fresh = []
         return fresh
 
     def feed(self, text: str, at: int) -> int:
-        """Reads on from an offset as far as the text is complete; returns where that ends."""
+        """Reads complete tokens from `at` on; returns the offset where they end."""
         begin = at
         while at < len(text) and not self.ended:
             in_answer = self._answer_depth >= 0
@@ -156,7 +156,7 @@ class Envelope:
         return at
 
     def _data(self, text: str, at: int) -> int:
-        """Reads data: its strings are stepped over, its brackets are counted."""
+        """Reads data: skips its strings and counts its brackets."""
         while at < len(text):
             if self._in_string:
                 rest = _REST.match(text, at)
@@ -211,7 +211,7 @@ class Envelope:
         literal = _LITERAL.match(text, at)
         if literal is None or literal.end() - at >= _LITERAL_LONGEST:
             return self._fail(at)
-        # It may go on in the next piece.
+        # The literal may continue in the next piece.
         if literal.end() == len(text):
             return at
         if self._answer_depth < 0 and self._is_answer():
@@ -264,18 +264,18 @@ class Envelope:
         if frame.opener != "{" or frame.key not in TOOL_KEYS:
             return
         frame.tool = self._name
-        # The answer came before the name of its tool. Of another tool it was a parameter: dropped.
+        # The answer came before the name of its tool. For another tool it was a parameter: dropped.
         if self._waiting and frame.tool == FINISH:
             self._decide(*self._waiting)
         self._waiting = []
 
     def _decide(self, *answer: str) -> None:
-        """What was shown as the answer of a decision is never shown again as data."""
+        """Marks the object as a decision: an answer that was shown is never shown again as data."""
         self._is_decision = True
         self._fresh += answer
 
     def _is_answer(self) -> bool:
-        """Whether the value that begins is the answer of a decision."""
+        """Returns whether the next value is the answer of a decision."""
         frame = self._frames[-1] if self._frames else None
         if frame is None or frame.opener != "{" or frame.key not in ANSWER_KEYS:
             return False
@@ -286,7 +286,7 @@ class Envelope:
         return inside or frame.tool == FINISH
 
     def _is_known(self) -> bool:
-        """Whether the tool of the answer that is read was named."""
+        """Returns whether the tool of the current answer was named."""
         if len(self._frames) == 1:
             return self._frames[0].tool == FINISH or self._frames[0].key == "final_answer"
         return FINISH in (self._frames[-1].tool, self._frames[-2].tool)
@@ -296,11 +296,11 @@ class Envelope:
         return at
 
     def _settle(self) -> None:
-        """At its end, what an object is whose keys both data and decisions have."""
+        """Classifies, at its end, an object whose keys occur in both data and decisions."""
         try:
             value = json.loads("".join(self._raw), strict=False)
         except (ValueError, RecursionError):
-            self._is_decision = self._has_key  # without one it is a word in braces
+            self._is_decision = self._has_key  # without a key it is a word in braces
         else:
             self._is_decision = is_decision(value, self._names)
         if not self._is_decision:
@@ -308,7 +308,7 @@ class Envelope:
 
 
 def _begun(literal: str, rest: str = "") -> str:
-    """A pattern of a literal and the `rest` behind it, as far as the text has them at its end."""
+    """Returns a pattern that also matches beginnings of `literal` and `rest` at the text's end."""
     pattern = rest
     for char in reversed(literal):
         pattern = rf"{re.escape(char)}(?:\Z{'|' if pattern else ''}{pattern})"
@@ -317,7 +317,7 @@ def _begun(literal: str, rest: str = "") -> str:
 
 _FENCE = r"```\w*+[ \t]*+"
 _WRAP: Final = late(rf"(?:\[\s*+|{_FENCE}\n\s*+){{1,4}}\Z")
-"""Fences and lists: what may stand around a decision, and is shown only with what follows."""
+"""Fences and lists that may surround a decision. They are shown only with the text after them."""
 _WRAP_LONGEST: Final = 32
 _OPEN = r"\{\s{0,32}+(?:\{\s{0,32}+)?+"
 _OBJECT: Final = late(rf'{_OPEN}"(?P<key>(?:[^"\\]|\\.){{0,120}}+)"\s{{0,8}}+:', re.DOTALL)
@@ -326,23 +326,23 @@ _WORDS = "|".join(sorted(_PROTOCOL))
 _LOOSE = rf"{_OPEN}(?:['“‘`]?+(?:{_WORDS})['”’`]?+\s{{0,8}}+[:：=]|/[/*]|\"(?:{_WORDS})\"(?!\s*+:))"
 """A decision in another notation."""
 _RECIPIENT = r"[\w.-][^{}<\n]{0,80}+"
-"""Behind `to=`: to whom a message of harmony goes, and what stands up to its next mark."""
+"""After `to=`: the recipient of a harmony message, up to the next mark."""
 _LABEL_REST = r"(?:[ \t]\d{0,2})?[ \t]{0,3}(?:[\[(][^\])\n]{0,40}[\])]?)?[ \t*_]{0,4}\Z"
 
 
 @cache
 def _begun_line() -> re.Pattern[str]:
-    """A line that the text ends in, and that may have a label."""
+    """Returns the pattern of an unfinished last line that may have a label."""
     labels = (_begun(each, _LABEL_REST) for each in (*DECIDING_LABELS, *FOREIGN_LABELS))
     return re.compile(rf"[ \t#*_\d.)-]{{0,16}}+(?:\Z|(?i:{'|'.join(labels)}))")
 
 
 @cache
 def _begun_sign() -> re.Pattern[str]:
-    """A sign that the text ends in: what it is depends on what follows.
+    """Returns the pattern of a sign at the end of the text whose kind depends on more text.
 
-    What begins one of these must be one too: then none is looked at again that was judged. Of each
-    choice the first character is a literal.
+    Every prefix of a match must match too, so that text judged once is not judged again. Each
+    choice begins with a literal.
     """
     mark = "|".join(
         [
@@ -366,7 +366,7 @@ def _begun_sign() -> re.Pattern[str]:
 
 
 _TAG: Final = late(r"<[^<>\n]*+(?:>|\n(?:\s{0,8}+>)?+)?+")
-"""As much of a text as decides about a tag."""
+"""The part of a text that decides about a tag."""
 _FINAL_LABEL = r"[ \t#*_]{0,8}+final[ _]answer[ \t*_]{0,4}+[:：]"
 _FINAL: Final = late(_FINAL_LABEL, re.IGNORECASE)
 _NEXT_FINAL: Final = late(rf"\n{_FINAL_LABEL}", re.IGNORECASE)
@@ -377,20 +377,20 @@ _OWN: Final = late(
     r"(?:\w{1,64}+ ?= ?(?![\s=]))?+(?:print\()?+(?:default_api\.|functions\.|tools\.)?"
     r"([\w.-]*+)\s*+[^\s=]"
 )
-"""The first word of an answer, which may name a tool, and what follows it."""
+"""The first word of an answer, which may name a tool, and the text after it."""
 
 
 @lru_cache(maxsize=64)
 def _signs_of(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What finds the next sign, and what says of which kind it is, by its group.
+    """Returns the patterns that find the next sign and that classify it by its group.
 
-    What has no kind is of a call, or of another's words. Of all choices in the first pattern the
-    first character is a literal, so that a search runs to the next of these in C.
+    A sign without a group belongs to a call, or to another role. Every choice in the first pattern
+    begins with a literal, so that a search skips to the next of these in C.
     """
     words = filter(re.compile(r"[\w.-]{1,64}").fullmatch, names)
     own = "|".join(map(re.escape, words))
     kinds = {
-        # It stands before the tags of some families: they are the marks.
+        # It stands before the tags of some families: those tags are the marks.
         "separator": r"\]<\]\w{1,12}\[>\[",
         "open": REASONING_OPEN.pattern,
         "close": rf"{REASONING_CLOSE.pattern}|a(?i:ssistantfinal)|A(?i:ssistantfinal)",
@@ -415,14 +415,14 @@ def _signs_of(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]
 class ReplyStream:
     """One reply that is still arriving.
 
-    A machine of states. Each looks at what arrived and was not decided, and either waits or
-    steps over some of it. What it steps over, and what it makes of it, must be the same for every
-    text that goes on like this one. Then the pieces make no difference.
+    A state machine. Each state examines the undecided text and either waits or consumes part of it.
+    A state must consume the same text, with the same result, for every possible continuation: then
+    the division into pieces has no effect.
 
     Attributes:
-        answer: What was shown of the answer so far.
-        diverged: Whether more was shown than the answer: the words before a call, or what only
-            the end of the text made reasoning. Then take the answer of the whole reply instead.
+        answer: The answer shown so far.
+        diverged: True if more was shown than the answer: text before a call, or text that the end
+            of the reply revealed as reasoning. Use the answer of the whole reply instead.
     """
 
     def __init__(self, tools: Tools = ()) -> None:
@@ -434,21 +434,21 @@ class ReplyStream:
         self._shown: list[str] = []
         self._fresh: list[str] = []
         self._held: list[str] = []
-        """Blanks, tags that say nothing and what stands around objects: shown with what follows."""
+        """Blanks, tags without content and text around objects, shown with the text after them."""
         self._text = ""
-        """What arrived and was not decided, from `_at` on."""
+        """The text that arrived and is undecided from `_at` on."""
         self._at = 0
         self._begun = -1
-        """Where a sign begins of which the rest is to come, if that was looked for."""
+        """Offset of an incomplete sign, if it was searched."""
         self._state: Callable[[], bool] = self._line
         self._angles = self._marks = 0
-        self._depth = 0  # of reasoning in reasoning
-        self._end, self._then = _NEXT_FINAL, self._line  # of what is stepped over
+        self._depth = 0  # nesting of reasoning
+        self._end, self._then = _NEXT_FINAL, self._line  # of the text that is skipped
         self._envelope = Envelope()
 
     @property
     def arrived(self) -> bool:
-        """Has any text come yet?"""
+        """True if any text has arrived."""
         return bool(self._pieces)
 
     @property
@@ -456,13 +456,13 @@ class ReplyStream:
         return "".join(self._shown)
 
     def feed(self, piece: str) -> str:
-        """Takes the next piece; returns what it adds to the answer."""
+        """Takes the next piece; returns the text that it adds to the answer."""
         self._pieces.append(piece)
         self._angles += piece.count("<")
         is_full = self._angles > ANGLES  # the whole reply will be refused as too large
         if is_full:
             piece = piece.rsplit("<", self._angles - ANGLES)[0]
-        # One character more: some marks depend on what stands before them.
+        # Keeps one more character: some marks depend on the text before them.
         begin = max(0, self._at - 1)
         self._text = self._text[begin:] + piece
         self._at -= begin
@@ -477,8 +477,8 @@ class ReplyStream:
         return fresh
 
     def close(self, finish_reason: str | None = None) -> str:
-        """The end of the reply; returns what is missing of the answer that it gives."""
-        # The whole reply decides. The stream only hurried ahead, and says so if it was wrong.
+        """Ends the reply; returns the missing rest of its answer."""
+        # The whole reply decides. `diverged` reports that the stream showed too much.
         reply = read_reply("".join(self._pieces), self._tools, finish_reason=finish_reason)
         final = _answer_of(reply)
         answer = self.answer
@@ -492,19 +492,19 @@ class ReplyStream:
         return final[len(answer) :]
 
     def partial(self, type_: Any) -> Parsed[Any] | Unparsed:
-        """The value that the answer shows so far; always marked `partial`, never to be executed.
+        """Returns the answer so far as a value, always marked `partial` and never to be executed.
 
-        Reads all that arrived of the answer: call it when something is to be drawn.
+        Reads the whole answer so far: call it only when drawing.
         """
         return parse_partial(self._envelope.structured or self.answer, type_)
 
     @property
     def _is_begun(self) -> bool:
-        """Whether any of the answer was shown."""
+        """True if any of the answer was shown."""
         return bool(self._shown or self._fresh)
 
     def _show(self, text: str) -> None:
-        """Shows text; blanks at the edges of an answer are none of it."""
+        """Shows text without the blanks at the edges of an answer."""
         trimmed = text.rstrip()
         if trimmed:
             body = "".join(self._held) + trimmed
@@ -518,14 +518,14 @@ class ReplyStream:
         self._at = end
 
     def _limit(self, at: int) -> int:
-        """Where a sign begins of which the rest is to come, or the end of the text."""
+        """Returns the offset of an incomplete sign, or the end of the text."""
         if self._begun < at:
             window = _LONGEST + _WRAP_LONGEST
             begun = _begun_sign().search(self._text, max(at, len(self._text) - window))
             self._begun = begun.start() if begun else len(self._text)
         return self._begun
 
-    # ---- states: each returns whether it may go on
+    # ---- states: each returns whether the loop may continue
 
     def _over(self) -> bool:
         self._at = len(self._text)
@@ -536,7 +536,7 @@ class ReplyStream:
         return True
 
     def _line(self) -> bool:
-        """At the start of a line or of the answer: a label, or the name of a tool."""
+        """At the start of a line or of the answer: reads a label, or the name of a tool."""
         blank = _BLANK.match(self._text, self._at)
         if blank:
             self._show_to(blank.end())
@@ -546,7 +546,7 @@ class ReplyStream:
         if not is_whole and _begun_line().match(line):
             return False
         if not self._is_begun:
-            # A whole reply in Python's notation, or a tool's name over its object, is a call.
+            # A whole reply in Python's notation, or a tool's name above its object, is a call.
             own = _OWN.match(line)
             if own is None and not is_whole:
                 return False
@@ -561,7 +561,7 @@ class ReplyStream:
         return self._go_to(self._margin)
 
     def _margin(self) -> bool:
-        """Steps over the marks of bold type behind a label."""
+        """Skips the marks of bold type after a label."""
         margin = _MARGIN.match(self._text, self._at)
         end = margin.end() if margin else self._at
         if end == len(self._text) and end - self._at < _MARGIN_LONGEST:
@@ -574,7 +574,7 @@ class ReplyStream:
         return self._go_to(self._skip)
 
     def _skip(self) -> bool:
-        """Steps over reasoning, or the lines of a thought."""
+        """Skips reasoning, or the lines of a thought."""
         limit = self._limit(self._at)
         end = self._end.search(self._text, self._at)
         if end is None or end.start() >= limit:
@@ -585,7 +585,7 @@ class ReplyStream:
         if self._marks > MARKS_MOST:
             return self._go_to(self._over)
         if end.lastindex:
-            self._depth += 1  # what follows the first of two closing marks may be thought as well
+            self._depth += 1  # text after the first of two closing marks may still be reasoning
         elif self._depth:
             self._depth -= 1
         else:
@@ -593,7 +593,7 @@ class ReplyStream:
         return True
 
     def _prose(self) -> bool:
-        """Shows what is text, up to the next sign."""
+        """Shows text up to the next sign."""
         text, at = self._text, self._at
         limit = self._limit(at)
         while (sign := self._signs.search(text, at)) and sign.start() < limit:
@@ -603,7 +603,7 @@ class ReplyStream:
                 at, limit = end, self._limit(end)
                 continue
             tag = _TAG.match(text, at, at + _LONGEST)
-            # What it is may not depend on more than what decides about it.
+            # The kind may depend only on the text that decides about it.
             mark = self._kinds.match(text, at, tag.end() if tag else at + _LONGEST)
             if mark is not None:
                 wrap = _WRAP.search(text, max(self._at, at - _WRAP_LONGEST), at)
@@ -618,13 +618,13 @@ class ReplyStream:
         return False
 
     def _is_data(self, at: int) -> bool:
-        """Whether an object stands here that is no decision, as its first key says."""
+        """Returns whether an object stands at `at` that is data by its first key."""
         head = _OBJECT.match(self._text, at, at + _LONGEST)
         key = head["key"] if head else None
         return key is not None and key not in _PROTOCOL and key not in self._names
 
     def _end_of_data(self, at: int) -> int:
-        """Where an object ends that is data and no deeper than most; where it begins if it is not.
+        """Returns the end of a flat data object at `at`, or `at` itself if there is none.
 
         An answer may be a long table: each row is read at once.
         """
@@ -646,13 +646,13 @@ class ReplyStream:
                 self._at = end
                 return self._skip_to(_end_of_reasoning(closer_of(token)), self._line)
             case "close":
-                # The opening mark was left to the prompt: what was shown so far was reasoning.
+                # The opening mark was in the prompt: the text shown so far was reasoning.
                 self.diverged = self._is_begun
                 self._at = end
                 return self._go_to(self._line)
             case "noise":
                 self._at = end
-                # A tag such as `</answer>` may be the answer's own, if more text follows it.
+                # A tag such as `</answer>` may belong to the answer, if more text follows it.
                 is_text = not token.startswith(("<|", "<｜", "["))
                 if is_text and (self._is_begun or self._held):
                     self._held.append(token)
@@ -672,7 +672,7 @@ class ReplyStream:
                 return self._go_to(self._over)
 
     def _header(self) -> bool:
-        """The head of a message of harmony: reasoning, the answer, or a call."""
+        """Reads the head of a harmony message: reasoning, the answer, or a call."""
         header = HEADER.match(self._text, self._at, self._at + _HEADER_LONGEST)
         if header is None:
             if len(self._text) - self._at < _HEADER_LONGEST:
@@ -691,12 +691,12 @@ class ReplyStream:
         return self._go_to(self._line)
 
     def _object(self) -> bool:
-        """An object: a decision, or data that is a part of the answer."""
+        """Reads an object: a decision, or data that is part of the answer."""
         self._at = self._envelope.feed(self._text, self._at)
         fresh = self._envelope.take()
         if fresh and self._envelope.is_plain:
             self._show(fresh)
-        elif fresh:  # the blanks at the edges of a decision's answer are its own
+        elif fresh:  # the blanks at the edges of a decision's answer belong to it
             self._fresh.append(fresh)
         if not self._envelope.ended:
             return False
@@ -705,7 +705,7 @@ class ReplyStream:
 
 @lru_cache(maxsize=64)
 def _end_of_reasoning(closer: re.Pattern[str] | None) -> re.Pattern[str]:
-    """What ends reasoning, or, as a group, begins reasoning in it."""
+    """Returns a pattern for the end of reasoning, or, as a group, for reasoning nested in it."""
     end = closer.pattern if closer else "(?!)"
     return re.compile(f"({REASONING_OPEN.pattern})|{end}", re.IGNORECASE)
 
@@ -715,7 +715,7 @@ def _answer_of(reply: Turn | Prose | Unparsed) -> str | None:
         case Prose(text=text):
             return text
         case Turn(calls=(call,)) if call.tool == FINISH and not call.error:
-            # Without the declared parameter the parameters are the answer's own fields.
+            # Without the declared parameter, the parameters are the answer's own fields.
             value = call.parameters.get("answer", call.parameters)
             return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         case _:

@@ -1,9 +1,8 @@
-"""Reads one typed value out of a model's text, whole (`parse`) or as far as it has arrived
-(`parse_partial`).
+"""Reads one typed value from a model's text, complete (`parse`) or partial (`parse_partial`).
 
-The stages, from the cheapest: the compiled validator on the text as it stands; JSON-like values in
-the text; tool-call dialects and labels; forms without brackets. A partial value is for display
-only: never executed, never stored as final. Knows nothing about agents.
+The stages, cheapest first: the compiled validator on the unchanged text; JSON-like values in the
+text; tool-call dialects and labels; forms without brackets. A partial value is for display only:
+never executed, never stored as final. Knows nothing about agents.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ _ORDER = {"none": 0, "syntax": 1, "schema": 2}
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "enum", "null"})
 _FLAT = bytes.maketrans(b"123456789E", b"000000000e")
 _ENDLESS = (b"e000", b"e+000", b"0" * 309)
-"""What a number needs to overflow, once its digits are made flat."""
+"""Digit patterns, after normalisation, that any overflowing number contains."""
 _MARGIN = 3
-"""A reading that costs this much more than the cheapest is no rival to it."""
+"""A reading that costs this much more than the cheapest does not compete with it."""
 _HEDGED = "The call is only quoted, refused or asked about. To make it, send it alone."
 _DECIDED = re.compile(
     r"(?:^|\n)[ \t#*_>-]*(?:my[ \t]+)?(?:final|corrected|revised)"
@@ -54,7 +53,7 @@ _DECIDED = re.compile(
     r"[ \t*_]*[:：][ \t*_]*\s*(?:```\w*\s*)?\Z",
     re.IGNORECASE,
 )
-"""A label on a line of its own that says which of several values counts."""
+"""A label on its own line that marks one of several values as the final one."""
 
 
 def parse(
@@ -64,18 +63,18 @@ def parse(
     level: Level = "schema",
     finish_reason: str | None = None,
 ) -> Parsed[T] | Unparsed:
-    """Reads a value of a type out of text, or refuses; never raises for any text.
+    """Reads a value of a type from text, or refuses; never raises for any text.
 
     Args:
-        text: What the model wrote.
-        type_: Anything that Pydantic can validate.
-        level: How much may be changed to read it: `none` only locates and unwraps, `syntax` also
-            repairs notation, `schema` also converts values without loss.
+        text: The text of the model.
+        type_: Any type that Pydantic can validate.
+        level: The changes allowed: `none` only locates and unwraps, `syntax` also repairs notation,
+            `schema` also converts values without loss.
         finish_reason: The provider's; `length` and its synonyms mean that the text was cut.
     """
     target = target_of(type_)
     try:
-        # The validator alone: most replies need no more.
+        # The validator alone: enough for most replies.
         return Parsed(_exact(text, target))
     except ValueError:
         result = _read(text, target, level, finish_reason)
@@ -85,7 +84,7 @@ def parse(
 def parse_with_source(text: str, type_: Any, *, finish_reason: str | None = None) -> Fit | Unparsed:
     """Reads a value as `parse` does, with the plain JSON data that it was validated from.
 
-    `typed_value` gives the same value from that data again, by one validation.
+    `typed_value` restores the value from that data by one validation.
     """
     target = target_of(type_)
     try:
@@ -95,28 +94,28 @@ def parse_with_source(text: str, type_: Any, *, finish_reason: str | None = None
 
 
 def _exact(text: str, target: Target) -> Any:
-    """The value of a text that is valid as it stands.
+    """Returns the value of a text that is valid as it stands.
 
     Raises:
-        ValueError: It is not valid, not Unicode, holds a number without end, or a key that the
+        ValueError: It is not valid, not Unicode, holds a non-finite number, or a key that the
             validator would drop.
     """
-    # Raises for lone surrogates: what is not Unicode goes the long way.
+    # Raises for lone surrogates: text that is not Unicode takes the slow path.
     body = text.encode()
     flat = body.translate(_FLAT)
-    # To the validator `NaN` is valid, and what is too large for a float is infinity: a text
-    # that may hold either is read the long way.
+    # The validator accepts `NaN`, and reads numbers too large for a float as infinity. A text that
+    # may hold either takes the slow path.
     if b"NaN" in body or b"Infinity" in body or any([s in flat for s in _ENDLESS]):
         raise ValueError("a number without end")
     value = target.adapter.validate_json(body, strict=True)
-    # `birthYear` for an optional `birth_year` is valid too: the value would be lost unseen.
+    # `birthYear` for an optional `birth_year` is valid too, but the value would be lost silently.
     if target.plan.lenient and is_overlooked(text, target.plan):
         raise ValueError("a declared key in another case")
     return value
 
 
 def _read(text: str, target: Target, level: Level, finish_reason: str | None) -> Fit | Unparsed:
-    """Reads a value of a text that is not valid as it stands."""
+    """Reads a value from a text that is not valid as it stands."""
     if not text.strip():
         return refusal("empty", text)
     result = _search(text, target, is_cut(finish_reason), 0)
@@ -131,7 +130,7 @@ def _read(text: str, target: Target, level: Level, finish_reason: str | None) ->
 
 def _search(text: str, target: Target, cut: bool, depth: int) -> Fit | Unparsed:
     is_scalar = target.plan.shape.kind in _SCALARS
-    # Once: JSON in a string in a string is not followed. Of a text every quote is its own.
+    # Only once: JSON in a string in a string is not decoded. For text every quote is content.
     inner = unescaped(text) if depth == 0 and not is_scalar else ""
     if inner:
         result = _search(inner, target, cut, depth + 1)
@@ -153,8 +152,8 @@ def _scalar(text: str, target: Target, cut: bool) -> Fit | Unparsed:
     if cut:
         return refusal("incomplete", text)
     body = text.strip()
-    # A lone number or word is all that is wanted: whatever decorates it is not part of it. Of a
-    # text everything is.
+    # A lone number or word is expected: decoration around it is dropped. For text everything
+    # counts.
     if target.plan.shape.kind != "string":
         body = body.strip("`*\"'“”. \n")
     try:
@@ -169,11 +168,11 @@ _MEMBER = re.compile(
     rf"[ \t\r\n,;\]}}]{{0,40}}(?:{_QUOTED})\s{{0,3}}[:：]"
     r"|\s{0,20}[:：]|\s{0,20}[,;]\s{0,20}\w{1,64}\s{0,3}[:：]"
 )
-"""What looks like a member of an object, behind its end: one closing brace may be too many."""
+"""Text that looks like a further member after an object's end: a closing brace too many."""
 
 
 class _Search:
-    """One search for a value; collects what fits and why the rest does not."""
+    """One search for a value; collects the fits, and the reasons why other candidates fail."""
 
     def __init__(self, found: Scan, text: str, target: Target, cut: bool) -> None:
         self._found = found
@@ -189,8 +188,8 @@ class _Search:
         incomplete = last is not None
         self._try_spans()
         if last is not None and any(each.at != last.start for each in self._fits):
-            # An earlier value may be a draft that the one which was cut off was to replace.
-            return refusal("incomplete", self._text)  # the last word may be the one that was cut
+            # An earlier value may be a draft of the one that was cut off.
+            return refusal("incomplete", self._text)  # the last value may be the one that was cut
         if not (self._fits or self._hedged) and (
             self._target.slots or self._found.spans or not incomplete
         ):
@@ -222,7 +221,7 @@ class _Search:
     def _try_spans(self) -> None:
         spans = [each for each in self._found.spans if not each.quoted]
         last = self._found.cut
-        # `{…}, {…}` where a list is due: its brackets were left out.
+        # `{…}, {…}` in the place of a list: its brackets are missing.
         if self._target.plan.shape.kind == "array" and last is None and self._is_list(spans):
             note = Repair("missing_brackets", "syntax", content=True, at=spans[0].start, cost=2)
             if self._add([each.reading.value for each in spans], (note,), spans[0].start):
@@ -231,7 +230,7 @@ class _Search:
             spans.append(last)
         bare = self._text.strip().strip("`jsonJSON \r\n")
         for span in spans:
-            # Prose and code are full of empty brackets: they are a value only by themselves.
+            # Prose and code contain many empty brackets: they are a value only alone.
             if not span.reading.value and bare not in ("[]", "{}"):
                 continue
             envelope = span.end - span.start < len(self._text)
@@ -249,11 +248,11 @@ class _Search:
                 self._hedged = True
 
     def _is_misplaced(self, span: Span) -> bool:
-        """Whether a key that was dropped may belong to an object that was closed too early.
+        """Returns whether a dropped key may belong to an object that was closed too early.
 
         `{"arguments": {"where": "id < 10"}, "limit": 3}}` has one closing brace too many. An
-        undeclared key of a whole object is dropped without a mark, except beside a call, where it
-        may be an argument.
+        undeclared key of a complete object is dropped without a mark, except beside a call, where
+        it may be an argument.
         """
         doubtful = (
             bool(self._target.slots)
@@ -263,12 +262,12 @@ class _Search:
         return doubtful and _keys(self._fits[-1].plain) < _keys(span.reading.value)
 
     def _is_beside(self, span: Span, spans: list[Span]) -> bool:
-        """Whether a call stands in the midst of prose, or before a question: no decision."""
+        """Returns whether a call is only mentioned: amid prose, or before a question."""
         value = span.reading.value
         entries = value if is_array(value) else [value]
         if not self._target.slots or not any(map(request_of, entries)):
             return False
-        # Behind the last value, a repeated one included: what follows is what the model ends with.
+        # From the last value on, a repeated one included: the rest is the model's closing text.
         end = max(spans[-1].end, self._found.repeated[-1][1] if self._found.repeated else 0)
         if asks(self._text, end):
             return True
@@ -279,7 +278,7 @@ class _Search:
         )
 
     def _is_list(self, spans: list[Span]) -> bool:
-        """Whether values follow one another with nothing but commas and blanks between them."""
+        """Returns whether only commas and blanks stand between several values."""
         gaps = (self._text[left.end : right.start] for left, right in pairwise(spans))
         return len(spans) > 1 and not any(gap.strip(" \t\r\n,") for gap in gaps)
 
@@ -298,7 +297,9 @@ class _Search:
         return False
 
     def _requests(self, text: str, labels: bool) -> list[RawCall]:
-        """The calls in a text that are not JSON: labelled, behind marks, in Python's notation."""
+        """Returns the calls in a text that are not JSON: labelled, after marks, in Python's
+        notation.
+        """
         if labels and has_action(text):
             if has_lead(text) and asks(text, 0):
                 self._hedged = True
@@ -309,7 +310,7 @@ class _Search:
         requests: list[RawCall] = []
         end = 0
         for block in blocks_in(text, names):
-            # Calls that are objects were found among the values already.
+            # Calls that are objects were already found among the values.
             if block.error or any(each.source is not None for each in block.calls):
                 continue
             requests += block.calls
@@ -329,7 +330,7 @@ class _Search:
         return block.calls if whole and not block.error else []
 
     def _try_forms(self) -> None:
-        """Tries the forms that no bracket marks: constructors, a missing brace, tags, outlines."""
+        """Tries the forms without brackets: constructors, a missing brace, tags, outlines."""
         text = self._found.visible
         for value, notes, opened in self._forms(text):
             if self._fits or self._add(value, notes, 0, opened):
@@ -344,7 +345,7 @@ class _Search:
         if elements is not None:
             yield elements, (Repair("elements", "syntax", at=first, cost=2),), []
             return
-        # Indented lines have no end mark: of a text that was cut off the rest may be missing.
+        # Indented lines have no end mark: if the text was cut off, lines may be missing.
         outline = None if self._cut else outline_in(text)
         if outline is not None and (outline[1] or self._target.plan.names):
             yield outline[0], (Repair("outline", "syntax", not outline[1], 0, cost=2),), []
@@ -357,8 +358,8 @@ class _Search:
         for each in self._fits:
             if each.cost <= limit and not any(same(each.plain, other.plain) for other in distinct):
                 distinct.append(each)
-        # Several different values: only a label of the model's own says which one counts. The last
-        # one would often be right, and sometimes an example of what not to send.
+        # Several different values: only the model's own label decides. The last value is often the
+        # right one, but sometimes an example of what not to send.
         last = max(distinct, key=lambda each: each.at)
         label = _DECIDED.search(self._text[max(0, last.at - 80) : last.at])
         if len(distinct) == 1 or label:
@@ -374,7 +375,7 @@ def _keys(value: Any) -> int:
 
 
 def starts_line(text: str, at: int) -> bool:
-    """Whether nothing but a fence or marks stands before an offset on its line."""
+    """Returns whether only a fence or marks stand before `at` on its line."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     if not line.strip() or line.endswith("<|message|>"):
         return True
@@ -384,7 +385,7 @@ def starts_line(text: str, at: int) -> bool:
 
 
 def is_behind_mark(text: str, at: int) -> bool:
-    """Whether the mark of a call stands just before an offset."""
+    """Returns whether the mark of a call stands directly before `at`."""
     end = at - len(gap) + len(gap.rstrip()) if (gap := text[max(0, at - 60) : at]) else at
     return any(
         each.end() in (end, at)
@@ -394,7 +395,7 @@ def is_behind_mark(text: str, at: int) -> bool:
 
 
 def asks(text: str, at: int) -> bool:
-    """Whether the text after an offset ends with a question."""
+    """Returns whether the text after `at` ends with a question."""
     rest = NOISE.sub("", text[at:]).rstrip(" \t\r\n`*_\"')")
     return rest.endswith(("?", "？"))
 
@@ -403,19 +404,19 @@ _ENVELOPE = re.compile(
     r"(?:```|~~~)\w*|</?[\w|:]{1,40}>|^\s*(?:const |let |var )?\w{1,40} ?=|[\w.]{1,40}\("
     r'|(?:\{\s*)?"[\w ]{1,40}"\s*:'
 )
-"""What stands before a value on its line and is no prose."""
+"""Text before a value on its line that is not prose."""
 
 
 _MARK = (Repair("partial", "syntax", content=True, cost=100),)
 
 
 def parse_partial(text: str, type_: Any) -> Parsed[Any] | Unparsed:
-    """The value that a text shows so far.
+    """Reads the value that a text shows so far.
 
     Returns:
-        The typed value when what is there already satisfies the type, else plain JSON data with
-        the members and the beginnings of strings that have arrived. It always carries the repair
-        `partial`, so nothing that respects receipts can run it.
+        The typed value if the text already satisfies the type, else plain JSON data with the
+        members and the beginnings of strings that have arrived. It always carries the repair
+        `partial`, so code that checks repairs cannot run it.
     """
     target = target_of(type_)
     scanned = scan(text, target.plan)

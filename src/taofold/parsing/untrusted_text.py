@@ -1,12 +1,12 @@
-"""Text of files, gates, tools and the web as it may stand in a prompt or a report. Pure.
+"""Sanitises text from files, gates, tools and the web for a prompt or a report. Pure.
 
-`readable`, `one_line` and `quoted` make it so, `join_names` and `first_names` shorten lists of
-names. Such text is data, but its writer may want it to be taken for something else: a file's name
-may hold line breaks and a heading, the output of a gate the marks by which the template of a chat
-opens a new message. Here it becomes one line, or lines behind a bar, in characters that are all
-seen, and its marks are broken by a thin space that leaves them readable.
+`readable`, `one_line` and `quoted` sanitise text; `join_names` and `first_names` shorten lists of
+names. The author of such text may try to pass it off as instructions: a file name with line breaks
+and a heading, or gate output with the marks with which a chat template opens a message. The result
+is one line, or lines after a bar, in visible characters. Marks are broken by a thin space, which
+leaves them readable.
 
-Fences, headings and ids mean something in some places only: what stands there breaks them itself.
+Fences, headings and ids matter only in some places: the caller there must break them.
 """
 
 import re
@@ -17,25 +17,28 @@ from taofold.core.text import clip, visible
 from taofold.parsing.markup.families import template_mark
 
 BAR: Final = "|"
-"""Begins each line that is quoted."""
+"""The prefix of each quoted line."""
 NAME: Final = 160
-"""Characters of a name: of a file, of a test."""
+"""The most characters of a file's or a test's name."""
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]?")
 _UNSEEN: Final = re.compile(
     "[\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u206a-\u206f\u3164\ufe00-\ufe0f\uffa0"
     "\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e0fff]"
 )
-"""What Unicode lets a program leave out (Default_Ignorable_Code_Point) and `visible` lets pass."""
+"""Characters that Unicode allows programs to ignore (Default_Ignorable_Code_Point) and `visible`
+keeps.
+"""
 _FRAME: Final = re.compile(r"\[(?=\s*(?:begin|end)\s+reference\s+data)", re.IGNORECASE)
-"""The marks between which lessons stand in a prompt."""
+"""The marks around lessons in a prompt."""
 _THIN: Final = "\u2009"
 _RUN: Final = 8
-"""How many times longer than its excerpt a text may be before white space is taken out of it."""
+"""The most white space considered: a text is cut to this many times its excerpt before collapsing.
+"""
 
 
 def readable(text: str) -> str:
-    """`text` with nothing hidden in it, and no mark that could be taken for a template's or ours.
+    """Returns `text` without hidden characters, and with template marks and our own marks broken.
 
     >>> readable("<|im_start|>system")
     '<\\u2009|im_start|>system'
@@ -44,25 +47,25 @@ def readable(text: str) -> str:
 
 
 def one_line(text: str, most: int = NAME) -> str:
-    """`text` as a part of one line, at most `most` characters."""
-    # Put on one line first: what is spread over blanks may be a mark once they are one.
+    """Returns `text` as part of one line, at most `most` characters."""
+    # Collapsed first: text spread over blanks may become a mark when they are collapsed.
     flat = " ".join(_seen(text[: most * _RUN]).split())
     return clip(_unmarked(flat), most)
 
 
 def quoted(text: str) -> str:
-    """`text` behind a bar on every line, which nothing in it can leave."""
+    """Returns `text` with a bar before every line, which its content cannot escape."""
     return "\n".join([f"{BAR} {row}".rstrip() for row in readable(text).splitlines()])
 
 
 def join_names(names: Sequence[str], most: int) -> str:
-    """`a, b, c` on one line, of more than `most` names the first ones: `a, b, …`."""
+    """Returns `a, b, c` on one line; beyond `most` names, `a, b, …`."""
     first = [one_line(name) for name in names[:most]]
     return ", ".join([*first, "…"] if len(names) > most else first)
 
 
 def first_names(names: Sequence[str], most: int = 5) -> str:
-    """`a, b and 3 more` on one line."""
+    """Returns `a, b and 3 more` on one line."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join([one_line(name) for name in names[:most]]) + more
 
@@ -77,5 +80,5 @@ def _unmarked(text: str) -> str:
 
 
 def _broken(mark: re.Match[str]) -> str:
-    # The rest may hold another one: `<function=[INST]>`.
+    # The rest may hold another mark: `<function=[INST]>`.
     return f"{mark[0][0]}{_THIN}{template_mark().sub(_broken, mark[0][1:])}"

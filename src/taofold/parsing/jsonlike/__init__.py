@@ -1,1 +1,1 @@
-"""JSON and what is written like it: strings, tokens, one value read in one pass, and its doubts."""
+"""JSON and its malformed variants: strings, tokens, a one-pass reader of values, and its doubts."""

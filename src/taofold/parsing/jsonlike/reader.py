@@ -1,8 +1,8 @@
-"""Reads one JSON-like value, however badly written, in one pass with an explicit stack.
+"""Reads one JSON-like value, however malformed, in one pass with an explicit stack.
 
-It invents nothing silently: each departure from JSON is a repair, containers that only the end
-of the text closed are listed, and a text that ends inside a token is `cut`. Knows nothing about
-types beyond the key names that steer it.
+Each departure from JSON is recorded as a repair. Containers closed only by the end of the text are
+listed in `open`; a text that ends inside a token is `cut`. Knows nothing about types beyond the key
+names of its reading plan.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from taofold.parsing.outcome import Repair
 from taofold.parsing.schema.reading_plan import ReadingPlan
 
 DEPTH = 100
-"""The deepest nesting that is read; deeper text is refused as too large."""
+"""The deepest nesting that is read. Deeper text is refused as too large."""
 _CLOSER = {"{": "}", "[": "]", "(": ")"}
 _MARKED = frozenset("`~<[]")
-"""What a mark may begin with."""
+"""The characters with which a mark may begin."""
 _NEXT = re.compile(r"\s*+[,\]]")
 _FAILURES = 8
-"""The most items of lists that the decoder is asked for and cannot read."""
+"""The most list items that may fail in the fast decoder before it is no longer tried."""
 _BARE_KEY = re.compile(r"[\w$][\w$.-]{0,63}+")
 
 
 @dataclass(slots=True)
 class JsonReading:
-    """One value with the way it was read.
+    """One value and how it was read.
 
     Attributes:
-        value: The value; a container even when `cut`.
-        end: Offset after the value; where reading stopped when `failed`.
-        repairs: What was changed.
-        open: The containers that the end of the text closed, by identity.
-        cut: Whether the text ended inside a token, or where a value was due.
-        deep: Whether it was given up because of its nesting, or its many quotes.
-        failed: Whether this is no value at all.
+        value: The value; a container even if `cut`.
+        end: Offset after the value; if `failed`, the offset at which reading stopped.
+        repairs: The departures from JSON.
+        open: The containers that only the end of the text closed, by identity.
+        cut: True if the text ended inside a token, or where a value was due.
+        deep: True if reading was given up because of deep nesting or too many quotes.
+        failed: True if the text is not a value.
     """
 
     value: Any = None
@@ -52,7 +52,7 @@ class JsonReading:
 
     @property
     def whole(self) -> bool:
-        """Whether the value was read to its own end."""
+        """True if the value was read to its own end."""
         return not (self.failed or self.cut or self.open)
 
 
@@ -61,19 +61,19 @@ class _Frame:
     container: Any
     closer: str
     key: str = ""
-    filled: bool = False  # a value stands since the last comma
-    due: bool = False  # a key was read, its value is due
+    filled: bool = False  # a value was read since the last comma
+    due: bool = False  # a key was read and its value is due
 
 
 class JsonReader:
-    """Reads values out of one text; make one for each text."""
+    """Reads values from one text. Create one instance per text."""
 
     def __init__(self, text: str, plan: ReadingPlan) -> None:
         self._text = text
         self._tokens = TokenReader(text, plan)
         self._doubled = 0
         self._failures = 0
-        self._ended = 0  # where the last value ended
+        self._ended = 0  # the end of the last value
 
     @property
     def furthest(self) -> int:
@@ -81,7 +81,7 @@ class JsonReader:
         return self._tokens.furthest
 
     def read(self, start: int, headless: bool = False) -> JsonReading:
-        """Reads the container that opens at an offset; a `headless` object lacks its brace."""
+        """Reads the container that opens at `start`; a `headless` object lacks its brace."""
         opener = "{" if headless else self._text[start]
         root = _Frame([] if opener == "[" else {}, _CLOSER[opener])
         tokens = self._tokens
@@ -92,13 +92,13 @@ class JsonReader:
         stack = [root]
         at = start if headless else start + 1
         try:
-            # A stack of our own: Python's would overflow on a text of brackets.
+            # An explicit stack: a text of brackets would exceed Python's recursion limit.
             while stack and len(stack) <= DEPTH:
                 at = tokens.blank(at)
                 if at >= len(self._text):
                     frame = stack[-1]
-                    # After a comma something was to follow; an empty container may have been
-                    # meant so, unless it is the whole value.
+                    # A value was due after a comma. An empty container may be intended, unless it
+                    # is the whole value.
                     out.cut = frame.due or not (frame.filled or not frame.container)
                     out.cut = out.cut or (not frame.filled and len(stack) == 1)
                     out.open = [each.container for each in stack]
@@ -112,7 +112,7 @@ class JsonReader:
             out.failed = True
         out.deep = max(len(stack), self._doubled) > DEPTH or tokens.is_spent
         out.failed = out.failed or out.deep
-        # Never `start` itself: whoever scans on from here must advance.
+        # Never `start` itself, so that a caller that scans on from here advances.
         out.end = max(at, start + 1)
         return out
 
@@ -121,7 +121,7 @@ class JsonReader:
         char = self._text[at]
         if char in "}])" and not frame.due:
             return self._close(stack, char, at)
-        # The mark of a family, or a fence, ends whatever is open: it belongs to no value.
+        # The mark of a family, or a fence, is not part of any value: it ends all open containers.
         if char in _MARKED and frame.filled and MARK.match(self._text, at):
             self._tokens.note("missing_closer", at, content=True, cost=3)
             stack.clear()
@@ -145,7 +145,8 @@ class JsonReader:
     def _close(self, stack: list[_Frame], char: str, at: int) -> int:
         frame = stack[-1]
         if char != frame.closer:
-            # A closer that nothing opened is dropped; an outer frame's ends the inner ones too.
+            # A closer without an opener is dropped. The closer of an outer container ends the inner
+            # ones.
             if not any(each.closer == char for each in stack):
                 self._tokens.note("stray_closer", at, cost=2)
                 return at + 1
@@ -163,8 +164,8 @@ class JsonReader:
         if frame.filled:
             self._missing_comma(at)
         char = self._text[at]
-        # `{{"a": 1}}`, as a template with doubled braces has it; the last closer
-        # is left behind the value.
+        # `{{"a": 1}}`, as in a template with doubled braces. The last closer is left after the
+        # value.
         if char == "{" and not frame.container and not frame.filled:
             tokens.note("doubled_brace", at)
             self._doubled += 1
@@ -191,7 +192,7 @@ class JsonReader:
         return at + (2 if self._text.startswith("=>", at) else 1)
 
     def _missing_comma(self, at: int) -> None:
-        """Notes a missing comma; one that slipped into the string before it changed that."""
+        """Notes a missing comma. If the comma is inside the string before, the content changed."""
         end = self._ended
         inside = self._text[max(0, end - 40) : end - 1].rstrip()
         slipped = self._text[end - 1] in "\"'" and inside[-1:] in (",", ":", ";")
@@ -229,9 +230,9 @@ class JsonReader:
         return end
 
     def _item(self, at: int) -> tuple[Any, int]:
-        """An object in a list that is JSON as it stands, and its end: 0 if it is not.
+        """Decodes an object of a list that is valid JSON; returns its end, or 0 if it is not.
 
-        Of a long list only few items are broken; the decoder reads the others ten times as fast.
+        Most items of a long list are valid, and the decoder reads them ten times as fast.
         """
         if self._failures >= _FAILURES:
             return None, 0
@@ -249,7 +250,7 @@ class JsonReader:
             frame.container.append(value)
         else:
             previous = frame.container.get(frame.key, MISSING)
-            # The last one wins, as in `json`; `doubt_of` then refuses a call.
+            # The last value wins, as in `json`; `doubt_of` then refuses a call.
             if previous is not MISSING and previous != value:
                 self._tokens.note("duplicate_key", at, content=True, cost=5)
             frame.container[frame.key] = value

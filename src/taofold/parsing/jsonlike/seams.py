@@ -1,10 +1,9 @@
-"""Says why arguments that were read with repairs are not to be believed, if so (`doubt_of`).
+"""Detects arguments that were repaired into something the model may not have written (`doubt_of`).
 
-That is where a key is none or is given twice, where guesses of two kinds lean on each other, and
-where a guess about the end of a string took a part of the JSON around it into the string. The marks
-of JSON that stand at a seam between two values then stand inside one: a key of the same call with
-its quote, a comma between two items, a lone bracket at an edge. Knows nothing about how they were
-read, but the kinds of the repairs.
+The doubtful cases: a key that is not one or is given twice, guesses of two kinds that depend on
+each other, and a string that swallowed part of the JSON around it. Such a string contains a mark
+that belongs between two values: a quoted key of the same call, a comma between two items, or a lone
+bracket at its edge. Knows only the kinds of the repairs, not how the text was read.
 """
 
 from __future__ import annotations
@@ -25,12 +24,14 @@ _BRACKETS = {"}": "{", "]": "[", "{": "}", "[": "]"}
 def doubt_of(
     parameters: dict[str, Any], repairs: Iterable[Repair], names: Collection[str]
 ) -> str | None:
-    """Why arguments that were read with `repairs` are not to be believed; `None` if they are.
+    """Returns why repaired arguments cannot be trusted, or None if they can.
 
-    One guess about the notation may be right. Two kinds of them that lean on each other are not,
-    nor is a key that was given twice, nor a string that holds a seam.
+    One kind of guess about the notation is accepted. Two kinds together, a key that is given twice,
+    or a string that holds a seam are not.
 
     Args:
+        parameters: The arguments as read.
+        repairs: The repairs made while reading them.
         names: The keys that may stand beside the arguments: the tool's and the protocol's.
     """
     mended = [each for each in repairs if each.level == "syntax"]
@@ -44,7 +45,7 @@ def doubt_of(
     if len(guesses) > 1:
         return "its quotes, commas and brackets can be read in several ways"
     keys = {*names, *_keys(parameters)}
-    # The longest first: of `name` and `name_id` a pattern takes the first that fits.
+    # Longest first: an alternation takes the first alternative that matches (`name`, `name_id`).
     alternatives = "|".join(sorted(map(re.escape, keys), key=len, reverse=True))
     seam = re.compile(
         rf"\"(?:{alternatives})\"*\s*+:|\b(?:{alternatives})\"+\s*+:" if alternatives else r"(?!)"
@@ -66,14 +67,14 @@ def _keys(value: Any) -> Iterator[str]:
 
 
 def _swallowed(value: Any, seam: re.Pattern[str], path: Path) -> Iterator[Path]:
-    """The paths of the strings that hold a seam."""
+    """Yields the paths of the strings that hold a seam."""
     if is_object(value):
         for key, each in value.items():
             yield from _swallowed(each, seam, (*path, key))
     elif is_array(value):
         for number, each in enumerate(value):
-            # Only in lists: `", "` in a member's text is ordinary, two items that became one
-            # look like this.
+            # Only in lists: `", "` is ordinary in a member's text, but is also how two merged items
+            # look.
             if isinstance(each, str) and _BETWEEN_ITEMS.search(each):
                 yield (*path, number)
             yield from _swallowed(each, seam, (*path, number))
@@ -82,7 +83,7 @@ def _swallowed(value: Any, seam: re.Pattern[str], path: Path) -> Iterator[Path]:
 
 
 def _has_loose_edge(text: str) -> bool:
-    """Whether a mark that belongs between two values stands at the edge of a string."""
+    """Returns whether a mark that belongs between two values stands at the edge of a string."""
     body = text.strip()
     if not body:
         return False

@@ -1,10 +1,8 @@
-"""Reads the tokens of JSON-like text: escapes, numbers, literals, strings however they are quoted.
+"""Reads the tokens of JSON-like text: escapes, numbers, literals, strings in any quotes.
 
-What it reads other than JSON would, it notes as a `Repair`, in the receipt of the value. It guesses
-where a string ends that lost its quote.
-
-Knows nothing about containers or types: a string is told only whether a key, a member or an item
-is due.
+Each departure from JSON is recorded as a `Repair`. The end of a string that lost its closing quote
+is guessed. Knows nothing about containers or types: the caller passes only whether a key, a member
+or an item is due.
 """
 
 from __future__ import annotations
@@ -60,10 +58,10 @@ def number_of(token: str) -> tuple[Any, bool]:
     """Reads a number token.
 
     Returns:
-        The value (`MISSING` when it is none, or is longer than 400 characters) and whether the
-        token is a number of JSON as it stands.
+        The value, and whether the token is a JSON number as it stands. The value is `MISSING` if
+        the token is not a number or is longer than 400 characters.
     """
-    # `int` takes time that grows with the square of the digits.
+    # `int` takes time quadratic in the number of digits.
     if len(token) > _DIGITS:
         return MISSING, False
     plain = _JSON_NUMBER.fullmatch(token)
@@ -78,9 +76,9 @@ def number_of(token: str) -> tuple[Any, bool]:
 
 
 def quantity_of(text: str) -> Any:
-    """The number that a text states, thousands separators included, or `MISSING`.
+    """Returns the number that a text states, including thousands separators, or `MISSING`.
 
-    `1,148.50` and `1,148,000` are read; `1,148` is not, because it is 1.148 elsewhere.
+    `1,148.50` and `1,148,000` are read. `1,148` is not, because some locales write 1.148 so.
     """
     token = text.strip()
     if _GROUPED.fullmatch(token) and ("." in token or token.count(",") > 1):
@@ -90,12 +88,12 @@ def quantity_of(text: str) -> Any:
 
 
 def unescape(body: str, quote: str = '"') -> tuple[str, bool]:
-    """Decodes the escapes of a string's body; an unknown escape keeps its backslash.
+    """Decodes the escapes of a string's body. An unknown escape keeps its backslash.
 
-    An escaped `quote`, the sign that the string stands in, is as good as one of JSON's.
+    An escaped `quote`, the quote around this string, counts as a JSON escape.
 
     Returns:
-        The text and whether every escape was one of JSON's.
+        The text, and whether every escape was a JSON escape.
     """
     if "\\" not in body:
         return body, True
@@ -106,7 +104,7 @@ def unescape(body: str, quote: str = '"') -> tuple[str, bool]:
         nonlocal clean, unsure
         code = found[1]
         if code in _SIMPLE:
-            # JSON knows none of these escapes; what they mean is beyond doubt.
+            # JSON has none of these escapes, but their meaning is certain.
             if code in "'`0“”‘’" and code != quote:
                 clean = False
             return _SIMPLE[code]
@@ -121,8 +119,7 @@ def unescape(body: str, quote: str = '"') -> tuple[str, bool]:
     if unsure and ("\\b" in body or "\\f" in body):  # LaTeX and paths, not control characters
         out = out.replace("\b", "\\b").replace("\f", "\\f")
     if _PAIR.search(out):
-        # Two escapes of one character beyond the basic plane, `\ud83d\ude00`,
-        # were decoded one by one.
+        # A surrogate pair, `\ud83d\ude00`, was decoded as two code units.
         out = _PAIR.sub(lambda m: m[0].encode("utf-16", "surrogatepass").decode("utf-16"), out)
     return out, clean
 
@@ -130,13 +127,13 @@ def unescape(body: str, quote: str = '"') -> tuple[str, bool]:
 _KEY_LENGTH = 400
 _NOTES = 100
 _QUOTES = 100_000
-"""The most quotes of one text that are looked at and end nothing."""
+"""The most quotes in one text that are examined and end no string."""
 _SOLID = frozenset("\"'{}[]:,tfn0123456789-")
 _PLAIN = {
     "item": re.compile(r'"([^"\\\n]*+)"(?=\s*+(?:\]|,\s*+["{\[\]\d-])|\s++")'),
     "member": re.compile(r'"([^"\\\n]*+)"(?=\s*+(?:\}|,\s*+"[^"\\\n]{0,80}+"\s*+:))'),
 }
-"""Strings that are as they should be, which most are."""
+"""Fast path for well-formed strings, which most strings are."""
 _PLAIN_KEY = late(r'"([^"\\\n]{0,400}+)"(?=\s*+:)')
 _STOP = late(r"""[,，;}\])\n"]|\s(?://|\#)|/\*|</|<\||```""")
 _TOKEN = late(r"[-+.\w]++(?=\s*+[,}\])\n<`])")
@@ -154,8 +151,10 @@ _LATER = {
     )
     for quote, closing in CLOSING.items()
 }
-"""The quotes that may end a value in which one stood that did not: those before a word cannot, and
-a long text may be full of them."""
+"""The quotes that may end a string after an earlier quote did not.
+
+A quote before a word cannot, and a long text may be full of those.
+"""
 
 
 class TextEnd(Exception):
@@ -163,9 +162,9 @@ class TextEnd(Exception):
 
 
 class TokenReader:
-    """Reads tokens of one text; `repairs` collects what had to be changed.
+    """Reads the tokens of one text and collects the departures from JSON in `repairs`.
 
-    At most 100 of them, and one of each kind that changed what the text says.
+    Keeps at most 100 repairs, plus one of each kind that changed the content.
     """
 
     def __init__(self, text: str, plan: ReadingPlan) -> None:
@@ -181,23 +180,23 @@ class TokenReader:
         self, kind: str, at: int, level: Level = "syntax", content: bool = False, cost: int = 1
     ) -> None:
         """Records a repair."""
-        # The receipt of a text full of errors would be larger than the text. But a guess that is
-        # left out of it would be taken for what the model wrote.
+        # The cap keeps the receipt of a badly broken text small. A repair that changed the content
+        # is always kept: without it the guess would be taken for the model's own text.
         if len(self.repairs) < _NOTES or (content and kind not in self._guesses):
             self.repairs.append(Repair(kind, level, content, at, "", cost))
             if content:
                 self._guesses.add(kind)
 
     def begin(self) -> list[Repair]:
-        """Starts the receipt of another value."""
+        """Starts the receipt of the next value."""
         self.repairs = []
         self._guesses.clear()
         return self.repairs
 
     def blank(self, at: int) -> int:
-        """The offset of the next token, after blanks, comments and ellipses."""
+        """Returns the offset of the next token, after blanks, comments and ellipses."""
         text = self.text
-        # One blank and then a token is what nearly every text has: a pattern costs more.
+        # Fast path: in most texts one blank and then a token follows.
         if text[at : at + 1] == " ":
             at += 1
         if text[at : at + 1] in _SOLID:
@@ -255,12 +254,12 @@ class TokenReader:
         if end < 0:
             raise TextEnd
         body = self.text[opener.end() : end]
-        if '\\"' in body:  # no quote needs it here: the model may have escaped all the same
+        if '\\"' in body:  # raw quotes need no escapes, but the model may have escaped all the same
             self.note("escape", opener.end(), content=True)
         return body, end + len(opener[0])
 
     def _joined(self, at: int, value: str, role: Role, adjacent: bool = False) -> tuple[str, int]:
-        """Follows `"a" + "b"`, and inside parentheses `"a" "b"`."""
+        """Joins `"a" + "b"`, and inside parentheses `"a" "b"`."""
         text = self.text
         parts = [value]
         while True:
@@ -280,7 +279,7 @@ class TokenReader:
         return "".join(parts), at
 
     def string(self, at: int, role: Role) -> tuple[str, int]:
-        """Reads the string whose quote stands at an offset."""
+        """Reads the string whose opening quote stands at `at`."""
         text = self.text
         quote = text[at]
         if role == "key" and quote == '"':
@@ -288,7 +287,7 @@ class TokenReader:
             if match is not None:
                 return match[1], match.end()
         triple = text[at : at + 3]
-        # Without a second one the first quote counts by itself.
+        # Without a closing triple quote, the first quote counts by itself.
         if triple in TRIPLE and role != "key" and text.find(triple, at + 3) >= 0:
             return self._triple(at, triple)
         if quote != '"':
@@ -298,8 +297,8 @@ class TokenReader:
         stops = _STOPS[quote]
         while (match := stops.search(text, position)) is not None:
             position = match.end()
-            # A key that long is prose whose quote was taken for a key's: without the bound each of
-            # many such quotes would be followed to the end of the text.
+            # A longer key is prose after a stray quote. Without the bound, each of many such quotes
+            # would be followed to the end of the text.
             if role == "key" and position - begin > _KEY_LENGTH:
                 self.furthest = max(self.furthest, position)
                 raise ValueError
@@ -307,8 +306,8 @@ class TokenReader:
                 continue
             if self.quoting.closes(position, role, dirty, begin):
                 return self._body(begin, position - 1, dirty), position
-            # Asked of every quote that does not close: the first that opens a
-            # known key ends the string.
+            # Checked for every quote that does not close: the first one that opens a known key ends
+            # the string.
             if role == "member" and self._lost_quote(begin, position - 1):
                 return self._cut_short(begin, position - 1)
             dirty = True
@@ -320,13 +319,15 @@ class TokenReader:
         return self._unclosed(begin, role)
 
     def _cut_short(self, begin: int, at: int) -> tuple[str, int]:
-        """The string before the key whose quote stands at an offset."""
+        """Returns the string before the key whose quote stands at `at`."""
         body = self.text[begin:at].rstrip().removesuffix(",")
         self.note("missing_quote", at, content=True, cost=3)
         return unescape(body)[0], begin + len(body)
 
     def _lost_quote(self, begin: int, at: int) -> bool:
-        """Whether the quote at an offset opens the next key, the string having lost its own."""
+        """Returns whether the quote at `at` opens the next key because the string lost its own
+        quote.
+        """
         if self.text[at - 1] not in " \t,\n":
             return False
         before = self.text[max(begin, at - 80) : at].rstrip(" \t")
@@ -339,7 +340,8 @@ class TokenReader:
         if "\n" in body:
             self.note("raw_newline", begin)
         quote = self.text[begin - 1]
-        # Who escapes neither quotes nor line breaks, or not the path of a drive, escapes nothing.
+        # A model that escaped neither quotes nor line breaks, nor the path of a drive, escaped
+        # nothing.
         if dirty and "\n" in body and f"\\{quote}" not in body:
             return body
         is_path = _DRIVE.match(body) is not None
@@ -360,18 +362,21 @@ class TokenReader:
         return body, end + 3
 
     def _unclosed(self, begin: int, role: Role) -> tuple[str, int]:
-        """A string without end: cut off, unless raw lines of closers alone follow its line."""
+        """Reads a string without an end.
+
+        It is cut off, unless only lines of closers follow its line.
+        """
         text = self.text
         line = text.find("\n", begin)
         mark = MARK.search(text, max(line, begin)) if line >= 0 else None
         end = mark.start() if mark else len(text)
-        # Only the closers of the whole value may follow a lost quote. A longer rest is text.
+        # After a lost quote only the closers of the whole value may follow. A longer rest is text.
         if role != "key" and line >= 0 and end - line < 400:
             head = text[begin:line].rstrip()
             body = head.rstrip("}]").rstrip()
             if mark and text[end:].strip().strip("`~"):
                 raise TextEnd
-            # A closer whose opener the text itself holds is part of the text.
+            # A closer whose opener is inside the text belongs to the text.
             balanced = all(body.count(a) <= body.count(b) for a, b in ("{}", "[]"))
             tail = text[begin + len(body) : end]
             if balanced and body and "\n" in tail and tail.strip() and not tail.strip("}] \t\r\n"):
@@ -391,7 +396,7 @@ class TokenReader:
             match = _STOP.search(text, position)
             if match is None:
                 word = text[at:].strip()
-                # A number may go on: `12` of `120` would be another value.
+                # A number may be incomplete: `12` of `120` would be another value.
                 if word not in LITERALS:
                     raise TextEnd
                 return self._literal(word, at), len(text)
@@ -423,7 +428,7 @@ class TokenReader:
             if word not in ("true", "false", "null"):
                 self.note("foreign_literal", at)
             return LITERALS[word]
-        if _LEADING_ZERO.match(word):  # a text such as `02134`, and no number of JSON
+        if _LEADING_ZERO.match(word):  # text such as `02134`, which is not a JSON number
             return MISSING
         value, plain = number_of(word)
         if value is not MISSING and not plain:

@@ -1,1 +1,1 @@
-"""The marks of model families: the table of them, arguments written as tags, blocks of calls."""
+"""The marks of model families, arguments written as tags, and blocks of calls."""

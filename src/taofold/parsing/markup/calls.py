@@ -1,8 +1,8 @@
-"""Reads the calls behind a family's marks: blocks of calls, in any spelling of arguments.
+"""Reads the calls after a family's marks: blocks of calls, in any spelling of arguments.
 
-A block is read whole or not at all: every mark and every character in it belongs to exactly one
-call, or the block has an `error`. Which family wrote it does not matter inside a block, because
-models mix the spellings. Knows nothing about types, nor where a block may stand.
+A block is read completely or not at all: every mark and character in it belongs to exactly one
+call, or the block has an `error`. Any family's spelling is accepted inside any block, because
+models mix them. Knows nothing about types, nor about the places where a block may stand.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from taofold.parsing.schema.scalars import LooseText
 LIMIT = 64
 """The most calls that one text may hold."""
 _DEPTH = 8
-"""How deep blocks may stand in blocks."""
+"""The deepest nesting of blocks."""
 _MARKS = 10_000
 """The most marks of calls that one text may hold."""
 _BETWEEN = late(r"[\s,;]*(?:```(?:json|python|py|xml)?(?=\s|$))?[\s,;]*")
@@ -67,18 +67,18 @@ _ARGUMENTS_END = late(lambda: closing("(?:arguments|parameters|args)"))
 _OBJECT_IN_CALL = late(r"\(\s*\{")
 RECIPIENT = late(r"\bto=(?:functions\.)?(?P<name>[\w.-]{1,128})")
 TO_NOBODY = frozenset({"commentary", "self", "user", "all", "assistant", "developer"})
-"""Recipients that are no tools."""
+"""Recipients that are not tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawCall:
-    """A call found in a text, not yet fitted to anything.
+    """A call found in text, before its arguments are typed.
 
     Attributes:
-        closed: Whether it was written to its end.
-        error: Why its arguments cannot be used.
-        source: The object, or list of objects, that describes the call, if it was written so;
-            the name and the arguments are then in there.
+        closed: True if the call was written to its end.
+        error: The reason why its arguments cannot be used.
+        source: The object, or list of objects, that describes the call, if it was written so. It
+            then holds the name and the arguments.
         repeated: The arguments that were given several times; their values are lists.
     """
 
@@ -95,15 +95,15 @@ class RawCall:
 
 @dataclass(slots=True)
 class Block:
-    """The calls between one opening mark and what closes it.
+    """The calls between one opening mark and its closing mark.
 
     Attributes:
         calls: The calls, in order.
-        closed: Whether the last of them was written to its end.
-        error: Why it cannot be read, for the model.
-        bare: Whether no mark opened it but its first call's own tag or name.
-        ended: Whether its closing mark was there, if its family writes one.
-        lists: In how many JSON lists its calls stand, if its family writes one.
+        closed: True if the last call was written to its end.
+        error: The reason why the block cannot be read, for the model.
+        bare: True if the block was opened by its first call's own tag or name instead of a mark.
+        ended: True if the closing mark was present, or the family writes none.
+        lists: The number of JSON lists that hold its calls, if the family writes lists.
     """
 
     start: int
@@ -124,9 +124,10 @@ class CallReader:
     """Reads the calls of one text.
 
     Args:
+        text: The text.
         offered: Names whose bare tag opens a call.
-        parameters: The names of a tool's parameters by the name of the tool, where they are known:
-            no other tag inside an argument opens the next one.
+        parameters: Returns the parameter names of a tool, if they are known. Other tags inside an
+            argument then do not open the next argument.
     """
 
     def __init__(
@@ -139,16 +140,16 @@ class CallReader:
         self._offered = offered
         self._parameters = parameters or _undeclared
         self.tags = tags_of(tuple(offered))
-        """Finds the tags at which a call may begin that no family's mark opens."""
+        """Finds the tags that may begin a call without a family's mark."""
         self._reader = JsonReader(text, ANYTHING)
         self._tags = TagReader(text)
         self._family = FAMILIES[0]
-        """The family of the block that is read."""
+        """The family of the block being read."""
         self._last_close = -2
-        """Where the last closing mark of calls begins: -1 if there is none, -2 if not searched."""
+        """Offset of the last closing mark of calls: -1 if there is none, -2 if not yet searched."""
 
     def block_at(self, at: int) -> Block | None:
-        """The block whose opening mark, tag or name stands at an offset."""
+        """Returns the block whose opening mark, tag or name stands at `at`."""
         opener = CALL_OPEN.match(self._text, at)
         if opener:
             return self._block(at, opener)
@@ -163,32 +164,32 @@ class CallReader:
         return None
 
     def _past_closers(self, at: int) -> int:
-        """Closing marks whose opening ones were left to the prompt."""
+        """Skips closing marks whose opening marks were in the prompt."""
         while closer := CALL_CLOSE.match(self._text, self._blank(at)):
             at = closer.end()
         return at
 
     def is_python(self, at: int) -> bool:
-        """Whether calls in Python's notation, of offered tools, begin at an offset."""
+        """Returns whether calls of offered tools in Python's notation begin at `at`."""
         call = _PYTHON.match(self._text, self._blank(at + (self._text[at : at + 1] == "[")))
         return call is not None and call["name"] in self._offered
 
     def python_block(self, at: int) -> Block:
-        """The calls in Python's notation at an offset: `[f(a=1), g()]`."""
+        """Reads the calls in Python's notation at `at`: `[f(a=1), g()]`."""
         block = Block(at, at, bare=True)
         block.end = self._python(block, at)
         return block
 
     def _is_offered_tag(self, at: int) -> bool:
-        """Whether a tag stands at an offset whose name is a tool's, and which opens a call."""
+        """Returns whether a tag named after an offered tool stands at `at` and opens a call."""
         empty = EMPTY.match(self._text, at)
         if empty is not None:
             return empty["key"] in self._offered
         child = CHILD.match(self._text, at)
         if child is None or child["key"] not in self._offered:
             return False
-        # A tool's name as a bare tag is a call only around other tags, or empty: `<search>` in
-        # prose that goes on with words is HTML.
+        # A bare tag is a call only if it is empty or contains tags: `<search>` followed by words is
+        # HTML.
         after = self._blank(child.end())
         return bool(CHILD.match(self._text, after)) or self._text.startswith("</", after)
 
@@ -196,7 +197,7 @@ class CallReader:
         return after_blank(self._text, at)
 
     def _addressed(self, header: re.Match[str]) -> Block | None:
-        """A message of harmony to a tool; `None` when it is to nobody."""
+        """Reads a harmony message to a tool; None if its recipient is not a tool."""
         recipient = RECIPIENT.search(header[0])
         if recipient is None or recipient["name"] in TO_NOBODY:
             return None
@@ -204,7 +205,7 @@ class CallReader:
         at = self._blank(header.end())
         is_bare = self._text[at : at + 1] in ("{", "[") or HEADER.match(self._text, at)
         inner = None if is_bare else self.block_at(at)  # heads may stand in a row: no recursion
-        if inner is not None:  # tags instead of the arguments: they name the tool once more
+        if inner is not None:  # tags instead of arguments repeat the name of the tool
             inner.start = header.start()
             return inner
         call, block.end = self._arguments(recipient["name"], header.start(), at)
@@ -227,13 +228,15 @@ class CallReader:
                 block.closed = bool(block.calls)
                 block.ended = not any(stack)
                 break
-            # The closing mark of any open block ends those inside too: models forget them.
+            # Models forget closing marks: the mark of any open block also ends the blocks inside
+            # it.
             closed = next((m for each in stack if each and (m := each.match(self._text, at))), None)
             if closed:
                 forgotten = False
                 while not ((top := stack.pop()) and top.match(self._text, at)):
                     forgotten = forgotten or top is not None
-                # An object ends by itself; behind arguments in tags more may have been lost.
+                # An object has its own end. After arguments in tags, more arguments may have been
+                # lost.
                 if (
                     forgotten
                     and block.calls
@@ -246,13 +249,12 @@ class CallReader:
             # `<tool_call name=…>` matches both: with a name it is a call, not a block around calls.
             inner = None if HEAD.match(self._text, at) else CALL_OPEN.match(self._text, at)
             if inner and block.lists and not any(stack):
-                break  # another list of calls is a block of its own
+                break  # another list of calls is a separate block
             if inner and inner.end() > at and len(stack) < _DEPTH:
                 stack.append(closer_of(inner[0]))
                 at = inner.end()
                 continue
-            # `any`: a mark without a closing one (Mistral's `[TOOL_CALLS]`)
-            # stands as None in the stack.
+            # `any`: a mark without a closing mark (Mistral's `[TOOL_CALLS]`) is None in the stack.
             is_open_ended = not any(stack) or self._is_left_open(at)
             if is_open_ended and block.calls and not self._starts_call(at):
                 break
@@ -263,9 +265,9 @@ class CallReader:
         return block
 
     def _is_left_open(self, at: int) -> bool:
-        """Whether a new line begins, with no closing mark of any block from here on.
+        """Returns whether a new line begins and no closing mark of any block follows.
 
-        What follows is then no part of the block but prose beside it.
+        The rest is then prose beside the block.
         """
         if self._last_close < -1:
             self._last_close = max((m.start() for m in CALL_CLOSE.finditer(self._text)), default=-1)
@@ -274,7 +276,7 @@ class CallReader:
         return is_line and self._last_close < at and self._text[at] not in "<[]|｜"
 
     def _append(self, block: Block, at: int, open_ended: bool) -> int:
-        """Reads the next call of a block, or notes that it cannot be read."""
+        """Reads the next call of a block, or records an error."""
         is_list = self._text[at] == "["
         if is_list and self.is_python_list(at):
             return self._python(block, at)
@@ -285,8 +287,7 @@ class CallReader:
         )
         if call is not None and lacks_list:
             call = _noted(call, Repair("missing_brackets", "syntax", content=True, at=at, cost=2))
-        # Up to the closing mark all of it is in doubt: what else stands in the block might be the
-        # second half of the call that could not be read.
+        # Everything up to the closing mark is in doubt: it may be the rest of the unreadable call.
         if call is None or len(block.calls) >= LIMIT:
             closer = CALL_CLOSE.search(self._text, end)
             excerpt = self._text[at : at + 60]
@@ -298,7 +299,7 @@ class CallReader:
         return end
 
     def _between(self, at: int, stack: list[re.Pattern[str] | None]) -> int:
-        """Steps over what may stand between two calls of a block."""
+        """Skips separators and noise between two calls of a block."""
         while True:
             begin = at
             gap = _BETWEEN.match(self._text, at)
@@ -326,11 +327,11 @@ class CallReader:
         return named is not None and named["name"] in self._offered
 
     def is_python_list(self, at: int) -> bool:
-        """Whether a list of calls in Python's notation opens at an offset."""
+        """Returns whether a list of calls in Python's notation opens at `at`."""
         return _PYTHON.match(self._text, self._blank(at + 1)) is not None
 
     def _item(self, at: int) -> tuple[RawCall | None, int]:
-        """One call at an offset, and where it ends."""
+        """Reads one call at `at`; returns it and the offset of its end."""
         text = self._text
         if text[at : at + 1] in ("{", "["):
             return self._object(at)
@@ -358,14 +359,14 @@ class CallReader:
         return self.named(at)
 
     def _attributes(self, found: re.Match[str]) -> tuple[RawCall, int]:
-        """A call in one row of attributes: `"x" key="value"`."""
+        """Reads a call in one row of attributes: `"x" key="value"`."""
         entries = Entries()
         for each in ATTRIBUTE.finditer(found["rest"]):
             entries.put(each["key"], LooseText(each["value"].replace('\\"', '"')))
         return _of_entries(found["name"], found.start(), entries), found.end()
 
     def _described(self, name: re.Match[str]) -> tuple[RawCall | None, int]:
-        """A call whose name and object stand in a tag each."""
+        """Reads a call whose name and object are each in a tag."""
         opener = _ARGUMENTS_TAG.match(self._text, self._blank(name.end()))
         if opener is None:
             return RawCall(name["name"], None, at=name.start()), name.end()
@@ -387,7 +388,7 @@ class CallReader:
     def _tagged(self, name: str, head: re.Match[str], tag: str = "") -> tuple[RawCall | None, int]:
         call, end = self._tag_content(name, head, tag)
         if call is not None and not LABELS.fullmatch(head["rest"] or ""):
-            error = f"no tool can be told {head['rest'].strip()!r} in the tag of its call"
+            error = f"unsupported attributes in the tag of the call: {head['rest'].strip()!r}"
             call = replace(call, error=call.error or error)
         return call, end
 
@@ -406,20 +407,20 @@ class CallReader:
             and KEY.match(self._text, at) is None
             and CHILD.match(self._text, at) is None
         ):
-            # `<tool_call name="x">` around plain text: only an empty one is a
-            # call, without arguments.
+            # `<tool_call name="x">` around plain text is not a call. If empty, it is one without
+            # arguments.
             closer = end.match(self._text, at)
             if closer is None:
                 return None, at
         declared = self._parameters(name)
         entries = self._tags.entries(head.end(), end, children=True, declared=declared)
-        # Cut off before the first argument: that is said, not what the stump looked like.
+        # Cut off before the first argument: `closed` reports it, not an error about the fragment.
         if not entries.values and not entries.closed:
             entries.error = ""
         return _of_entries(name, head.start(), entries), entries.end
 
     def named(self, at: int) -> tuple[RawCall | None, int]:
-        """A name, then perhaps separators, then arguments."""
+        """Reads a name, optional separators, and arguments."""
         named = _NAMED.match(self._text, at)
         if named is None:
             return None, at
@@ -429,7 +430,7 @@ class CallReader:
             call, end = self._item(after)  # deepseek: the word, a separator, the name
             return (call and replace(call, at=at)), end
         name = named["name"]
-        # `tools.search` may be a tool's whole name.
+        # `tools.search` may be the full name of a tool.
         if named["space"] and named[0] in self._offered:
             name = named[0]
         char = self._text[after : after + 1]
@@ -451,7 +452,7 @@ class CallReader:
             entries.closed = is_ended or bool(entries.error)
             return _of_entries(name, at, entries), entries.end
         if CALL_CLOSE.match(self._text, after) or CALL_OPEN.match(self._text, after):
-            # Families whose arguments are one object always write it, others leave tags out.
+            # Families whose arguments are one object always write it; the others omit tags.
             is_object = self._family.separated or named[0].startswith("call:")
             return RawCall(name, None if is_object else {}, at=at), after
         if after >= len(self._text):
@@ -459,7 +460,7 @@ class CallReader:
         return None, after
 
     def _written(self, name: str, start: int, at: int) -> tuple[RawCall | None, int]:
-        """A name and its object in parentheses: `f({"a": 1})`."""
+        """Reads a name and its object in parentheses: `f({"a": 1})`."""
         request, end = self._arguments(name, start, self._blank(at + 1))
         end = self._blank(end)
         if request is None or not request.closed:
@@ -490,7 +491,7 @@ class CallReader:
         return RawCall(name, reading.value, None, start, repairs, reading.whole), end
 
     def _python(self, block: Block, at: int, single: bool = False) -> int:
-        """Calls in Python's notation: a list of them, or one after another."""
+        """Reads calls in Python's notation: a list of them, or a sequence."""
         listed = self._text[at] == "["
         at = self._blank(at + listed)
         while len(block.calls) <= LIMIT:
@@ -499,7 +500,7 @@ class CallReader:
                 break
             reading = self._reader.read(head.end())
             whole = reading.whole
-            # Quotes and colons of Python are no errors here: only what changed a value is told.
+            # Quotes and colons of Python are not errors here: only changes of content are reported.
             notes = tuple(each for each in reading.repairs if each.content)
             call = RawCall(head["name"], reading.value, None, at, notes, whole)
             block.calls.append(call)
@@ -519,7 +520,7 @@ class CallReader:
                 return at
         if listed and self._text.startswith("]", at):
             return at + 1
-        # A list that lost its end may have lost calls.
+        # A list without its end may have lost calls.
         if listed:
             block.closed = False if at >= len(self._text) else block.closed
             block.error = "" if at >= len(self._text) else "a list of calls without its end"
@@ -543,7 +544,7 @@ def _noted(call: RawCall, note: Repair) -> RawCall:
 
 
 def blocks_in(text: str, offered: Collection[str]) -> Iterator[Block]:
-    """Every block of calls in a text without reasoning, in order."""
+    """Yields every block of calls, in order, in a text without reasoning."""
     reader = CallReader(text, offered)
     marks = MarkFinder(text, (_BLOCK, reader.tags))
     at = count = 0
@@ -562,9 +563,9 @@ _BLOCK = late(lambda: rf"{CALL_OPEN.pattern}|{HEADER.pattern}")
 
 
 class MarkFinder:
-    """Finds the next match of any of some patterns; none looks twice at one stretch of text.
+    """Finds the next match of any of several patterns and searches each stretch of text once.
 
-    Of two matches at one offset the earlier pattern's is found.
+    Of two matches at one offset, the earlier pattern's match is returned.
     """
 
     def __init__(self, text: str, patterns: Sequence[re.Pattern[str]]) -> None:
@@ -573,7 +574,7 @@ class MarkFinder:
         self._ahead = [pattern.search(text) for pattern in patterns]
 
     def next(self, at: int) -> re.Match[str] | None:
-        """The first match at or after an offset, which must not decrease."""
+        """Returns the first match at or after `at`, which must not decrease between calls."""
         first: re.Match[str] | None = None
         for number, match in enumerate(self._ahead):
             if match is not None and match.start() < at:

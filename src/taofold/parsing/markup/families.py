@@ -1,19 +1,18 @@
-"""How each family of models marks its reasoning and its calls, one row a family; and the patterns
-of tags, of call heads and of argument tags.
+"""The marks for reasoning and calls of each model family, and the patterns of tags and heads.
 
-Everything that knows a mark is derived from this table: what the scanner steps over, where a
-call begins and ends, what a broken call looks like, what is never an answer. A new family is a
-row here and a text in `tests/parsing/calls.py`. Knows nothing about the values of arguments.
+All knowledge about marks is derived from this table: the text that the scanner skips, the begin and
+end of calls, the look of a broken call, and marks that no answer may contain. To add a family, add
+a row here and a text in `tests/parsing/calls.py`. Knows nothing about the values of arguments.
 
-A mark is a literal. A literal tag such as `<tool_call>` also stands for its spellings with a
-name space (`<seed:tool_call>`, `<ifm|tool_call>`, `<｜DSML｜tool_call>`), with a suffix
-(`<tool_call:x>`), behind a separator token (`]<]minimax[>[<tool_call>`) and in special tokens
-(`<|open|>tool_call<|sep|>`). `▁` also stands for `_`. A mark that starts with `re:` is a pattern
-whose first character is a literal.
+A mark is a literal. A literal tag such as `<tool_call>` also matches its spellings with a namespace
+(`<seed:tool_call>`, `<ifm|tool_call>`, `<｜DSML｜tool_call>`), with a suffix (`<tool_call:x>`),
+after a separator token (`]<]minimax[>[<tool_call>`) and in special tokens
+(`<|open|>tool_call<|sep|>`). `▁` also matches `_`. A mark that starts with `re:` is a pattern whose
+first character is a literal.
 
-A text of a megabyte may hold half a million `<`, and each pattern looks at all of them. So every
-pattern here is a choice between literal first characters: then `re` runs to the next of these in
-C, and only what may follow that character is tried.
+A text of 1 MB may hold half a million `<`, and each pattern looks at all of them. So every pattern
+here is a choice between literal first characters: `re` then skips to the next of these in C and
+tries only the patterns for that character.
 """
 
 from __future__ import annotations
@@ -35,16 +34,18 @@ class Family:
     """The marks of one family.
 
     Attributes:
-        reasoning: How reasoning opens and closes; nothing opens what the prompt opened.
-        calls: How a block of calls opens and closes; a block may hold blocks. A block without a
-            closing mark ends where its calls end.
-        separators: What stands between the name of a tool and its arguments, or between calls.
-        separated: Whether it always does between the name and the arguments.
-        listed: Whether calls in JSON or in Python's notation always stand in one list.
-        noise: What says nothing: the heads and ends of messages, the envelope of an answer.
-        ends: What ends the whole reply. It says nothing either, but what follows is another one.
-        foreign: Where a text speaks in another's place.
-        template: What only the template of a chat writes: no reply holds it.
+        reasoning: The marks that open and close reasoning. An empty opening mark means that the
+            prompt opened it.
+        calls: The marks that open and close a block of calls. Blocks may be nested. A block without
+            a closing mark ends where its calls end.
+        separators: The marks between the name of a tool and its arguments, or between calls.
+        separated: True if a separator always stands between the name and the arguments.
+        listed: True if calls in JSON or in Python's notation always stand in one list.
+        noise: Marks without content: the heads and ends of messages, the envelope of an answer.
+        ends: Marks that end the whole reply. They have no content, but text after them is another
+            reply.
+        foreign: Marks after which the text is written in another role.
+        template: Marks that only a chat template writes. No reply contains them.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Family:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """All of its marks that a tokenizer may know, patterns left out."""
+        """All marks of the family that a tokenizer may know, without patterns."""
         pairs = [mark for pair in (*self.reasoning, *self.calls) for mark in pair]
         others = (*self.separators, *self.noise, *self.ends, *self.foreign)
         literals = [m for m in (*pairs, *others) if len(m) > 1 and not m.startswith(("re:", "`"))]
@@ -71,7 +72,7 @@ def _tags(*names: str) -> tuple[Pair, ...]:
     return tuple((f"<{name}>", f"</{name}>") for name in names)
 
 
-# Set by hand: a row's marks stand beside each other, so that a family is seen at a glance.
+# Formatted manually: the marks of a row stand side by side.
 FAMILIES: Final = (
     Family(
         "common",
@@ -177,10 +178,10 @@ FAMILIES: Final = (
     Family("vibethinker", calls=(("<function>", "</function>"),)),
     Family("qwen coder 2.5", calls=(("<tools>", "</tools>"),)),
 )  # fmt: skip
-"""The rows. Families that share a row's marks have none of their own."""
+"""The rows. A family whose marks are all in another row has no row."""
 
 _SPACE = r"<\]\w{1,12}\[>\[<"
-"""A separator token in front of a tag, after its first character."""
+"""A separator token before a tag, without its first character."""
 _BEGIN = rf"(?:<|\]{_SPACE})"
 _PREFIX = r"[A-Za-z]\w{0,11}+[:|]|[｜‖|]{1,2}DSML[｜‖|]{1,2}[ ]?"
 _OPENED = rf"(?:\|open\|>|{_PREFIX})?"
@@ -192,43 +193,48 @@ _END = r"(?:\s{0,8}>|<\|sep\|>)"
 
 
 def opening(name: str) -> str:
-    """The pattern of an opening tag in all its spellings; `name` is a pattern."""
+    """Returns the pattern of an opening tag in all spellings; `name` is a pattern."""
     return rf"{_OPEN}{name}{_SUFFIX}{_END}"
 
 
 def closing(name: str) -> str:
-    """The pattern of a closing tag in all its spellings; `name` is a pattern."""
+    """Returns the pattern of a closing tag in all spellings; `name` is a pattern."""
     return rf"{_CLOSE}{name}{_SUFFIX}{_END}"
 
 
 @lru_cache(maxsize=256)
 def edges_of(names: str, end: str = r"(?![\w.-])") -> re.Pattern[str]:
-    """Finds opening and closing tags (group `close`) of some names, whole or cut off."""
+    """Returns a pattern for opening and closing (group `close`) tags of `names`, also cut off."""
     return re.compile(rf"{_BEGIN}(?:(?P<close>{_CLOSED})|{_OPENED})(?P<tag>{names}){end}")
 
 
 @lru_cache(maxsize=256)
 def closing_of(name: str) -> re.Pattern[str]:
-    """Finds the closing tag of a name that a text gave; bounded, because models make names up."""
+    """Returns the pattern of the closing tag for a name from the text.
+
+    The cache is bounded, because models invent names.
+    """
     return re.compile(closing(re.escape(name)))
 
 
 _NAMED = r"(?::\w{1,24})?(?:\s?=|[\sĠ]*(?:name|tool)=)"
-"""What follows the tag that names its tool: `=`, or an attribute."""
+"""The text after a tag that names its tool: `=`, or an attribute."""
 NAME: Final = r"[^\W\d][\w.:-]{0,127}?"
 HEAD = late(
     rf"{_OPEN}(?P<tag>function|invoke|tool_call|tool|call){_NAMED}\s*[\"']?\s{{0,8}}"
     rf"(?P<name>{NAME})\s{{0,8}}[\"']?(?P<rest>\s[^<>]{{0,120}}?)?(?P<empty>(?<=[\"'\s])/)?{_END}"
 )
-"""A tag that opens a call and names its tool; the blank may be lost, or be a tokenizer's. One that
-closes itself is a call without arguments."""
+"""A tag that opens a call and names its tool.
+
+The blank may be missing, or be a tokenizer's. A self-closing tag is a call without arguments.
+"""
 LABELS = late(r"(?:\s*(?:id|call_id|index|type|tool)\s?=\s?[\"']?[\w.:-]*[\"']?)*\s*")
-"""What else that tag may say: nothing that changes whether, or how, the tool is called."""
+"""Other attributes allowed in that tag. None of them changes the call."""
 ENTRY = late(
     rf"{_OPEN}(?P<tag>parameter|param|argument|arg)(?::\w{{1,24}})?(?:\s?=\s*|[\sĠ]*(?:name|key)=)[\"']?\s{{0,8}}"
     rf"(?P<key>[\w.:$@-]{{1,128}}?)\s{{0,8}}[\"']?(?P<rest>\s[^<>\n]{{0,120}}?)?{_END}"
 )
-"""A tag that opens an argument and names it."""
+"""A tag that opens and names an argument."""
 KEY = late(
     lambda: (
         rf"{opening('arg_key')}\s*(?P<key>[^<\n]{{1,128}}?)\s*{closing('arg_key')}"
@@ -238,7 +244,7 @@ KEY = late(
         r"|<\|tool_arg:start\|>\s*(?P<marked>[^<\n]{1,128}?)\s*<\|tool_arg:value\|>"
     )
 )
-"""An argument whose name has a tag of its own."""
+"""An argument whose name is in a separate tag."""
 CHILD = late(
     rf"{_OPEN}(?P<key>(?!(?:parameter|param|argument|arg|arg_key|arg_value)\b)[A-Za-z_][\w.-]{{0,63}})(?P<rest>\s[^<>]{{0,200}}?)?{_END}"
 )
@@ -247,9 +253,10 @@ CHILD = late(
 
 @lru_cache(maxsize=256)
 def tags_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    """Finds where a call may begin without a family's mark, at a tag that is or names its tool.
+    """Returns a pattern for tags that may begin a call without a family's mark.
 
-    Only these tags are looked at closely: a text may be full of others.
+    Such a tag is the name of a tool or has it as an attribute. Only these tags are examined
+    closely: a text may be full of others.
     """
     own = rf"|{_factored(names)}(?![\w.-])" if names else ""
     head = rf"(?:function|invoke|tool_call|tool|call){_NAMED}"
@@ -259,7 +266,7 @@ def tags_of(names: tuple[str, ...]) -> re.Pattern[str]:
 ATTRIBUTES = late(
     r'"(?P<name>[A-Za-z_][\w.-]{0,127})"(?P<rest>(?:\s{1,8}[A-Za-z_]\w{0,63}="(?:[^"\\]|\\.)*+"){0,64}+)'
 )
-"""A call whose arguments are attributes, behind the mark that its name follows."""
+"""A call whose arguments are attributes, after a mark that its name follows."""
 ATTRIBUTE = late(r'\s(?P<key>[A-Za-z_]\w*)="(?P<value>(?:[^"\\]|\\.)*+)"')
 EMPTY = late(r"<(?P<key>[A-Za-z_][\w.-]{0,63})\s*/>")
 
@@ -267,7 +274,7 @@ _TAG = late(r"<(/?)([A-Za-z]\w*)>")
 
 
 Bodies = Mapping[str, str]
-"""Patterns by the literal character that stands before them."""
+"""Patterns by the literal character before them."""
 
 
 def _spelled(mark: str) -> str:
@@ -280,11 +287,11 @@ def _spelled(mark: str) -> str:
 
 
 _ATTRIBUTED = late(r"\s[^<>\n]{1,48}+(?=>)")
-"""Attributes that a tag of reasoning may have; in one of a call they name its tool."""
+"""Attributes allowed in a reasoning tag; in a call's tag they name its tool."""
 
 
 def _bodies(marks: Iterable[str], attributes: str = "") -> dict[str, str]:
-    """What follows the first character of each mark; tags share a prefix, literals their heads."""
+    """Returns the pattern after the first character of each mark; common prefixes are shared."""
     rests: dict[str, list[str]] = {}
     literals: list[str] = []
     names: dict[str, list[str]] = {"": [], "/": []}
@@ -317,7 +324,7 @@ def _caseless(bodies: Bodies) -> dict[str, str]:
 
 
 class Marks:
-    """One pattern for the marks of several roles; `role` says which one was found."""
+    """One pattern for the marks of several roles; `role` returns the role of a match."""
 
     def __init__(self, roles: Mapping[str, Bodies]) -> None:
         self._roles: list[str] = []
@@ -331,25 +338,25 @@ class Marks:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The pattern, compiled when it is first wanted: a program may start and read nothing."""
+        """The pattern, compiled on first use: many programs start without reading a reply."""
         return re.compile("|".join(self._choices))
 
     def role(self, match: re.Match[str]) -> str:
-        """The role of a match; what another pattern found is a `call`."""
+        """Returns the role of a match; the match of another pattern is a `call`."""
         if match.re is not self.pattern:
             return "call"
         return self._roles[(match.lastindex or 1) - 1]
 
 
 def _factored(literals: Iterable[str]) -> str:
-    """A pattern of literals in which those that begin alike are looked at once.
+    """Returns a pattern of literals in which common prefixes are tried once.
 
-    Of two literals of which one begins the other the longer one is found.
+    If one literal is a prefix of another, the longer one matches.
     """
     groups: dict[str, list[str]] = {}
     for literal in literals:
         groups.setdefault(literal[:1], []).append(literal[1:])
-    # The empty rest is the end of a literal that another one continues.
+    # The empty rest is the end of a literal that another literal continues.
     is_end = groups.pop("", None) is not None
     bodies = [
         (re.escape(char) if char != "▁" else "[▁_]") + _factored(rests)
@@ -370,7 +377,7 @@ _REASONING_OPEN = _caseless(
 )
 _ENDS = [mark for family in FAMILIES for mark in family.ends]
 _SILENT = [*_ENDS, *(mark for family in FAMILIES for mark in family.noise)]
-# What ends any message is no sign that a thought stood before it.
+# A mark that ends any message is not evidence of a thought before it.
 _REASONING_CLOSE = _caseless(_bodies(close for _, close in REASONING if close not in _SILENT))
 _CALL_OPEN = _bodies(opener for opener, _ in CALLS)
 BARE_HEADS: Final = tuple(
@@ -378,7 +385,7 @@ BARE_HEADS: Final = tuple(
     for opener, _ in CALLS
     if opener.startswith("re:") and opener[3] not in "<`"
 )
-"""The words with which calls begin whose family has no mark that says so by its form."""
+"""The words that begin calls in families whose opening mark has no distinctive form."""
 _CLOSERS = [closer for _, closer in CALLS if closer not in ("", "```", "]")]
 _WORDS = r"[^{}<]{0,80}+"
 _CHANNEL = rf"{_WORDS}(?:<\|channel\|>{_WORDS})?"
@@ -392,31 +399,31 @@ REASONING_CLOSE = late(lambda: _pattern(_REASONING_CLOSE))
 CALL_OPEN = late(lambda: _pattern(_CALL_OPEN))
 CALL_CLOSE = late(lambda: _pattern(_bodies(_CLOSERS)))
 HEADER = late(lambda: _pattern(_HEADER))
-"""Harmony's head of a message: its channel and whom it is for."""
+"""Harmony's head of a message: its channel and its recipient."""
 SEPARATOR = late(
     lambda: _pattern(_bodies(mark for family in FAMILIES for mark in family.separators))
 )
 _NOISE = _bodies(_SILENT)
 NOISE = late(lambda: _pattern(_NOISE))
 ENDS = late(lambda: _pattern(_bodies(_ENDS)))
-"""What ends the whole reply."""
+"""Marks that end the whole reply."""
 FOREIGN = late(
     lambda: _pattern(_caseless(_bodies(mark for family in FAMILIES for mark in family.foreign)))
 )
-"""The marks at which a text speaks in another's place."""
+"""Marks after which a text is written in another role."""
 _TOKENS = {"<": r"(?=\||｜|[a-z_]+\|>)", "[": "", "◁": ""}
 NOISE_TOKEN = late(
     lambda: _pattern(
         {char: f"{_TOKENS[char]}(?:{body})" for char, body in _NOISE.items() if char in _TOKENS}
     )
 )
-"""The noise that is a special token: it says nothing wherever it stands; a tag, at the edges."""
+"""Noise that is a special token. It is removed anywhere; a noise tag only at the edges."""
 NOISE_LEAD = late(lambda: rf"(?:\s*+(?:{NOISE.pattern}))*+\s*+")
 _VALUE = {
     "{": r"""(?=\s*+(?:["'“‘„`{}\\,/\#\ufeff\u200b]|[\w$][\w$.-]{0,63}+\s*+[:：=]|<\|"\|>))""",
     "[": r"""(?=\s*+(?:["'“‘`\[{\]\d\#-]|/[/*]|(?i:true|false|null|None)))""",
 }
-"""What follows a bracket that may open a value."""
+"""The text after a bracket that may open a value."""
 _STRIPPED = {"a": "(?i:ssistantfinal)", "A": "(?i:ssistantfinal)"}
 _ROLES: dict[str, Bodies] = {
     "value": _VALUE,
@@ -439,7 +446,7 @@ FOREIGN_LINE = late(
     ),
     re.IGNORECASE | re.MULTILINE,
 )
-"""A label that speaks in another's place."""
+"""A label of another role, such as `user:`."""
 UNKNOWN = late(
     r"<(?:\|[A-Za-z_/][\w/ ]{0,40}+\|?>|｜[^｜\n]{1,40}+｜>|[A-Za-z_]\w{0,40}+\|>"
     r"|/?(?:\w{1,12}+[:|])?"
@@ -448,13 +455,13 @@ UNKNOWN = late(
     r"|◁/?\w{1,20}▷|\[Calling tool[:=]|\[/?(?:TOOL|THINK|ARGS|CALL|AVAILABLE)_?[A-Z_]{0,20}\]"
     r"|｜DSML[｜‖|]|‖DSML[｜‖|]|\|DSML[｜‖|]|\]<\]\w{1,12}\[>\["
 )
-"""What looks like a mark of some family, known or not: no answer holds it."""
+"""Text that looks like a mark of any family, known or not. No answer contains it."""
 LEFTOVER = late(
     lambda: "|".join(
         [UNKNOWN.pattern, _pattern(_bodies(each for each in _CLOSERS if not UNKNOWN.match(each)))]
     )
 )
-"""The same, and what closes calls: a text that holds one was not understood."""
+"""`UNKNOWN` and the closing marks of calls. A text that contains one was not understood."""
 
 
 _VOCABULARY = (
@@ -466,32 +473,35 @@ TOKEN = late(
     r"|PREFIX|SUFFIX|MIDDLE|CLS|SEP|PAD|UNK|MASK)\]"
     # Anywhere, if a word of such tokens is joined with another or a number ...
     rf"|[<＜]/?(?i:{_VOCABULARY})[_:]?(?:\d+|(?<=[_:])[\w:.-]{{1,40}})\|?[>＞]"
-    # ... and two words joined are one where no generic type, whose name stands before, may be.
+    # ... and any two joined words, unless a name before them makes it a generic type.
     r"|(?<![\w:])[<＜]/?\w{1,24}_[\w:]{1,24}[>＞]|(?<![\w:])[<＜]/?(?:sep|[be]o[a-z])[>＞]"
 )
-"""What has the form of a special token, of whatever family: not that of a tag or a type."""
+"""Text in the form of a special token of any family, but not of a tag or a type."""
 
 
 @lru_cache(maxsize=1)
 def template_mark() -> re.Pattern[str]:
-    """What the template of a chat writes, or begins so: a server may take it for its own tokens."""
+    """Returns a pattern for complete or begun marks of chat templates.
+
+    A server may read such text as its own tokens.
+    """
     own = _pattern(_bodies(mark for family in FAMILIES for mark in family.marks))
     return re.compile(f"{TOKEN.pattern}|{UNKNOWN.pattern}|{own}")
 
 
 @lru_cache(maxsize=256)
 def family_of(opener: str) -> Family:
-    """The family whose mark opened a block of calls; the first, if several have that mark."""
+    """Returns the family whose mark opened a block of calls; of several, the first."""
     for family in FAMILIES:
         if any(re.fullmatch(_spelled(mark), opener) for mark, _ in family.calls):
             return family
-    return FAMILIES[0]  # a mark that is one only before what follows it
+    return FAMILIES[0]  # a mark that needs the text after it to match
 
 
 @lru_cache(maxsize=256)
 def closer_of(opener: str) -> re.Pattern[str] | None:
-    """The pattern that closes the reasoning or the block that a text opened."""
-    # Families may share an opening mark and close it differently.
+    """Returns the pattern that closes the reasoning or the block opened by `opener`."""
+    # Families may share an opening mark and have different closing marks.
     closers = [
         _spelled(pair[1])
         for pair in (*REASONING, *CALLS)

@@ -1,8 +1,8 @@
 """Reads arguments that are written as tags, and nested tags as a value.
 
-Every character between an opening and its closing tag belongs to one argument; what stands
-between two arguments is an error, and so is an argument that is given twice where no list is
-due. Every leaf is `LooseText`, typed later by a schema. Knows nothing about calls.
+Every character between an opening and its closing tag belongs to one argument. Text between two
+arguments is an error. So is an argument that is given twice, unless its schema takes a list. Every
+leaf is `LooseText`, which a schema types later. Knows nothing about calls.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from taofold.parsing.schema.scalars import LooseText, TaggedText
 
 DEPTH = 40
 ENTRIES = 5_000
-"""The most arguments that the calls of one text may have, repeated ones included."""
+"""The most arguments, repeated ones included, in all calls of one text."""
 _CDATA = late(r"\s*<!\[CDATA\[(.*?)\]\]>\s*", re.DOTALL)
 _VERBATIM = late(r"(?:string\s*=\s*[\"']?true|type\s*=\s*[\"']?(?:string|str\b))|^\s*string\s*$")
 _ENCODED = late(r"(?:string\s*=\s*[\"']?false|type\s*=\s*[\"']?\w)")
@@ -43,7 +43,7 @@ _WORD = r"[A-Za-z_][\w:.]*(?:-\w+)*"
 _LABELLED = late(
     rf"(?:\s+{_WORD})?(?:\s+{_WORD}\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>=]+))*\s*/?", re.ASCII
 )
-"""The attributes behind a parameter's name: perhaps its type, then words with a value."""
+"""The attributes after a parameter's name: an optional type, then attributes with a value."""
 _ENTRY_EDGE = edges_of("parameter|param|argument|arg", r"(?![a-z_])")
 _KEY_EDGE = edges_of("arg_key|arg_value|arg_type", "")
 _ENTRY_END = late(lambda: closing("(?:parameter|param|argument|arg)"))
@@ -53,7 +53,7 @@ _ANY_END = late(
 )
 _ENTITY = late(r"&(?:lt|gt|amp|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});")
 _QUOTED = late(r'\s*+"(?:[^"\\]|\\.)*+"\s*+', re.DOTALL)
-"""A text as JSON has it, where a text needs no quotes."""
+"""A JSON string in a place where text needs no quotes."""
 _INNER = late(r"</?(?:parameters|arguments|args|params)>")
 NO_TAG = late(r"(?!)")
 _ITEMS = frozenset({"item", "li", "entry", "element", "value"})
@@ -64,10 +64,11 @@ class Entries:
     """The arguments of one call.
 
     Attributes:
-        values: The arguments by name; a list where one was given several times.
+        values: The arguments by name; a list if one was given several times.
         end: The offset after the closing tag.
-        closed: Whether the end of the call was there.
-        error: Why the arguments cannot be used.
+        closed: True if the end of the call was present.
+        error: The reason why the arguments cannot be used.
+        repairs: The changes made while reading.
         repeated: The names that were given more than once.
     """
 
@@ -81,8 +82,8 @@ class Entries:
     def put(self, key: str, value: Any) -> None:
         """Adds an argument.
 
-        Never overwritten: `/tmp/a` and then `/etc/passwd` is a list where the schema wants one,
-        and an error elsewhere.
+        A repeated argument is never overwritten: `/tmp/a` and then `/etc/passwd` is a list if the
+        schema takes one, and an error otherwise.
         """
         if key not in self.values:
             self.values[key] = value
@@ -94,13 +95,14 @@ class Entries:
 
 
 class TagReader:
-    """Reads tags of one text; each pattern looks at each character once."""
+    """Reads the tags of one text; each pattern searches each stretch once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._left = ENTRIES
         self._ahead: dict[int, tuple[re.Pattern[str], re.Match[str] | None]] = {}
-        """The next match of a pattern, by its identity: its hash is made of its whole code."""
+        """The next match of each pattern, keyed by `id`: hashing a pattern hashes its whole code.
+        """
 
     def entries(
         self, at: int, end: re.Pattern[str], children: bool, declared: Collection[str] = ()
@@ -108,11 +110,11 @@ class TagReader:
         """Reads arguments up to the closing tag `end`.
 
         Args:
-            at: Where the first argument may begin.
+            at: The earliest offset of the first argument.
             end: The closing tag of the call; `NO_TAG` if it has none.
-            children: Whether the tag of an argument may be its name.
-            declared: The names of the parameters, if they are known: a tag inside the value of
-                one of them that names another is a part of that value.
+            children: True if the tag of an argument may be its name.
+            declared: The names of the parameters, if known. A tag with any other name inside the
+                value of a declared parameter is part of that value.
         """
         out = Entries()
         while self._left > 0:
@@ -148,7 +150,7 @@ class TagReader:
             at = inner.end()
 
     def _is_boundary(self, at: int) -> bool:
-        """Whether the call ended here without its own closing tag."""
+        """Returns whether the call ended here without its own closing tag."""
         return bool(
             at >= len(self._text)
             or CALL_CLOSE.match(self._text, at)
@@ -175,25 +177,25 @@ class TagReader:
         end: re.Pattern[str],
         declared: Collection[str],
     ) -> int:
-        """Reads the value of an argument; returns where it ended, -1 if it was cut off."""
+        """Reads the value of an argument; returns the offset of its end, -1 if it was cut off."""
         groups = opener.groupdict()
         key = _key_of(opener)
         follower = ENTRY if found_by(ENTRY, opener) else KEY if found_by(KEY, opener) else None
         closer = _ENTRY_END if follower is ENTRY else _KEY_END if follower else closing_of(key)
         begin = opener.end()
         if not found_by(KEY, opener) and not _LABELLED.fullmatch(groups.get("rest") or ""):
-            # The `>` stands in an attribute, or in the value behind a tag without an end.
+            # The `>` is inside an attribute, or inside the value after a tag without an end.
             out.error = f"the tag of the parameter {key!r} has no end"
         stop = self._search(closer, begin)
         following = self._search(follower, begin) if follower else None
-        # Text about tags: what names no parameter opens none.
+        # Text about tags: a tag that names no parameter does not open an argument.
         nested: list[int] = []
         while following and key in declared and _key_of(following) not in declared:
             nested.append(following.start())
             following = follower and self._search(follower, following.end())
         first, stop = stop, self._own_closer(stop, closer, following, end, opener)
         if stop is None:
-            # The closing tag was lost: the value ends where anything else begins, and is marked.
+            # The closing tag is missing: the value ends at the next mark, and a repair is noted.
             ends = (following, self._search(end, begin), self._search(CALL_CLOSE, begin))
             edges = [each.start() for each in ends if each]
             if not edges:
@@ -230,10 +232,10 @@ class TagReader:
         end: re.Pattern[str],
         opener: re.Match[str],
     ) -> re.Match[str] | None:
-        """The closing tag of an argument, from the `first` one on; `None` if it was lost.
+        """Returns the argument's own closing tag, `first` or a later one; `None` if it is missing.
 
-        A closing tag inside the value (code that writes XML) is followed by more of the value;
-        the argument's own by another argument, or by the end of the call.
+        More of the value follows a closing tag inside it (code that writes XML). Another argument
+        or the end of the call follows the argument's own closing tag.
         """
         stop = first
         while stop and not (following and following.start() < stop.start()):
@@ -274,26 +276,27 @@ def _leaf(body: str, attributes: str) -> Any:
             value = decoded(body)
         except (ValueError, RecursionError):
             return LooseText(body)
-        return LooseText(body) if value is None else value  # of a text's schema it is the word
+        # for a parameter of text, `null` is a word
+        return LooseText(body) if value is None else value
     return LooseText(body)
 
 
 def _unframed(body: str, opener: re.Match[str]) -> str:
-    """The value without the line breaks that only set it apart from its tags.
+    """Removes the line breaks that only separate a value from its tags.
 
-    A break at the end alone may be the value's own, the last one of a file. But the templates of
-    the families that write `<parameter=key>` frame every value, and their models often lose the
-    first break and keep the last.
+    A break at the end alone may be part of the value, such as the last one of a file. But the
+    families that write `<parameter=key>` frame every value, and their models often omit the first
+    break and keep the last.
     """
     inner = body.removeprefix("\n")
     return inner.removesuffix("\n") if _is_assigned(opener) or inner != body else body
 
 
 def _is_balanced(written: str, opener: re.Match[str]) -> bool:
-    """Whether a value has as many closing as opening marks of its own kind, whole or cut off.
+    """Returns whether a value has as many closing as opening marks of its kind, whole or cut off.
 
-    Text about tags has both. A single mark belongs to the call around it: then something was lost
-    or written twice.
+    Text about tags has both. A single mark belongs to the surrounding call: a mark was lost or
+    duplicated.
     """
     if "<" not in written:
         return True
@@ -313,17 +316,17 @@ def _is_balanced(written: str, opener: re.Match[str]) -> bool:
 
 
 def _is_assigned(opener: re.Match[str]) -> bool:
-    """Whether a tag is written `<parameter=key>`."""
+    """Returns whether a tag is written as `<parameter=key>`."""
     return "tag" in opener.re.groupindex and opener.string.startswith("=", opener.end("tag"))
 
 
 def _doubt_of(written: str, opener: re.Match[str]) -> str:
-    """What a value between its tags may hold that is none of it: layout, XML's escapes, quotes."""
+    """Returns the repair for doubtful content of a value: layout, XML escapes, quotes."""
     if _CDATA.fullmatch(written):
         return ""
     if opener.groupdict().get("rest"):
         return ""
-    # Of one line it is layout; the last break of several lines may be the end of a file.
+    # After one line the break is layout; after several lines it may be the end of a file.
     is_half_framed = written[-1:] == "\n" and written[:1] != "\n" and "\n" in written[:-1]
     if is_half_framed and _is_assigned(opener):
         return "padding"
@@ -332,21 +335,23 @@ def _doubt_of(written: str, opener: re.Match[str]) -> str:
         is_framed = written[0] == "\n" and not line and len(written) > 1
         if not is_framed:
             return "padding"
-    # Where XML would have escaped the brackets too, an entity is no escape: it is the text's own.
+    # With raw brackets in the text, XML escaping was not used: an entity is then literal.
     if "<" not in written and ">" not in written and _ENTITY.search(written):
         return "entities"
     return "quotes" if _QUOTED.fullmatch(written) else ""
 
 
 def elements_in(text: str, wants: str = "any") -> Any:
-    """The value of the outermost elements of a text: `<a>1</a><b>2</b>` -> `{"a": …, "b": …}`.
+    """Reads the outermost elements of a text: `<a>1</a><b>2</b>` -> `{"a": …, "b": …}`.
 
     Args:
-        wants: The kind of the value that is due: an `object` whose elements have one name keeps
-            it, an `array` loses it.
+        text: The text.
+        wants: The expected kind of value. An `object` keeps the name of elements that share one
+            name, an `array` drops it.
 
     Returns:
-        `None` when it is not made of complete elements alone, or when tags do not nest.
+        The value, or `None` if the text has other content than complete elements, or tags do not
+        nest.
     """
     root: list[tuple[str, Any]] = []
     stack: list[tuple[str, list[tuple[str, Any]], int]] = []
@@ -366,7 +371,7 @@ def elements_in(text: str, wants: str = "any") -> Any:
         if not stack or stack[-1][0] != name:
             return None
         _, children, begin = stack.pop()
-        # Text beside elements has no place in an object.
+        # An object has no place for text beside elements.
         if children and loose:
             return None
         body = unescape(text[begin : tag.start()])
@@ -398,7 +403,7 @@ def _value(parent: str, children: list[tuple[str, Any]]) -> Any:
 
 
 def _members(children: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; a name that occurs several times has a list."""
+    """Returns an object; a repeated name gets a list."""
     out = Entries()
     for name, value in children:
         out.put(name, value)

@@ -1,1 +1,1 @@
-"""Types and JSON schemas: the shape a value must have, and the lossless way of a value to it."""
+"""Types and JSON schemas: the shape of a value, and its lossless conversion."""

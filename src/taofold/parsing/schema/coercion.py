@@ -1,8 +1,8 @@
-"""Fits a value to a shape by lossless changes only, each with a price, and words a refusal.
+"""Fits a value to a shape by lossless, priced changes, and words a refusal.
 
-Never drops items, and refuses what only the end of the text closed. A text where an object or a
-list is due is read once more, as tags, JSON or an outline. Depth is bounded by the reader's, work
-by a budget. Knows nothing about the text around the value.
+Never drops items, and refuses values that only the end of the text closed. Text in the place of an
+object or a list is read once more, as tags, JSON or an outline. The reader's limit bounds the
+depth, a budget the work. Knows nothing about the text around the value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _RANK = {"null": 0, "integer": 1, "number": 2, "boolean": 3, "string": 9}
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One path that does not fit; `got` is `MISSING` when nothing was there."""
+    """One path that does not fit; `got` is `MISSING` if it has no value."""
 
     path: Path
     expected: str
@@ -39,7 +39,7 @@ class Mismatch:
 
 
 class Misfit(Exception):
-    """A value does not fit its shape; `cut` when the end of the text is the reason."""
+    """A value does not fit its shape; `cut` if the end of the text is the reason."""
 
     def __init__(self, faults: list[Mismatch], cut: bool = False) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Misfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What fitting a value to a union came to. Holds the value: its identity is the key."""
+    """The result of fitting a value to a union. Keeps the value alive: its identity is the key."""
 
     value: Any
     fitted: Any = None
@@ -62,7 +62,8 @@ class Coercion:
 
     Args:
         opened: The containers that only the end of the text closed, by identity.
-        keeps: Whether undeclared keys stay, for another to judge; a validator drops them.
+        budget: The most values that are fitted.
+        keeps: True to keep undeclared keys for a later check; a validator drops them.
     """
 
     def __init__(
@@ -84,8 +85,8 @@ class Coercion:
         if len(path) > _DEPTH or self._budget < 0:
             raise Misfit([Mismatch(path, "a smaller value", value)])
         kind = shape.kind
-        # The commonest case first: `type(...) is str` leaves out `LooseText`, which must lose its
-        # class, and a format such as a date has its own rules for null.
+        # The most common case first. `type(...) is str` excludes `LooseText`, which must lose its
+        # class; a format such as a date has its own rules for null.
         if kind == "string" and type(value) is str and not shape.format:
             return value
         if kind == "object":
@@ -130,8 +131,8 @@ class Coercion:
         if opened and (shape.extra is not None or not shape.fields):
             raise Misfit([Mismatch(path, "the end of the object", value)], cut=True)
         out, faults, cut = self._members(value, shape, path)
-        # Of an object that only the end of the text closed, every declared field must be there:
-        # `{"path": "/home"` would else run without the `recursive: false` that was to follow.
+        # An object closed by the end of the text must have every declared field: otherwise
+        # `{"path": "/home"` would run without the `recursive: false` that was to follow.
         needed = shape.fields.keys() if opened else shape.required
         absent = [name for name in shape.fields if name in needed and name not in value]
         if absent:
@@ -140,7 +141,7 @@ class Coercion:
             faults += [
                 Mismatch((*path, name), expectation(shape.fields[name]), MISSING) for name in absent
             ]
-        # All fields are optional, and none is there: any object at all would fit with its defaults.
+        # All fields are optional and none is present: any object would fit, with only defaults.
         if not out and value and shape.fields and not faults:
             faults.append(Mismatch(path, f"one of the keys {', '.join(shape.fields)}", value))
         if faults:
@@ -201,7 +202,8 @@ class Coercion:
             except Misfit as misfit:
                 faults += misfit.faults
                 cut = cut or misfit.cut
-                # A list of thousands of wrong items: the model is told of a few anyway.
+                # A list may have thousands of wrong items; the message for the model names only a
+                # few.
                 if len(faults) > _FAULTS:
                     break
         if faults:
@@ -209,20 +211,20 @@ class Coercion:
         return out
 
     def _listed(self, value: str, path: Path) -> Any:
-        """A text where a list is due: an encoded list, or one item unless it may be several."""
+        """Reads text in the place of a list: an encoded list, or one unambiguous item."""
         decoded = self._decoded(value, path, "array")
         if is_array(decoded):
             return decoded
         if isinstance(value, LooseText) and not value.strip():
             return []
-        # `a, b` may be one item or two: nobody but the model knows.
+        # `a, b` may be one item or two; the text does not decide it.
         if any(each in value for each in ",;\n") or not value.strip():
             raise Misfit([Mismatch(path, "a list", value)])
         return value
 
     def _union(self, value: Any, shape: TypeShape, path: Path) -> Any:
-        # Unions within unions come to the same value many times: 3 within each other 14 times ask
-        # for 3**14 looks.
+        # Nested unions reach the same value repeatedly: without the cache, 3 options nested 14 deep
+        # would be 3**14 attempts.
         key = (path, id(value), id(shape))
         known = self._unions.get(key)
         if known is None:
@@ -245,14 +247,14 @@ class Coercion:
             chosen = shape.tags.get(str(value.get(shape.tag)))
             options = (chosen,) if chosen is not None else options
         if isinstance(value, LooseText):
-            # Anything fits a text: where all values are text the narrower types are tried first.
+            # Any value fits a string: if all values are text, the narrower types are tried first.
             options = tuple(sorted(options, key=lambda each: _RANK.get(each.kind, 4)))
         best: tuple[int, Any, list[Repair]] | None = None
         rival = False
         misfits: list[Misfit] = []
         before = self.repairs
         for option in options:
-            # Each option pays for itself; the repairs of those that lose are dropped.
+            # Each option has its own repairs; those of the losing options are dropped.
             self.repairs = []
             try:
                 fitted = self.fit(value, option, path)
@@ -263,9 +265,9 @@ class Coercion:
             if best is None or cost < best[0]:
                 best, rival = (cost, fitted, self.repairs), False
             elif cost == best[0]:
-                # Two options at one price that read the value differently: neither is taken.
+                # Two options at one price with different values: neither is taken.
                 rival = rival or fitted != best[1] or type(fitted) is not type(best[1])
-            # Declared order decides between options that fit as they stand.
+            # The declared order decides between options that fit without a repair.
             if cost == 0:
                 break
         self.repairs = before
@@ -278,7 +280,7 @@ class Coercion:
         if isinstance(value, LooseText):
             inner, repairs = _laid_out(value, wants)
             if inner is not None:
-                # Notation costs nothing where all is text; a guess is one here, too.
+                # Notation is free where every value is text, but a guess is still a guess.
                 where = ".".join(map(str, path))
                 self.repairs += [replace(each, path=where) for each in repairs if each.content]
                 return inner
@@ -293,7 +295,7 @@ class Coercion:
 
 
 def _laid_out(value: LooseText, wants: str) -> tuple[Any, list[Repair]]:
-    """What a text spells as tags, as JSON or like it, or as an outline; `None` for plain text."""
+    """Reads text as tags, as JSON or similar, or as an outline; `None` for plain text."""
     body = value.strip()
     if body[:1] in ("<", "]") and body[-1:] == ">":
         return elements_in(body, wants), []
@@ -310,7 +312,7 @@ def _nearest(
     misfits: list[Misfit], shape: TypeShape, value: Any, path: Path, rival: bool
 ) -> Misfit:
     near = min(misfits, key=lambda each: len(each.faults), default=None)
-    few = 2  # of an optional value, the one real alternative is the message
+    few = 2  # an optional value has one real alternative, which the message names
     if near is None or rival or len(shape.options) > few:
         cut = any(each.cut for each in misfits)
         return Misfit([Mismatch(path, expectation(shape), value)], cut)
@@ -330,7 +332,7 @@ _WORDS: dict[Reason, str] = {
 
 
 def refusal(reason: Reason, text: str, faults: Sequence[Mismatch] = (), note: str = "") -> Unparsed:
-    """Builds a refusal; `faults` name the failing paths, `note` replaces the standard words."""
+    """Builds a refusal; `faults` name the failing paths, `note` replaces the standard text."""
     if faults:
         parts = [_sentence(fault) for fault in faults[:_FAULTS_TOLD]]
         if len(faults) > _FAULTS_TOLD:
@@ -347,7 +349,7 @@ def _sentence(fault: Mismatch) -> str:
 
 
 def echo(value: object) -> str:
-    """A value as the model wrote it, at most 60 characters."""
+    """Returns a value as the model wrote it, at most 60 characters."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Writes a type or a JSON schema for a prompt, in few tokens, the way TypeScript would.
+"""Renders a type or a JSON schema for a prompt in few tokens, in the notation of TypeScript.
 
 Knows nothing about models or tools.
 """
@@ -33,8 +33,8 @@ _BOUNDS = (
 def render_schema(schema_or_type: Any) -> str:
     """Renders a schema: `{path: string, mode?: "r" | "w", tags: string[]}`.
 
-    Descriptions and bounds follow as comments, defaults as ` = value`; a recursive type is named
-    the second time. Accepts a JSON schema or anything that Pydantic can validate.
+    Descriptions and bounds follow as comments, defaults as ` = value`. The second occurrence of a
+    recursive type is only its name. Accepts a JSON schema or any type that Pydantic can validate.
     """
     if isinstance(schema_or_type, Mapping):
         schema = cast("Schema", schema_or_type)
@@ -49,7 +49,7 @@ def _render(node: Any, root: Schema, trail: tuple[str, ...], indent: int) -> str
     schema = cast("Schema", node)
     if "$ref" in schema:
         name = str(schema["$ref"]).rsplit("/", 1)[-1]
-        # Along the path only: a type that is used twice side by side is written out twice.
+        # Only along the path: a type that is used twice side by side is written out twice.
         if name in trail:
             return name
         definitions: Schema = root.get("$defs") or root.get("definitions") or {}

@@ -1,8 +1,8 @@
-"""Compiles a type or a JSON schema into a `ReadingPlan`: the shape that a value must have, and its
-names without case and punctuation (`fold`).
+"""Compiles a type or a JSON schema into a `ReadingPlan`: a shape and its folded names.
 
-A shape is what coercion and the reader look at: field names, kinds, options. Constraints such as
-bounds and patterns stay with the validator. Knows nothing about text.
+A shape holds what coercion and the reader need: field names, kinds, options. Constraints such as
+bounds and patterns are left to the validator. `fold` removes case and punctuation from a name.
+Knows nothing about text.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ _PLAIN = frozenset({"string", "integer", "number", "boolean", "null"})
 
 @lru_cache(maxsize=4096)
 def fold(name: str) -> str:
-    """A name without case, spaces and punctuation: `birthYear`, `BIRTH_YEAR` -> `birthyear`."""
+    """Returns a name without case, spaces and punctuation: `BIRTH_YEAR` -> `birthyear`."""
     return "".join([each for each in name if not _is_blank(each)]).casefold()
 
 
 def _is_blank(char: str) -> bool:
-    """Whether a character is a blank or punctuation: not one that nobody sees, nor an accent."""
+    """Returns whether a character is a blank or punctuation; invisible ones and accents are not."""
     return char.isspace() or unicodedata.category(char)[0] in "PSZ"
 
 
 @dataclass(slots=True, eq=False)
 class TypeShape:
-    """What a value must look like; a tree that may hold cycles.
+    """The required form of a value; a tree that may hold cycles.
 
     Attributes:
         fields: The declared keys of an object.
-        required: Those that must be there.
+        required: The keys that must be present.
         format: The format of a string, such as `date`.
-        closed: Whether undeclared keys are forbidden.
-        extra: The shape of undeclared keys' values, `None` when the schema says nothing of them.
+        closed: True if undeclared keys are forbidden.
+        extra: The shape of the values of undeclared keys, `None` if the schema has none.
         item: The shape of a list's items; `prefix` those of its first items.
         values: The members of an enumeration.
-        options: The alternatives of a union; `tag` names the key that decides, `tags` how.
-        folded: Declared keys by their folded name, where that is unique.
+        options: The alternatives of a union; `tag` is the key that decides, `tags` maps its values.
+        folded: Declared keys by their folded name, if that is unique.
     """
 
     kind: Kind
@@ -73,9 +73,9 @@ class ReadingPlan:
     """A compiled type.
 
     Attributes:
-        names: The folded names of all keys anywhere in it.
-        open: Whether some part of it takes keys that are not declared.
-        lenient: Whether the validator may drop an undeclared key while a declared one is absent.
+        names: The folded names of all keys at any depth.
+        open: True if some part of it takes undeclared keys.
+        lenient: True if the validator may drop an undeclared key while a declared one is absent.
     """
 
     shape: TypeShape
@@ -96,7 +96,7 @@ def plan_of_schema(schema: Schema) -> ReadingPlan:
 
 
 def plan_of_type(adapter: TypeAdapter[Any]) -> ReadingPlan:
-    """Compiles a type; one without a JSON schema is left wholly to its validator."""
+    """Compiles a type; one without a JSON schema is left entirely to its validator."""
     try:
         schema = adapter.json_schema(mode="validation")
     except (PydanticUserError, TypeError, ValueError):
@@ -152,7 +152,7 @@ class _Compiler:
         if reference in self._done:
             return self._done[reference]
         target = at_pointer(self._root, reference)
-        # Known before it is filled: a type that refers to itself finds this very object.
+        # Registered before it is filled: a type that refers to itself finds this object.
         shape = self._done[reference] = TypeShape("any")
         if isinstance(target, Mapping) and "properties" in target:
             shape.kind = "object"
@@ -182,7 +182,7 @@ class _Compiler:
         for name, each in properties.items():
             shape.fields[name] = self.shape(each, depth + 1)
             spellings.setdefault(fold(name), []).append(name)
-        # Of two keys that fold alike neither is guessed.
+        # Two keys that fold to the same name are ambiguous: neither is used.
         shape.folded = {key: names[0] for key, names in spellings.items() if len(names) == 1}
         self.names.update(spellings)
         extra = node.get("additionalProperties")

@@ -1,7 +1,7 @@
-"""Converts scalars without loss: the table of what may become what, and at which price; the texts
-that may become more (`LooseText`, `TaggedText`).
+"""Converts scalars without loss, by a table of allowed conversions and their prices.
 
-Knows nothing about containers. Never rounds, clamps or picks one of two.
+Defines the texts that may be converted (`LooseText`, `TaggedText`). Knows nothing about containers.
+Never rounds, clamps or picks one of two values.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _EXACT = 2**53
 
 
 class TaggedText(str):
-    """Text that its tag says is one, `string="true"`: loose where the schema has no text."""
+    """Text whose tag declares it a string, `string="true"`; loose if the schema has no text."""
 
     __slots__ = ()
 
 
 class LooseText(str):
-    """A value from a form that writes everything as text (YAML, XML, TAO): typed freely."""
+    """A value from a form that writes everything as text (YAML, XML, TAO): any type may be read."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A converted scalar; `kind` names the repair, empty when nothing was changed."""
+    """A converted scalar; `kind` is the name of the repair, empty if nothing changed."""
 
     value: Any
     kind: str = ""
@@ -49,12 +49,12 @@ _REFUSED = Conversion(MISSING)
 
 
 def convert(value: Any, shape: TypeShape) -> Conversion:
-    """Converts a scalar to the kind of a shape; `MISSING` as the value when it does not fit."""
+    """Converts a scalar to the kind of a shape; the value is `MISSING` if it does not fit."""
     return _TABLE[shape.kind](value, shape)
 
 
 def plain(value: LooseText) -> Any:
-    """The JSON scalar that a text spells, or the text itself."""
+    """Returns the JSON scalar that a text spells, or the text itself."""
     word = value.strip()
     if word[:1] == '"':
         try:
@@ -68,7 +68,7 @@ def plain(value: LooseText) -> Any:
 
 
 def expectation(shape: TypeShape) -> str:
-    """What a shape wants, in a few words for the model."""
+    """Describes the expected value in a few words for the model."""
     if shape.kind == "enum":
         return "one of " + ", ".join(json.dumps(each, default=str) for each in shape.values[:12])
     if shape.kind == "union":
@@ -77,7 +77,7 @@ def expectation(shape: TypeShape) -> str:
 
 
 def _alternatives(shape: TypeShape) -> Iterator[str]:
-    """Yields the words of a union's options, also of unions within it; each shape once."""
+    """Yields the descriptions of a union's options and of nested unions, each shape once."""
     waiting, seen = [*shape.options[:_ALTERNATIVES]], {id(shape)}
     while waiting and len(seen) <= _SHAPES:
         option = waiting.pop(0)
@@ -92,12 +92,12 @@ def _alternatives(shape: TypeShape) -> Iterator[str]:
 
 _ALTERNATIVES: Final = 4
 _SHAPES: Final = 40
-"""Of a union that are named to a model."""
+"""The most shapes of a union that are visited."""
 
 
 def _string(value: Any, shape: TypeShape) -> Conversion:
     if isinstance(value, str):
-        # "null" is a fine name and no date.
+        # "null" is a valid name but not a valid date.
         is_null = shape.format and value.strip().lower() in _NULL
         return _REFUSED if is_null else Conversion(str(value))
     if isinstance(value, int) and not isinstance(value, bool):
@@ -107,17 +107,17 @@ def _string(value: Any, shape: TypeShape) -> Conversion:
 
 def _number(value: Any, shape: TypeShape) -> Conversion:
     number: Any = quantity_of(value) if isinstance(value, str) else value
-    # `True` is an int to Python and no number to a model.
+    # `True` is an int in Python, but not a JSON number.
     if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
         return _REFUSED
     is_same = isinstance(value, LooseText) or type(number) is type(value)
     if shape.kind == "integer" and isinstance(number, float):
-        # From 2**53 on a float stands for several integers: which one was meant is lost.
+        # From 2**53 on a float stands for several integers: the intended one is lost.
         if not number.is_integer() or abs(number) >= _EXACT:
             return _REFUSED
         number, is_same = int(number), isinstance(value, LooseText)
     elif isinstance(number, float) and number.is_integer() and abs(number) < _EXACT:
-        number = int(number)  # to JSON `5.0` is the number 5, and a float takes either
+        number = int(number)  # in JSON `5.0` is the number 5, and a float field accepts either
     return Conversion(number, "" if is_same else "number_format")
 
 
@@ -142,7 +142,7 @@ def _null(value: Any, shape: TypeShape) -> Conversion:
 
 def _enum(value: Any, shape: TypeShape) -> Conversion:
     for each in shape.values:
-        # `1`, `1.0` and `True` are equal to Python, and different members.
+        # `1`, `1.0` and `True` are equal in Python, and different members.
         if type(each) is type(value) and each == value:
             return Conversion(each)
     if not isinstance(value, str):
@@ -154,7 +154,7 @@ def _enum(value: Any, shape: TypeShape) -> Conversion:
         word = word.removeprefix(namespace)
     key = fold(word)
     match = [each for each in shape.values if isinstance(each, str) and fold(each) == key]
-    # `fold` drops these signs, so "r|w", which names two choices, would pass for a member `rw`.
+    # `fold` drops these signs, so "r|w", which names two choices, would match a member `rw`.
     if key and len(match) == 1 and not set("|/,") & set(word):
         return Conversion(match[0], "enum_case")
     number = quantity_of(word)
@@ -184,7 +184,7 @@ _WANTED = {
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality that keeps `True` and `1` apart."""
+    """Compares for equality, but keeps `True` and `1` apart."""
     try:
         return bool(left == right) and to_json(left) == to_json(right)
     except PydanticSerializationError:

@@ -1,7 +1,7 @@
-"""A type made ready to parse: its validator, its shape, and the values and calls that fit it.
+"""A type compiled for parsing: its validator, its shape, and the values and calls that fit it.
 
-A value fits directly, as a call, or out of a wrapper. `is_overlooked` finds a declared key that a
-validator ignored for its case. Knows nothing about where in a text a candidate stood.
+A value fits directly, as a call, or inside a wrapper. `is_overlooked` finds a declared key that a
+validator ignored because of its case. Knows nothing about a candidate's place in the text.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NESTING = frozenset({"object", "array", "union"})
 
 @dataclass(frozen=True, slots=True)
 class CallSlot:
-    """An object shape that describes a call: where its name, arguments and thought go."""
+    """An object shape that describes a call: the fields for its name, arguments and thought."""
 
     shape: TypeShape
     tool: str
@@ -52,19 +52,19 @@ class CallSlot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """A compiled type; `slots` is empty for one that describes no call."""
+    """A compiled type; `slots` is empty if it does not describe a call."""
 
     adapter: TypeAdapter[Any]
     plan: ReadingPlan
     slots: tuple[CallSlot, ...]
 
     def titles(self) -> list[str]:
-        """The names of the type and of its alternatives."""
+        """Returns the names of the type and of its alternatives."""
         shape = self.plan.shape
         return [each.title for each in (shape, *shape.options) if each.title]
 
     def names(self) -> list[str]:
-        """The names that a call in a text may have: the type's tools, or its own titles."""
+        """Returns the names that a call in a text may have: the type's tools, or its own titles."""
         if not self.slots:
             return self.titles()
         values = [slot.shape.fields[slot.tool].values for slot in self.slots]
@@ -75,7 +75,7 @@ _TARGETS: dict[Any, Target] = {}
 
 
 def target_of(type_: Any) -> Target:
-    """Compiles a type, once for each hashable one (the oldest of 512 is dropped)."""
+    """Compiles a type and caches it if it is hashable (the oldest of 512 is dropped)."""
     try:
         return _TARGETS[type_]
     except KeyError:
@@ -103,10 +103,9 @@ def _compiled(type_: Any) -> Target:
 
 
 def is_overlooked(text: str, plan: ReadingPlan) -> bool:
-    """Whether a validator ignored a key of a JSON text that is a declared one in another case.
+    """Returns whether a validator ignored a declared key that is written in another case.
 
-    Validators drop keys that they do not know; a declared one that is optional then silently
-    keeps its default.
+    Validators drop unknown keys; the declared key, if optional, then silently keeps its default.
     """
     pending: list[tuple[Any, TypeShape]] = [(json.loads(text), plan.shape)]
     while pending:
@@ -132,7 +131,7 @@ def _misspelt(value: dict[str, Any], shape: TypeShape) -> bool:
 
 
 WRAPPINGS = 3
-"""How many wrappers are taken off at most."""
+"""The most wrappers that are removed."""
 _BENIGN = frozenset(
     {
         *("status", "ok", "success", "tokens", "usage", "id", "type", "model", "role", "content"),
@@ -141,7 +140,7 @@ _BENIGN = frozenset(
         *("finishreason", "toolcallid", "refusal"),
     }
 )
-"""Keys, folded, that say nothing of the value which stands beside them."""
+"""Folded keys that have no meaning for the value beside them."""
 _ANSWERS = frozenset(
     {"json", "jsontoolcall", "respond", "answer", "output", "finalanswer", "finish"}
 )
@@ -150,7 +149,7 @@ _TYPES = frozenset({"string", "str", "integer", "int", "number", "float", "boole
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A candidate that satisfies the type: its value, the same as plain data, the receipt."""
+    """A candidate that satisfies the type: its value, the same as plain data, and the repairs."""
 
     value: Any
     plain: Any
@@ -173,7 +172,7 @@ def fit(target: Target, value: Any, opened: Set[int] = frozenset(), depth: int =
         return _direct(target, value, opened)
     except Misfit as misfit:
         first = misfit
-    if depth >= WRAPPINGS or opened:  # what the end of the text closed is not unwrapped
+    if depth >= WRAPPINGS or opened:  # values closed by the end of the text are not unwrapped
         raise first
     request = request_of(value)
     if request is not None:
@@ -190,7 +189,7 @@ def fit(target: Target, value: Any, opened: Set[int] = frozenset(), depth: int =
         if not any(same(candidate.plain, each.plain) for each in fits):
             note = Repair(kind, "none", cost=4)
             fits.append(replace(candidate, repairs=(note, *candidate.repairs)))
-    # Several different values inside: nobody knows which one is the answer.
+    # Several different values inside: the answer is ambiguous.
     if len(fits) == 1:
         return fits[0]
     raise first
@@ -222,7 +221,7 @@ def fit_request(target: Target, request: RawCall) -> Fit:
 
 
 def request_of(value: Any) -> RawCall | None:
-    """The call that an object describes, in any of the spellings of `decision`."""
+    """Returns the call that an object describes, in any of the spellings of `decision`."""
     call = value
     for _ in range(WRAPPINGS + 1):
         if not is_object(call):
@@ -246,13 +245,13 @@ def request_of(value: Any) -> RawCall | None:
 
 
 def typed_value(adapter: TypeAdapter[Any], plain: Any) -> Any:
-    """Validates plain JSON data: strictly if it can be, so that `"7"` of `int | str` stays a text.
+    """Validates plain JSON data, strictly if possible, so that `"7"` of `int | str` stays text.
 
-    A value is read and loaded again by this one function, so both give the same.
+    Both reading and reloading a value use this function, so that they give the same result.
 
     Raises:
-        ValidationError: The data is none of the type.
-        ValueError: It holds what JSON has not.
+        ValidationError: The data does not satisfy the type.
+        ValueError: It holds values that JSON does not have.
         RecursionError: It is nested too deep.
     """
     document = to_json(plain)
@@ -268,8 +267,7 @@ def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
     if _is_echo(fitted):
         raise Misfit([Mismatch((), "values instead of the schema", value)])
     try:
-        # Through JSON: the validator's rules for JSON take a list for a
-        # tuple, and a text for a date.
+        # Through JSON: the validator's JSON rules accept a list for a tuple, and text for a date.
         typed = typed_value(target.adapter, fitted)
     except ValidationError as error:
         faults = [
@@ -283,7 +281,7 @@ def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
 
 
 def _wrapped(value: Any, *, wants_list: bool) -> Iterator[tuple[Any, str]]:
-    """What stands inside a value that is only a wrapper, with the name of the repair."""
+    """Yields the contents of a value that is only a wrapper, with the name of the repair."""
     if is_array(value):
         if len(value) == 1 and isinstance(value[0], dict):
             yield value[0], "wrapper"
@@ -320,7 +318,7 @@ def _is_benign(key: str, value: Any) -> bool:
 
 
 def _is_echo(value: Any) -> bool:
-    """Whether an object repeats type names where its values should be."""
+    """Returns whether an object has type names in the place of its values."""
     if not is_object(value) or len(value) < 2 or not isinstance(next(iter(value.values())), str):
         return False
     words = [str(each) for each in value.values()]
