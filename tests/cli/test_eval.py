@@ -84,7 +84,7 @@ def test_an_agent_that_is_worse_than_the_other_fails(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "name a file of cases"),
+        ((), "FILE is missing"),
         (("cases.yaml",), "no agent is named"),
         (("nope.yaml", "--agent", "agents:good"), "No such file"),
         (("cases.yaml", "--agent", "agents:nope"), "nope"),

@@ -1,17 +1,18 @@
-"""The program: its commands, and who may call them. How they end is in `output` (D1).
+"""The program `taofold`: its commands and the guard around them. `output` has the exit codes (D1).
 
-A person's verbs are refused to what an agent started (`GuardedProgram`, `authority`).
+A process that an agent started may call only some of the commands (`GuardedProgram`, `authority`).
 """
 
 import os
 import sys
 from collections.abc import Sequence
+from inspect import cleandoc
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from taofold.cli import output
+from taofold.cli import help_examples, output
 from taofold.cli.approvals import app as approvals
 from taofold.cli.authority import refuse
 from taofold.cli.demo import demo
@@ -41,15 +42,15 @@ ALLOWED_FOR_AGENTS: Final = frozenset(
         *("patterns export", "serve start"),
     }
 )
-"""What a process that an agent started may call: it looks, or begins work of its own.
+"""Commands that a process started by an agent may call: they read, or begin work of their own.
 
-Whatever else there is, a verb of tomorrow included, is a person's. `serve start` asks by itself:
-it may serve MCP to the agent that started it.
+All other commands are refused, including commands added later. `serve start` checks its options
+itself, because it may serve MCP to the agent that started it.
 """
 
 
 class GuardedProgram(TyperGroup):
-    """The program, whoever invokes it: made with every verb guarded."""
+    """The top-level group. It guards every command when it is created."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -57,13 +58,14 @@ class GuardedProgram(TyperGroup):
 
 
 def guard(command: Any, path: tuple[str, ...] = ()) -> None:
-    """Have each verb below `command` (of click) refuse, if it is not `ALLOWED_FOR_AGENTS`."""
+    """Makes each click command below `command` refuse agents, except `ALLOWED_FOR_AGENTS`."""
+    _tidy(command)
     if hasattr(command, "commands"):
         for name, verb in command.commands.items():
             guard(verb, (*path, name))
         return
     called = " ".join(path)
-    # The seed's names for the same verbs: `ralph-patterns list`, `ralph-extract-patterns`.
+    # `ralph-patterns list` and `ralph-extract-patterns` are the seed's names of the same commands.
     if called.replace("ralph-patterns ", "patterns ") in ALLOWED_FOR_AGENTS:
         return
     invoke = command.invoke
@@ -75,6 +77,17 @@ def guard(command: Any, path: tuple[str, ...] = ()) -> None:
     command.invoke = refused_or_done
 
 
+def _tidy(command: Any) -> None:
+    """Prepares a command's `--help`: paragraphs fill the line, and flags show no type."""
+    if command.help:
+        paragraphs = cleandoc(command.help).split("\n\n")
+        command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+    for option in command.params:
+        # Typer shows `<bool>` after a flag, which reads as if the flag took a value.
+        if getattr(option, "is_flag", False) and option.metavar is None:
+            option.metavar = ""
+
+
 app = typer.Typer(
     name="taofold",
     cls=GuardedProgram,
@@ -82,15 +95,13 @@ app = typer.Typer(
     # Typer's tracebacks print local variables, and those may hold keys.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Agents you can trust, replay and teach. Results go to standard output, the rest to "
-    "standard error.",
-    epilog="Exit codes: 0 success, 1 goal not reached, 2 usage or configuration, "
-    "3 waiting for an answer, 130 interrupted.",
+    help="Agents you can trust, replay and teach. Results go to standard output, progress and "
+    "messages to standard error.",
+    epilog=help_examples.PROGRAM,
 )
 runs = typer.Typer(
     no_args_is_help=True,
-    help="Look at runs, travel in them, and change their course. RUN is an id or the beginning "
-    "of one.",
+    help="List, inspect, resume, fork and export runs. RUN is an id, its beginning, or `last`.",
 )
 
 
@@ -108,24 +119,24 @@ def _program(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    # A misspelled variable would otherwise be a setting that silently does not hold.
+    # A misspelled variable would otherwise be ignored silently.
     for text in unknown(os.environ):
         output.say(f"warning: {text}")
 
 
-for name, command in (
-    ("run", run),
-    ("eval", evaluate),
-    ("loop", loop),
-    (ALIAS, loop),
-    ("demo", demo),
-    ("check", check),
-    ("graph", graph),
-    ("init", init),
-    ("doctor", doctor),
+for name, command, examples in (
+    ("run", run, help_examples.RUN),
+    ("eval", evaluate, help_examples.EVAL),
+    ("loop", loop, help_examples.LOOP),
+    (ALIAS, loop, help_examples.LOOP),
+    ("demo", demo, None),
+    ("check", check, help_examples.CHECK),
+    ("graph", graph, None),
+    ("init", init, help_examples.INIT),
+    ("doctor", doctor, None),
 ):
-    app.command(name, hidden=name == ALIAS)(command)
-# Without a name: their verbs are those of `runs`, in this order.
+    app.command(name, hidden=name == ALIAS, epilog=examples)(command)
+# Added without names, so their commands become commands of `runs`, in this order.
 for verbs in (reading, changing, exchange):
     runs.add_typer(verbs)
 app.add_typer(runs, name="runs")
@@ -138,7 +149,7 @@ app.add_typer(log_app, name="log")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program and exit."""
+    """Runs the program and exits."""
     if "NO_COLOR" in os.environ and not os.environ["NO_COLOR"]:
         del os.environ["NO_COLOR"]  # no-color.org: empty means unset
     hide_secrets()
@@ -147,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         code = output.explain(error)
         if code is None:
-            # A bug, or code of others: its traceback is printed without secrets.
+            # A bug of taofold or of foreign code: print its traceback without secrets.
             sys.excepthook = print_traceback
             raise
         sys.exit(code)

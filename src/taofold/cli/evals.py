@@ -1,13 +1,13 @@
-"""`taofold eval`: agents on a file of cases, one after the other, and their reports side by side;
-or cases made of runs in the log, for instance of those that people rated.
+"""Command `taofold eval`: runs agents on a file of cases and compares their reports.
 
-Cases, scorers, reports and their comparison are in `taofold.evals`.
+It also writes cases from runs in the log, for instance from rated runs. Cases, scorers, reports and
+their comparison are in `taofold.evals`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import typer
 
@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from taofold.log.log import Log
 
 
+_RUNS: Final = "Runs"
+_EXTRACT: Final = "Cases from the log"
+
+
 def evaluate(
     file: Annotated[
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="Cases: YAML of ours or of pydantic-evals, or samples of Inspect (.jsonl).",
+            help="Cases: YAML of taofold or pydantic-evals, or samples of Inspect (.jsonl).",
             show_default=False,
         ),
     ] = None,
@@ -33,16 +37,37 @@ def evaluate(
     model: options.ModelName = "",
     against: Annotated[
         str,
-        typer.Option("--against", metavar="AGENT", help="Run this one too, and compare them."),
+        typer.Option(
+            "--against",
+            metavar="AGENT",
+            help="Run this second agent too, and compare both.",
+            rich_help_panel=options.AGENT,
+        ),
     ] = "",
     judge: Annotated[
-        str, typer.Option("--judge", metavar="MODEL", help="The model that judges [the agent's].")
+        str,
+        typer.Option(
+            "--judge",
+            metavar="MODEL",
+            help="Model for scorers that judge. Default: the agent's model.",
+            rich_help_panel=options.AGENT,
+        ),
     ] = "",
     repeat: Annotated[
-        int | None, typer.Option("--repeat", min=1, metavar="N", help="Run each case N times.")
+        int | None,
+        typer.Option(
+            "--repeat", min=1, metavar="N", help="Run each case N times.", rich_help_panel=_RUNS
+        ),
     ] = None,
     concurrency: Annotated[
-        int, typer.Option("--concurrency", min=1, metavar="N", help="Runs at once.")
+        int,
+        typer.Option(
+            "--concurrency",
+            min=1,
+            metavar="N",
+            help="At most N runs at once.",
+            rich_help_panel=_RUNS,
+        ),
     ] = 4,
     least: Annotated[
         float | None,
@@ -51,36 +76,55 @@ def evaluate(
             min=0,
             max=1,
             metavar="RATE",
-            help="Below it: exit code 1 [1; none with --against].",
+            help="Exit with 1 if the pass rate is lower. Default: 1.0, or 0.0 with --against.",
+            rich_help_panel=_RUNS,
         ),
     ] = None,
     name: Annotated[
         str,
-        typer.Option("--name", metavar="NAME", help="Go on with the evaluation of this name."),
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="Name of the evaluation. The same name continues an interrupted one.",
+            rich_help_panel=_RUNS,
+        ),
     ] = "",
     usd: Annotated[
         float | None,
-        typer.Option("--usd", min=0, help="US dollars for each agent's cases, without judges."),
+        typer.Option(
+            "--usd",
+            min=0,
+            metavar="N",
+            help="At most N US dollars for each agent's cases, without judges.",
+            rich_help_panel=_RUNS,
+        ),
     ] = None,
     runs: Annotated[
         list[str] | None,
         typer.Option(
-            "--from", metavar="RUN", help="Print cases made from these runs, and do nothing else."
+            "--from",
+            metavar="RUN",
+            help="Print cases made from this run, and run nothing. Repeatable.",
+            rich_help_panel=_EXTRACT,
         ),
     ] = None,
     rated: Annotated[
         bool,
-        typer.Option("--from-rated", help="The same of every run that a person has rated."),
+        typer.Option(
+            "--from-rated",
+            help="Print cases made from all rated runs (`taofold runs rate`), and run nothing.",
+            rich_help_panel=_EXTRACT,
+        ),
     ] = False,
     strict: options.Strict = False,
     root: options.Root = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run an agent on cases, score the results, and say how sure they are.
+    """Run an agent on cases, score the results, and print pass rates with confidence intervals.
 
-    Exit code 1: AGENT's rate is below --min-rate, or with --against it passes less often than the
-    other by more than chance explains (the paired test, p < 0.05).
+    Exits with 1 if the pass rate is below --min-rate. With --against also if the agent passes
+    significantly fewer cases than the other one (paired test, p < 0.05).
     """
     from taofold.cli.runs.find import with_log
 
@@ -88,7 +132,7 @@ def evaluate(
         give(with_log(lambda log: _cases(log, runs or [], rated=rated)))
         return
     if file is None:
-        fail("name a file of cases: taofold eval cases.yaml (see docs/evals.md)")
+        fail("FILE is missing: taofold eval cases.yaml (its format is in docs/evals.md)")
     from taofold.cli.project import home
     from taofold.evals import compare, read_cases
     from taofold.evals.report_files import store_report
@@ -98,7 +142,7 @@ def evaluate(
     cases = read_cases(file, evaluation.judging)
     named = agent or (str(file.parent / cases.agent) if cases.agent else "")
     if not named:
-        fail("no agent is named: write `agent:` into the file, or say --agent FILE")
+        fail("no agent is named: add `agent: FILE` to the cases, or give --agent FILE")
     evaluation.cases, evaluation.repeat = cases.cases, repeat or cases.repeat
     evaluated = [_Evaluated(named, model, f"{name}-a" if name and against else name)]
     if against:
@@ -118,7 +162,7 @@ def evaluate(
 
 
 class _Evaluated(NamedTuple):
-    """An agent whose runs are scored, and the name by which its evaluation is carried on."""
+    """An agent to evaluate, its model, and the name of its evaluation."""
 
     agent: str
     model: str
@@ -140,19 +184,19 @@ class _Evaluation:
     _agent: "Agent[Any, Any] | None" = None
 
     def judging(self) -> "Agent[Any, Any]":
-        """The agent that judges a result: the one that gave it, perhaps with another model."""
+        """Returns the agent that judges a result: the evaluated agent, with the judge's model."""
         agent = self._agent
         assert agent is not None, "cases are judged while an agent is evaluated"
         return agent.replace(model=self.judge) if self.judge else agent
 
     async def report(self, entry: _Evaluated, log: "Log", *, apart: bool) -> "Report":
-        """Evaluate one agent; `apart`: tell it from another of its name."""
+        """Evaluates one agent. `apart` adds the file's name to the agent's name."""
         from taofold.cli.agent_argument import chosen, make
         from taofold.evals import evaluate
 
         choice = chosen(entry.agent, self.root, model=entry.model, strict=self.strict)
         agent = make(choice).replace(approve=None, log=log)
-        # The reports name their agent: two of one name could not be told apart.
+        # Reports show the agent's name, so two compared agents need different names.
         label = _label(entry.agent, agent.name) if apart else agent.name
         self._agent = agent = agent.replace(name=label)
         return await evaluate(
@@ -167,7 +211,7 @@ class _Evaluation:
 
 
 def _print(reports: "Sequence[Report]", comparison: "Comparison | None", *, json: bool) -> None:
-    """The reports; ends the program if nothing was measured."""
+    """Prints the reports. Ends the program if every run failed."""
     if json:
         document: dict[str, Any] = {"reports": [report.as_json() for report in reports]}
         if comparison is not None:
@@ -180,16 +224,16 @@ def _print(reports: "Sequence[Report]", comparison: "Comparison | None", *, json
             give(str(comparison))
     trials = [trial for report in reports for trial in report.trials]
     if trials and all(map(_unmeasured, trials)):
-        fail(f"nothing was measured, every run failed: {trials[0].reason}")
+        fail(f"every run failed, so nothing was measured: {trials[0].reason}")
 
 
 def _unmeasured(trial: "Trial") -> bool:
-    """Did the run end for an error that says nothing about the agent, such as a dead server?"""
+    """Returns whether the run failed for a reason unrelated to the agent, as a dead server."""
     return trial.result is None or trial.result.stop_reason == "error"
 
 
 def _label(path: str, name: str) -> str:
-    """What tells two agents of one name apart."""
+    """Returns the agent's name, with the file's stem if they differ."""
     stem = Path(path).stem
     return name if name == stem else f"{name} ({stem})"
 
@@ -211,7 +255,7 @@ def _show(report: "Report") -> None:
 
 
 async def _cases(log: "Log", references: list[str], *, rated: bool) -> str:
-    """Cases in YAML for runs of the log, those that people rated among them if `rated`."""
+    """Returns cases in YAML for runs of the log; `rated` adds all rated runs."""
     from taofold.cli.runs.find import find
     from taofold.core.errors import UnknownRun
     from taofold.core.state import fold
@@ -226,7 +270,7 @@ async def _cases(log: "Log", references: list[str], *, rated: bool) -> str:
         for run in dict.fromkeys([*names, *(await ratings.runs() if rated else ())]):
             try:
                 records = await log.read(run)
-            except UnknownRun:  # deleted meanwhile
+            except UnknownRun:  # deleted since it was listed
                 continue
             case = from_state(fold(records), await ratings.of(run))
             expected = {} if case.expect is UNSET else {"expect": case.expect}
@@ -236,5 +280,5 @@ async def _cases(log: "Log", references: list[str], *, rated: bool) -> str:
     finally:
         await ratings.close()
     if not cases:
-        fail("no run was rated yet: taofold runs rate RUN good|bad")
+        fail("no run is rated; rate one: taofold runs rate RUN good|bad")
     return yaml.dump({"cases": cases}).rstrip()

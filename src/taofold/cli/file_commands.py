@@ -1,10 +1,10 @@
-"""`taofold check|graph|init`: agent, flow, policy and configuration files. No run is started.
+"""Commands `taofold check`, `graph` and `init`. They start no run.
 
-`init` writes the templates that stand here. What may stand in a file, and how its faults are found,
-is in `taofold.files`.
+`init` writes the templates of this module. `taofold.files` defines the formats and finds faults.
 """
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -24,15 +24,16 @@ def check(
         typer.Argument(metavar="FILE", help="Agent, flow, policy or configuration files."),
     ] = None,
     run_code: Annotated[
-        bool, typer.Option("--import", help="Import what the files name, which runs its code.")
+        bool,
+        typer.Option("--import", help="Also import the modules that the files name. Runs code."),
     ] = False,
     schema: Annotated[
         bool,
-        typer.Option("--schema", help="Print the JSON Schema of agent and flow files instead."),
+        typer.Option("--schema", help="Print the JSON Schema of agent and flow files, no check."),
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Check files without running anything: all faults at once, each with its line."""
+    """Check files and print every fault with its line. Runs nothing unless --import is given."""
     from taofold.cli.project import operator_policy
     from taofold.files.export import json_schema
 
@@ -40,7 +41,7 @@ def check(
         give_json(json_schema())
         return
     if schema or not files:
-        fail("name files to check, or say --schema alone: taofold check agent.yaml")
+        fail("give either files (taofold check agent.yaml) or --schema alone")
     operator = operator_policy()
     faults: list[Fault] = []
     for path in files:
@@ -52,7 +53,7 @@ def check(
         give_json(rows)
     else:
         for fault in faults:
-            # A file's name is untrusted, and a pipe may end at a terminal.
+            # File names are untrusted, and the output may reach a terminal through a pipe.
             give(visible(str(fault)))
     if faults:
         if not json:
@@ -75,11 +76,11 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
     if document is None:
         return faults
     if is_seed_settings(path):
-        return read_learning([path])[1]  # of other keys there their own program knows
+        return read_learning([path])[1]  # other keys of this file belong to the seed's program
     if path.name in ("config.yml", "config.yaml"):
         return against(document, Config)[1]
-    # Files say nowhere what they are. A policy has only a policy's keys;
-    # an empty file, or one with wrong keys, is taken for one by its name.
+    # Files do not declare their kind. A file with only policy keys is a policy. The name decides
+    # if the file is empty or has unknown keys.
     policy = set(document.value) <= set(PolicyFile.model_fields)
     if (document.value and policy) or (
         path.stem.endswith("policy") and "model" not in document.value
@@ -89,8 +90,8 @@ def _check(path: Path, operator: "Policy", *, run_code: bool) -> "list[Fault]":
     if isinstance(file, FlowFile):
         for name in sorted(file.flow.needs):
             say(
-                f"note: {path}: no node sets state.{name}: it must be there at the start "
-                f"(--set {name}=…, or named in state_schema)"
+                f"note: {path}: no node sets state.{name}. Set it at the start (--set {name}=…) "
+                "or declare it in state_schema"
             )
         for read in unset_reads(file.flow):
             way = " → ".join([*read.trail, "end" if read.path == ("result",) else "here"])
@@ -115,7 +116,7 @@ def _build(path: Path, operator: "Policy") -> "list[Fault]":
     if file is None:
         return faults
     try:
-        # With an empty configuration: the file is checked, not this project.
+        # The empty configuration keeps the result independent of this project.
         build(file, Config(), Path.cwd())
     except ExceptionGroup as group:
         return [
@@ -130,7 +131,7 @@ def _build(path: Path, operator: "Policy") -> "list[Fault]":
 def graph(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A flow file (.yaml).")],
 ) -> None:
-    """Draw a flow: prints Mermaid text, which GitHub and most editors show as a picture."""
+    """Print a flow as Mermaid text, which GitHub and most editors render as a diagram."""
     from taofold.files.checked_yaml import refuse
     from taofold.files.export import mermaid
     from taofold.files.flow.file import FlowFile, read_agent
@@ -139,77 +140,99 @@ def graph(
     if read is None:
         refuse(faults, f"{file} cannot be drawn")
     if not isinstance(read, FlowFile):
-        fail(f"{str(file)!r} is an agent without nodes: there is nothing to draw")
+        fail(f"{str(file)!r} is an agent file; only flow files, which have `nodes`, can be drawn")
     give(mermaid(read.flow).rstrip("\n"))
 
 
 AGENT: Final = """\
 # yaml-language-server: $schema=.taofold/agent.schema.json
-# An agent. Run it:    taofold run agent.yaml "make the tests pass"
-# Check this file:     taofold check agent.yaml
+# An example agent. Check this file:  taofold check agent.yaml
+# Run it
+#   without a key:  taofold run agent.yaml "How many words has: to be or not to be"
+#   with OpenAI:    export OPENAI_API_KEY=...
+#                   taofold run agent.yaml "..." --model openai:gpt-5
+#   with Ollama:    ollama pull llama3.2
+#                   taofold run agent.yaml "..." --model ollama:llama3.2
 
 name: helper
 
-# provider:model, or a list of which the first that works answers.
-# offline:repair needs no key and no network; it only repairs Python code with failing tests.
-model: offline:repair
+# PROVIDER:NAME, or a list: if one model fails, the next one answers.
+# test:tools needs no key and no network. It is no language model: it calls each tool once with the
+# simplest arguments, then answers with the names of the tools.
+model: test:tools
 # model: [openai:gpt-5, ollama:llama3.2]
 
 instructions: |
-  You work on the files of this project. Look before you change anything, change as little
-  as you can, and check your work by running it.
+  You are a helper for this project. Use your tools instead of guessing, and answer briefly.
 
-# Built-in tools (files, command), or your own functions as module:attr.
+# Your own functions as FILE.py:NAME or module:NAME, and the built-in tools.
 tools:
-  - files                    # list, read, search, write, edit; never outside the work root
-  # - files: {root: src, write: false}
-  - command                  # runs programs, contained where bubblewrap works
-  # - my_package.tools:word_count
+  - agent_tools.py:count_words
+  # - files: {write: false}  # list, read and search the files of this folder
+  # - files                  # the same, and write and edit; asks before it writes
+  # - command                # runs programs in a sandbox if bubblewrap works here; asks first
 
-# What the answer is: str, int, float, bool, list, dict, or module:Class.
+# Type of the answer: str, int, float, bool, list, dict, or module:Class.
 output: str
 
 limits:
   steps: 30
   seconds: 1800
-  # usd: 0.50                # needs a model with a known price
+  # usd: 0.50                # only for models with a known price
   # per_tool: {run_command: 20}
 
-# What may happen without asking. A project may only tighten the operator's policy.
+# Actions that need no approval. A project can only tighten the operator's policy.
 policy: policy.yaml
 
-# Let the agent ask you a question; the run waits for the answer.
+# true: the agent may ask you a question, and the run waits for the answer.
 ask_user: false
 """
 
+TOOLS: Final = '''\
+"""Tools of the agent in agent.yaml. A tool is a function with type hints and a docstring."""
+
+from taofold import tool
+
+
+# "read": the call changes nothing, so it needs no approval.
+@tool(effect="read")
+def count_words(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+'''
+
+GOAL: Final = "How many words has: to be or not to be"
+
 POLICY: Final = """\
 # yaml-language-server: $schema=.taofold/policy.schema.json
-# What agents of this project may do. It can only tighten the operator's policy, which is
-# ~/.config/taofold/policy.yaml (the same keys).
+# What agents of this project may do. It can only tighten the operator's policy,
+# ~/.config/taofold/policy.yaml, which has the same keys.
 
-# conservative: everything that writes asks · balanced · autonomous: tier 2 does not ask
+# conservative: every tool that writes needs approval. autonomous: tier 2 needs none.
 autonomy: balanced
 
-# Tiers: 1 runs, 2 asks with a prepared card, 3 always asks, 4 is forbidden.
-# They may be raised here, never lowered.
+# Tiers: 1 runs, 2 needs approval, 3 needs approval at any autonomy, 4 is forbidden.
+# A project can raise the tier of a tool, never lower it.
 tiers: {}
 #  run_command: 3
 #  write_file: 4
 
-# Tools that may be used at all (default: all the agent has), and tools that may not.
+# The only tools that may be used (default: all tools of the agent), and tools that may not.
 # allow: [read_file, list_files, search]
 deny: []
 
-# Seconds in which a person must decide; 0 = no bound.
+# Seconds until an approval request expires; 0 = never.
 approve_seconds: 0
 """
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where.")] = Path(),
-    force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Existing folder for the files.")
+    ] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write agent.yaml, policy.yaml and the schemas that let an editor complete them."""
+    """Write an example: agent.yaml, agent_tools.py and policy.yaml, with schemas for editors."""
     import json
 
     from taofold.cli.project import FOLDER
@@ -219,13 +242,11 @@ def init(
     from taofold.reserved_places import write_file
 
     if not folder.is_dir():
-        fail(f"{str(folder)!r} is no directory")
-    texts = {"agent.yaml": AGENT, "policy.yaml": POLICY}
+        fail(f"{str(folder)!r} is not a folder: create it first, or name another one")
+    texts = {"agent.yaml": AGENT, "agent_tools.py": TOOLS, "policy.yaml": POLICY}
     there = [name for name in texts if (folder / name).exists()]
     if there and not force:
-        fail(
-            f"{' and '.join(there)} exist already in {str(folder.resolve())!r}; --force writes over"
-        )
+        fail(f"{str(folder.resolve())!r} already has {', '.join(there)}; use --force to overwrite")
     schemas = {"agent": json_schema(), "policy": PolicyFile.model_json_schema()}
     try:
         make_home(folder / FOLDER)
@@ -236,6 +257,10 @@ def init(
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         fail(f"{error.filename!r} cannot be written: {error.strerror}; name another folder")
+    program, file = invocation(), quote(str(folder / "agent.yaml"))
+    goal = f'{program} run {file} "{GOAL}"'
     say(f"wrote {', '.join(str(folder / name) for name in texts)}, and schemas for your editor")
-    say(f"try: {invocation()} check agent.yaml policy.yaml")
-    say(f'     {invocation()} run agent.yaml "make the tests pass"')
+    say(f"\ncheck the files:\n  {program} check {file} {quote(str(folder / 'policy.yaml'))}")
+    say(f"run the agent without a key (the model test:tools only calls each tool once):\n  {goal}")
+    say(f"with OpenAI:\n  export OPENAI_API_KEY=...\n  {goal} --model openai:gpt-5")
+    say(f"with Ollama:\n  ollama pull llama3.2\n  {goal} --model ollama:llama3.2")

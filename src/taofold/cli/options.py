@@ -95,6 +95,11 @@ def _line(text: str) -> str:
     return clip(" ".join(visible(text).split()), _CUT)
 
 
+AGENT: Final = "Agent"
+LIMITS: Final = "Limits"
+PERMISSIONS: Final = "Permissions"
+"""Panels of `--help`, for commands with many options."""
+
 Run = Annotated[
     str,
     typer.Argument(
@@ -114,7 +119,13 @@ Loop = Annotated[
     ),
 ]
 AgentName = Annotated[
-    str, typer.Option("--agent", metavar="AGENT", help="Agent file or module:attr to use instead.")
+    str,
+    typer.Option(
+        "--agent",
+        metavar="AGENT",
+        help="Agent file or module:attr to use instead.",
+        rich_help_panel=AGENT,
+    ),
 ]
 ModelName = Annotated[
     str,
@@ -122,7 +133,8 @@ ModelName = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help="provider:model, as in openai:gpt-5; takes the place of every model the agent names.",
+        help="PROVIDER:NAME, as in openai:gpt-5. Replaces every model that the agent names.",
+        rich_help_panel=AGENT,
     ),
 ]
 Approve = Annotated[
@@ -130,52 +142,97 @@ Approve = Annotated[
     typer.Option(
         "--approve",
         metavar="ask|all|wait",
-        help="Who approves: you at the terminal (ask), nobody is asked (all), or the run waits. "
-        "Without a terminal `ask` waits. By default `ask`, unless the agent's own code says "
-        "`approve=`.",
+        help="ask: ask at this terminal, or wait if there is none. all: approve without asking. "
+        "wait: stop until `taofold approvals approve`. Default: ask, unless the agent's code "
+        "sets `approve=`.",
+        rich_help_panel=PERMISSIONS,
     ),
 ]
 Seq = Annotated[int | None, typer.Option("--at", metavar="SEQ", help="Event number, from 0.")]
 Root = Annotated[
     Path | None,
-    typer.Option("--root", metavar="DIR", help="Work root of the built-in tools (else here)."),
+    typer.Option(
+        "--root",
+        metavar="DIR",
+        help="Folder in which the built-in tools work. Default: the current one.",
+        rich_help_panel=AGENT,
+    ),
 ]
-Network = Annotated[bool, typer.Option("--network", help="Let contained commands use the network.")]
+Network = Annotated[
+    bool,
+    typer.Option(
+        "--network",
+        help="Let sandboxed commands use the network.",
+        rich_help_panel=PERMISSIONS,
+    ),
+]
 LocalPort = Annotated[
     list[int] | None,
     typer.Option(
         "--local-port",
         metavar="PORT",
-        help="Let contained commands use this TCP port of localhost. May be given again.",
+        help="Let sandboxed commands use this TCP port of localhost. Repeatable.",
+        rich_help_panel=PERMISSIONS,
     ),
 ]
 Strict = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Ask the model again, once per turn, for what a reply lacks by the rules of the loop.",
+        help="Ask the model again, once per turn, if a reply breaks a rule of the loop.",
+        rich_help_panel=AGENT,
     ),
 ]
 Autonomy = Annotated[
     str,
     typer.Option(
         "--autonomy",
-        metavar="DIAL",
-        help="conservative, balanced or autonomous, for every kind of agent; it replaces the "
-        "dial of the agent's own policy. A loop is autonomous if neither sets one.",
+        metavar="LEVEL",
+        help="conservative, balanced or autonomous. Replaces the autonomy in the agent's policy. "
+        "Loops are autonomous by default.",
+        rich_help_panel=PERMISSIONS,
     ),
 ]
 MaxIterations = Annotated[
-    int | None, typer.Option("--max-iterations", min=1, metavar="N", help="At most so many (10).")
+    int | None,
+    typer.Option(
+        "--max-iterations",
+        min=1,
+        metavar="N",
+        help="At most N iterations. Default: 10.",
+        rich_help_panel=LIMITS,
+    ),
 ]
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout", min=0, metavar="MINUTES", help="For the whole loop (60)."),
+    typer.Option(
+        "--timeout",
+        min=0,
+        metavar="MINUTES",
+        help="Time for the whole loop. Default: 60.",
+        rich_help_panel=LIMITS,
+    ),
 ]
 Budget = Annotated[
-    float | None, typer.Option("--budget", min=0, metavar="USD", help="At most so many dollars.")
+    float | None,
+    typer.Option(
+        "--budget",
+        min=0,
+        metavar="USD",
+        help="At most so many US dollars for the whole loop.",
+        rich_help_panel=LIMITS,
+    ),
 ]
 Steps = Annotated[
-    int | None, typer.Option("--steps", min=1, metavar="N", help="Steps of one iteration.")
+    int | None,
+    typer.Option(
+        "--steps",
+        min=1,
+        metavar="N",
+        help="At most N steps in one iteration.",
+        rich_help_panel=LIMITS,
+    ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Start although four loops run already.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Start even if four loops are running already.")
+]

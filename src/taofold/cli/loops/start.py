@@ -24,18 +24,22 @@ if TYPE_CHECKING:
     from taofold.loop.values import Mode
 
 ALIAS: Final = "ralph"
+_DONE: Final = "Completion"
+_WORKSPACE: Final = "Workspace"
+_LEARNING: Final = "Learning"
 
 
 def loop(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="What is to be done.")] = "",
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task in words.")] = "",
     completion: Annotated[
         list[str] | None,
         typer.Option(
             "--completion",
             "-c",
             metavar="CMD",
-            help="A command that succeeds when the work is done; `A AND B`, or the option given "
-            "again: all must hold.",
+            help="Command that exits with 0 when the work is done. Repeatable, or `A AND B`: all "
+            "must succeed.",
+            rich_help_panel=_DONE,
         ),
     ] = None,
     max_iterations: MaxIterations = None,
@@ -48,33 +52,59 @@ def loop(
         typer.Option(
             "--agent",
             metavar="AGENT",
-            help="Agent file, module:attr, or a coding agent: claude, codex, gemini, opencode, "
-            "aider (more arguments behind it), or 'cmd: COMMAND {prompt_file}'.",
+            help="Agent file, module:attr, or a coding agent with its arguments: claude, codex, "
+            "gemini, opencode, aider, or 'cmd: COMMAND {prompt_file}'.",
+            rich_help_panel=options.AGENT,
         ),
     ] = "",
     in_place: Annotated[
-        bool, typer.Option("--in-place", help="Work on the files themselves (default).")
+        bool,
+        typer.Option(
+            "--in-place",
+            help="Work on the project's own files (default).",
+            rich_help_panel=_WORKSPACE,
+        ),
     ] = False,
     worktree: Annotated[
-        bool, typer.Option("--worktree", help="Work in a git worktree; bring the result back.")
+        bool,
+        typer.Option(
+            "--worktree",
+            help="Work in a git worktree, then apply the result to the project.",
+            rich_help_panel=_WORKSPACE,
+        ),
     ] = False,
     copy: Annotated[
-        bool, typer.Option("--copy", help="Work on a copy; bring the result back.")
+        bool,
+        typer.Option(
+            "--copy",
+            help="Work on a copy, then apply the result to the project.",
+            rich_help_panel=_WORKSPACE,
+        ),
     ] = False,
     commit: Annotated[
         bool | None,
-        typer.Option("--commit/--no-commit", help="Commit each iteration on a branch of its own."),
+        typer.Option(
+            "--commit/--no-commit",
+            help="Commit each iteration on a separate branch.",
+            rich_help_panel=_WORKSPACE,
+        ),
     ] = None,
     branch: Annotated[
         str,
-        typer.Option("--branch", metavar="B", help="That branch (ralph/LOOP); implies --commit."),
+        typer.Option(
+            "--branch",
+            metavar="NAME",
+            help="Name of that branch; implies --commit. Default: ralph/LOOP.",
+            rich_help_panel=_WORKSPACE,
+        ),
     ] = "",
     allow_edit: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-edit",
             metavar="GLOB",
-            help="Protected files (tests, build, CI) that may be changed.",
+            help="Protected files (tests, build, CI) that the agent may change. Repeatable.",
+            rich_help_panel=_WORKSPACE,
         ),
     ] = None,
     scope: Annotated[
@@ -82,30 +112,42 @@ def loop(
         typer.Option(
             "--scope",
             metavar="GLOB",
-            help="The product: gates run without changes of other files (default: all sources).",
+            help="Files that make up the product. The completion commands ignore changes to other "
+            "files. Default: all sources. Repeatable.",
+            rich_help_panel=_WORKSPACE,
         ),
     ] = None,
     second_judge: Annotated[
         bool,
         typer.Option(
             "--second-judge",
-            help="Run Python tests that pass once more, with the product in another process.",
+            help="Run passing Python tests once more, with the product in a separate process.",
+            rich_help_panel=_DONE,
         ),
     ] = False,
-    loop_id: Annotated[str, typer.Option("--loop-id", metavar="ID", help="Name it.")] = "",
+    loop_id: Annotated[str, typer.Option("--loop-id", metavar="ID", help="Id of the loop.")] = "",
     force: Force = False,
     interactive: Annotated[
-        bool, typer.Option("--interactive", "-i", help="Ask five questions first.")
+        bool,
+        typer.Option(
+            "--interactive", "-i", help="Ask for task, completion command, limits and workspace."
+        ),
     ] = False,
     keep_improving: Annotated[
-        bool, typer.Option("--keep-improving", help="Go on after green; keep the best.")
+        bool,
+        typer.Option(
+            "--keep-improving",
+            help="Continue after the commands succeed, and keep the best result.",
+            rich_help_panel=_DONE,
+        ),
     ] = False,
     unexecuted: Annotated[
         str,
         typer.Option(
             "--skip-execution",
             metavar="REASON",
-            help="Why code may be returned that changed after its last execution.",
+            help="Accept code that the agent did not run after its last change. REASON is logged.",
+            rich_help_panel=_DONE,
         ),
     ] = "",
     memory: Annotated[
@@ -113,23 +155,37 @@ def loop(
         typer.Option(
             "--memory",
             metavar="N|PRESET",
-            help="Earlier iterations that are told: simple 1, moderate 3, complex 5, maximum 10.",
+            help="Number of earlier iterations in the prompt: simple (1), moderate (3), "
+            "complex (5), maximum (10).",
+            rich_help_panel=_LEARNING,
         ),
     ] = "moderate",
     cross_task: Annotated[
         bool,
-        typer.Option("--cross-task/--no-cross-task", help="Learn from and for others."),
+        typer.Option(
+            "--cross-task/--no-cross-task",
+            help="Use lessons of other loops, and record lessons for them.",
+            rich_help_panel=_LEARNING,
+        ),
     ] = True,
     within_project: Annotated[
         bool,
         typer.Option(
             "--within-project",
-            help="Learn from this project alone, and keep what is learnt in it.",
+            help="Use lessons of this project only, and keep new ones in it.",
+            rich_help_panel=_LEARNING,
         ),
     ] = False,
     min_rate: Annotated[
         float | None,
-        typer.Option("--min-pattern-success-rate", min=0, max=1, metavar="X", help="0 to 1."),
+        typer.Option(
+            "--min-pattern-success-rate",
+            min=0,
+            max=1,
+            metavar="X",
+            help="Show only lessons with at least this success rate.",
+            rich_help_panel=_LEARNING,
+        ),
     ] = None,
     approve: options.Approve = "",
     autonomy: options.Autonomy = "",
@@ -142,8 +198,9 @@ def loop(
 ) -> None:
     """Let an agent iterate on TASK until a command proves that it is done.
 
-    Gates are run by the loop, outside the agent's reach; tests, build and CI files are protected.
-    What a model says of its work is never believed. Stop with Ctrl-C, go on with `loops resume`.
+    The loop runs the completion commands itself, outside the agent's reach. The agent cannot
+    change tests, build and CI files. Its own claim to be done does not count. Stop with Ctrl-C,
+    continue with `taofold loops resume`.
     """
     from taofold.cli.agent_argument import chosen, has_own_tools, made_per_folder, make
     from taofold.cli.prerequisites import lacking_for

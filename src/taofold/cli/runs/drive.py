@@ -48,6 +48,7 @@ APPROVE: Final = ("ask", "all", "wait")
 
 
 _NAME: Final = re.compile(r"[^\W\d][\w-]*")
+_INPUT: Final = "Input"
 
 
 def assignments(pairs: Sequence[str]) -> dict[str, Any]:
@@ -90,14 +91,14 @@ def run(
         str,
         typer.Argument(
             metavar="AGENT",
-            help="Agent file (.yaml) or module:attr. Left out, an agent with file and command "
-            "tools works on the current directory.",
+            help="Agent file (.yaml) or module:attr. Default: an agent with file and command "
+            "tools that works on the current directory.",
             show_default=False,
         ),
     ] = "",
     goal: Annotated[
         str,
-        typer.Argument(metavar="GOAL", help="What to do; - reads it from standard input."),
+        typer.Argument(metavar="GOAL", help="Task in words; - reads it from standard input."),
     ] = "",
     model: options.ModelName = "",
     values: Annotated[
@@ -105,8 +106,9 @@ def run(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Start with this in the run's state, `state.KEY` in a flow: VALUE is JSON if it "
-            "can be read as such, else text. May be given again, for other keys.",
+            help="Set `state.KEY` of a flow before it starts. VALUE is read as JSON, else as text. "
+            "Repeatable.",
+            rich_help_panel=_INPUT,
         ),
     ] = None,
     tools: Annotated[
@@ -114,50 +116,83 @@ def run(
         typer.Option(
             "--tools",
             metavar="DIR",
-            help="Run the files tagent.tools.py and taofold_tools.py in and below DIR, and offer "
-            "their tools too. May be given again.",
+            help="Import the files taofold_tools.py and tagent.tools.py in DIR and below, and "
+            "offer their tools too. Repeatable.",
+            rich_help_panel=options.AGENT,
         ),
     ] = None,
     recursive: Annotated[
-        bool, typer.Option("--recursive/--no-recursive", help="Look below DIR too.")
+        bool,
+        typer.Option(
+            "--recursive/--no-recursive",
+            help="Search the folders below --tools DIR too.",
+            rich_help_panel=options.AGENT,
+        ),
     ] = True,
     attach: Annotated[
         list[Path] | None,
         typer.Option(
             "--attach",
             metavar="FILE",
-            help="A file for the model to look at: an image, a PDF, text. May be given again.",
+            help="Send the model a file: an image, a PDF or text. Repeatable.",
+            rich_help_panel=_INPUT,
         ),
     ] = None,
     session: Annotated[
-        str, typer.Option("--session", metavar="NAME", help="Carry on the conversation NAME.")
+        str,
+        typer.Option(
+            "--session",
+            metavar="NAME",
+            help="Continue the conversation NAME, or begin it.",
+            rich_help_panel=_INPUT,
+        ),
     ] = "",
     tags: Annotated[
         list[str] | None,
         typer.Option(
             "--tag",
             metavar="NAME=VALUE",
-            help="Tag the run, for `runs list --tag`. May be given again.",
+            help="Tag the run, for `runs list --tag`. Repeatable.",
+            rich_help_panel=_INPUT,
         ),
     ] = None,
     approve: options.Approve = "",
     autonomy: options.Autonomy = "",
     strict: options.Strict = False,
-    steps: Annotated[int | None, typer.Option(min=0, help="At most so many steps.")] = None,
-    tool_calls: Annotated[int | None, typer.Option(min=0, help="At most so many calls.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="At most so long.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=0, help="At most so many tokens.")] = None,
-    usd: Annotated[float | None, typer.Option(min=0, help="At most so many US dollars.")] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="At most N steps.", rich_help_panel=options.LIMITS),
+    ] = None,
+    tool_calls: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="At most N tool calls.", rich_help_panel=options.LIMITS
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="N", help="At most N seconds.", rich_help_panel=options.LIMITS),
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="At most N tokens.", rich_help_panel=options.LIMITS),
+    ] = None,
+    usd: Annotated[
+        float | None,
+        typer.Option(
+            min=0, metavar="N", help="At most N US dollars.", rich_help_panel=options.LIMITS
+        ),
+    ] = None,
     root: options.Root = None,
     network: options.Network = False,
     local_port: options.LocalPort = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Let an agent work on a goal, and watch it think, act and observe.
+    """Run an agent on a goal and show its thoughts, actions and observations.
 
-    Commands run contained (bubblewrap) where that works; otherwise they have your rights, are
-    marked "not contained" and always ask.
+    Commands run in a sandbox if bubblewrap works here. Otherwise they run with your rights, are
+    marked "not contained" and always need your approval.
     """
     from taofold.cli.agent_argument import approved_by, chosen, make
     from taofold.cli.prerequisites import lacking_for

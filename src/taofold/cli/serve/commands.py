@@ -1,8 +1,8 @@
-"""`taofold serve`, `taofold work` and `taofold serve tokens …`: agents over HTTP, and who may.
+"""Commands `taofold serve`, `taofold work` and `taofold serve tokens …`.
 
-Without tokens it serves this machine only; to be reachable from elsewhere it wants tokens,
-and the names under which it is reached. The verbs with their options are here, also `--mcp`; what
-is then served is put together in `http` and `mcp`.
+Without tokens the server accepts clients of this machine only. Clients of other machines need
+tokens and a host name from `--allow-host`. This module holds the commands and their options; `http`
+and `mcp` build what is served.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from taofold.cli import options
+from taofold.cli.help_examples import SERVE
 from taofold.cli.output import fail, give, give_json, invocation, say
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 
 PORT: Final = 8420
+_NETWORK: Final = "Network"
+_RUNS: Final = "Runs"
+_MCP: Final = "MCP"
 _START: Final = "start"
 EngineName = Annotated[
     str,
@@ -30,7 +34,8 @@ EngineName = Annotated[
         envvar="TAOFOLD_ENGINE",
         show_envvar=True,
         metavar="NAME",
-        help="What decides which process drives a run: local, dbos, or restate:http://HOST:8080.",
+        help="Scheduler of runs: local, dbos, or restate:URL, as in restate:http://HOST:8080.",
+        rich_help_panel=_RUNS,
     ),
 ]
 TokenFile = Annotated[
@@ -38,50 +43,65 @@ TokenFile = Annotated[
     typer.Option(
         "--token-file",
         metavar="FILE",
-        help="Tokens (else this user's state folder, or the database that TAOFOLD_LOG names).",
+        help="File of tokens. Default: the database of TAOFOLD_LOG, or your state folder.",
+        rich_help_panel=_NETWORK,
     ),
 ]
 
 
 class ServeGroup(TyperGroup):
-    """`serve AGENT…` is `serve start AGENT…`: only `tokens` is a word of its own."""
+    """Makes `serve AGENT…` an abbreviation of `serve start AGENT…`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the command's name where it was left out."""
-        # An agent that is called like one of the commands is reached as NAME=AGENT. `--help` is
-        # about serving, too: the options are what is asked for.
+        """Inserts `start` if the first argument is no command."""
+        # An agent with the name of a command can be given as NAME=AGENT. `serve --help` shows the
+        # options of `start`, which users look for.
         if not args or args[0] not in self.commands:
             args = [_START, *args]
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(cls=ServeGroup, no_args_is_help=False, help="Serve agents over HTTP.")
+app = typer.Typer(cls=ServeGroup, no_args_is_help=False, help="Serve agents over HTTP or MCP.")
 tokens_app = typer.Typer(
-    no_args_is_help=True, help="Bearer tokens: who may use the server from elsewhere, as whom."
+    no_args_is_help=True, help="Manage bearer tokens, which let other machines use the server."
 )
 app.add_typer(tokens_app, name="tokens")
 
 
-@app.command(_START)
+@app.command(_START, epilog=SERVE)
 def start(
     agents: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="AGENT…",
-            help="Agent files (.yaml) or module:attr, each also as NAME=AGENT; the first is the "
-            "default. Left out: the agent with file and command tools on this directory.",
+            help="Agent files (.yaml) or module:attr, also as NAME=AGENT. Clients that name no "
+            "agent get the first. Default: an agent with file and command tools that works on "
+            "the current directory.",
             show_default=False,
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = PORT,
+    host: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="Address to listen on.", rich_help_panel=_NETWORK),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="N",
+            help="Port to listen on; 0 takes a free one.",
+            rich_help_panel=_NETWORK,
+        ),
+    ] = PORT,
     token_file: TokenFile = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="A name it is reached by, besides this machine's own. May be given again.",
+            help="Host name under which clients reach the server. Repeatable.",
+            rich_help_panel=_NETWORK,
         ),
     ] = None,
     allow_origin: Annotated[
@@ -89,7 +109,8 @@ def start(
         typer.Option(
             "--allow-origin",
             metavar="URL",
-            help="A page elsewhere that may use the API with a token (CORS). May be given again.",
+            help="Origin whose pages may use the API with a token (CORS). Repeatable.",
+            rich_help_panel=_NETWORK,
         ),
     ] = None,
     model: options.ModelName = "",
@@ -101,7 +122,9 @@ def start(
         typer.Option(
             "--max-runs",
             min=0,
-            help="Runs driven at once; the rest wait. 0 leaves all to `taofold work`.",
+            metavar="N",
+            help="At most N runs at once; others wait. 0 leaves all runs to `taofold work`.",
+            rich_help_panel=_RUNS,
         ),
     ] = 200,
     engine: EngineName = "local",
@@ -110,7 +133,9 @@ def start(
         typer.Option(
             "--approve-seconds",
             min=0,
-            help="How long an approval is open if the agent does not say; 0 = for ever.",
+            metavar="N",
+            help="Seconds until an approval expires, unless the agent's policy sets it; 0 = never.",
+            rich_help_panel=_RUNS,
         ),
     ] = 300.0,
     rate: Annotated[
@@ -118,31 +143,45 @@ def start(
         typer.Option(
             "--max-rate",
             min=1,
-            help="Requests a second from one principal; four times as many at once.",
+            metavar="N",
+            help="At most N requests per second per principal; bursts of 4 N are allowed.",
+            rich_help_panel=_NETWORK,
         ),
     ] = 100.0,
-    open_: Annotated[bool, typer.Option("--open", help="Open the console in the browser.")] = False,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Open the web console in the browser.")
+    ] = False,
     mcp: Annotated[
-        bool, typer.Option("--mcp", help="Serve MCP on standard input and output instead.")
+        bool,
+        typer.Option(
+            "--mcp",
+            help="Serve MCP on standard input and output instead of HTTP.",
+            rich_help_panel=_MCP,
+        ),
     ] = False,
     mcp_http: Annotated[
-        bool, typer.Option("--mcp-http", help="Serve MCP over HTTP instead, this machine only.")
+        bool,
+        typer.Option(
+            "--mcp-http",
+            help="Serve MCP over HTTP, to this machine only.",
+            rich_help_panel=_MCP,
+        ),
     ] = False,
     mcp_tool: Annotated[
         list[str] | None,
         typer.Option(
             "--mcp-tool",
             metavar="MODULE:ATTR",
-            help="Offer this tool to MCP clients. May be given again.",
+            help="Offer this tool to MCP clients. Repeatable.",
+            rich_help_panel=_MCP,
         ),
     ] = None,
 ) -> None:
-    """Serve agents over HTTP: runs, their events, approvals, the web console.
+    """Serve agents over HTTP: an API for runs and approvals, event streams, the web console.
 
-    Prints a link that signs a browser in, once, and how a program on this machine signs in;
-    nobody comes in without. To be reachable from elsewhere it wants tokens:
-    `taofold serve tokens add NAME --role ROLE` makes a token, `taofold serve tokens --help` says
-    more.
+    Every request must be authenticated. The server prints a link that signs a browser in once,
+    and the header that a program on this machine sends. Other machines need a token:
+    `taofold serve tokens add NAME --role ROLE`.
     """
     from taofold.cli.authority import refuse
 
@@ -174,7 +213,7 @@ def start(
             host=host,
             port=port,
             tokens=token_file,
-            # Compared with a Host header, whose case does not count.
+            # Host headers are case-insensitive.
             hosts=frozenset(name.lower() for name in allow_host or ()),
             origins=frozenset(url.rstrip("/") for url in allow_origin or ()),
             most_runs=most_runs,
@@ -195,7 +234,7 @@ def _named(
     autonomy: str = "",
     strict: bool = False,
 ) -> "dict[str, Agent[Any, Any]]":
-    """The agents by name: what stands before `=`, else the file's stem or the attribute."""
+    """Returns the agents by name: the text before `=`, else the file's stem or the attribute."""
     from taofold.cli.agent_argument import chosen, is_file, make
 
     named: dict[str, Agent[Any, Any]] = {}
@@ -208,15 +247,15 @@ def _named(
                 if is_file(argument)
                 else argument.rpartition(":")[2] or "default"
             )
-        # A stem may occur in several folders.
+        # Files in several folders may have the same stem.
         if name in named:
-            fail(f"two agents are called {name!r}: name one with NAME={agent}")
+            fail(f"two agents have the name {name!r}: rename one with NAME={agent}")
         named[name] = make(chosen(agent, root, model=model, autonomy=autonomy, strict=strict))
     return named
 
 
 def rebuilt(started: "RunStarted") -> "Agent[Any, Any] | None":
-    """The agent of a run that the command line began; None if its log does not say."""
+    """Makes the agent of a run that the command line began; None if its log lacks the settings."""
     from taofold.cli.agent_argument import SETTINGS, make, recorded_choice
 
     return make(recorded_choice(started)) if SETTINGS in started.settings else None
@@ -231,7 +270,14 @@ def work(
     autonomy: options.Autonomy = "",
     root: options.Root = None,
     most_runs: Annotated[
-        int, typer.Option("--max-runs", min=1, help="Runs driven at once; the rest wait.")
+        int,
+        typer.Option(
+            "--max-runs",
+            min=1,
+            metavar="N",
+            help="At most N runs at once; others wait.",
+            rich_help_panel=_RUNS,
+        ),
     ] = 50,
     engine: EngineName = "local",
     stop_seconds: Annotated[
@@ -239,14 +285,17 @@ def work(
         typer.Option(
             "--stop-seconds",
             min=0,
-            help="After SIGTERM: how long runs may take to come to a place where others go on.",
+            metavar="N",
+            help="After SIGTERM: seconds in which runs may reach a place where another worker "
+            "can continue them.",
+            rich_help_panel=_RUNS,
         ),
     ] = 30.0,
 ) -> None:
-    """Drive the runs that servers begin: as many workers as you like, on any machine.
+    """Start a worker, which drives runs that servers begin. Any number may run, on any machine.
 
-    They share a log (`TAOFOLD_LOG=postgresql://…`) with the servers. A worker that dies loses
-    nothing: when its lease is over, after some seconds, another one goes on.
+    Workers and servers share a log (`TAOFOLD_LOG=postgresql://…`). If a worker dies, another one
+    continues its runs when the lease ends, after some seconds.
     """
     try:
         from taofold.cli.serve import http
@@ -257,50 +306,53 @@ def work(
 
 
 def _tokens(file: Path | None) -> "TokenStore":
-    """The tokens of this project's servers."""
+    """Returns the token store of this project's servers."""
     from taofold.cli.project import log_address, open_store
     from taofold.cli.serve.credentials import token_place
     from taofold.server.auth import TokenStore
 
-    # Servers of several machines look in the log's database, so tokens must be made there too.
+    # Servers on several machines read tokens from the log's database.
     log = open_store(create=True) if file is None and log_address() else None
     return TokenStore(token_place(file, log))
 
 
 @tokens_app.command("add")
 def add(
-    principal: Annotated[str, typer.Argument(metavar="NAME", help="Who it is for.")],
+    principal: Annotated[
+        str, typer.Argument(metavar="NAME", help="Principal that the token stands for.")
+    ],
     role: Annotated[
         list[str] | None,
         typer.Option(
             "--role",
             metavar="ROLE",
-            help="VIEWER, BILLING, USER, EDITOR or ADMIN. May be given again; none means no role.",
+            help="VIEWER, BILLING, USER, EDITOR or ADMIN. Repeatable. Default: no role.",
         ),
     ] = None,
     days: Annotated[
-        float, typer.Option(min=0, help="How long it is valid; 0 = until revoked.")
+        float,
+        typer.Option(min=0, metavar="N", help="Days until it expires; 0 = valid until revoked."),
     ] = 0,
     token_file: TokenFile = None,
 ) -> None:
-    """Make a token and print it: it is shown this once, only its hash is kept."""
+    """Create a token and print it. It is shown only once: the server keeps its hash."""
     token = _tokens(token_file).add(principal, role or (), seconds=days * 86_400)
     give(token)
-    say("keep it: it is not shown again")
+    say("Store the token now: it cannot be shown again.")
     if not role:
-        say("it has no role, so it may only ask who it is; --role USER may start runs")
+        say("It has no role and can only read its own identity. Add --role USER to start runs.")
 
 
 @tokens_app.command("list")
 def list_tokens(token_file: TokenFile = None, json: options.Json = False) -> None:
-    """The tokens, without their secrets."""
+    """List the tokens, without their secrets."""
     from taofold.server.auth import token_row
 
     tokens = [token_row(token) for token in _tokens(token_file).all()]
     if json:
         give_json(tokens)
     elif not tokens:
-        say(f"there are no tokens; {invocation()} serve tokens add NAME --role USER makes one")
+        say(f"there are no tokens; create one: {invocation()} serve tokens add NAME --role USER")
     for token in [] if json else tokens:
         ended = "revoked" if token["revoked_at"] else token["expires_at"] or "until revoked"
         roles = ",".join(token["roles"]) or "-"
@@ -313,14 +365,14 @@ def local(
         bool,
         typer.Option(
             "--header",
-            help="As the header of a request, for `curl -H @-`: other users see command lines.",
+            help="Print it as a header for `curl -H @-`, so that it is in no command line.",
         ),
     ] = False,
 ) -> None:
-    """Print the token of this machine's user, the principal `local`: a program sends it as bearer.
+    """Print the bearer token for programs on this machine. Its principal is `local`.
 
-    Any server of this user takes it from this machine. It is kept where no agent's tool reaches,
-    and made anew when its file is deleted.
+    Every server that you start accepts it from this machine. No tool of an agent can read its
+    file. To replace the token, delete the file.
     """
     from taofold.server.auth import LocalToken
 
@@ -331,15 +383,15 @@ def local(
 
 @tokens_app.command("revoke")
 def revoke(
-    id: Annotated[str, typer.Argument(metavar="ID", help="As `tokens list` shows it.")],  # noqa: A002
+    id: Annotated[str, typer.Argument(metavar="ID", help="Id from `tokens list`.")],  # noqa: A002
     token_file: TokenFile = None,
 ) -> None:
-    """Refuse a token from now on; a server that runs notices at once."""
+    """Revoke a token. Running servers refuse it at once."""
     token = _tokens(token_file).revoke(id)
-    say(f"the token {token.id} of {token.principal} is refused from now on")
+    say(f"revoked: token {token.id} of {token.principal}")
 
 
 def register(program: typer.Typer) -> None:
-    """Add the command."""
+    """Adds `serve` and `work` to `program`."""
     program.add_typer(app, name="serve")
     program.command("work")(work)
