@@ -84,7 +84,7 @@ def test_every_test_that_the_threat_model_names_exists() -> None:
 
 def test_every_attack_of_the_threat_model_names_its_test() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    section = text.partition("## Attacks that were tried")[2].partition("\n## ")[0]
+    section = text.partition("## Attacks and their tests")[2].partition("\n## ")[0]
     rows = [row for row in section.splitlines() if row.startswith("| ")][1:]
     assert len(rows) > 20
     assert [row for row in rows if not re.search(r"`tests/[\w/]+\.py::\w+`", row)] == []
