@@ -1,22 +1,20 @@
-"""Writes the tables of the documentation that the code says: `python -m tests.tables`.
+"""Writes the generated tables of the documentation: `python -m tests.tables`.
 
-An event's row is its class, a tool option's row its field and the docstring below it.
+An event's row comes from its class, a tool option's row from the `Args:` of `Tool`.
 """
 
-import ast
 import inspect
 import json
 import re
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Final, get_args
 
+import docstring_parser
 import msgspec
 
 from taofold.core.values import Value
 from taofold.files.config import PROJECT_KEYS
-from taofold.tools import tool
 from taofold.tools.tool import Tool, ToolOptions
 from tests.conformance_kit import EVENTS, VALUES, tag_of
 
@@ -61,37 +59,30 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def option_table() -> str:
-    """The options of tools as the page lists them."""
-    body = next(
-        node
-        for node in ast.parse(Path(inspect.getfile(tool)).read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and node.name == Tool.__name__
-    ).body
-    lines = ["| option | is |", "|---|---|"]
-    for field, below in pairwise(body):
-        match field, below:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ) if name in ToolOptions.__optional_keys__:
-                default = Tool.__dataclass_fields__[name].default
-                value = "…" if default is None else repr(default).replace("'", '"')
-                lines.append(f"| `{name}={value}` | {' '.join(text.split())} |")
-            case _:
-                pass
+    """Returns the table of tool options, from the `Args:` of `Tool`."""
+    arguments = {
+        argument.arg_name: argument.description or ""
+        for argument in docstring_parser.parse(inspect.getdoc(Tool) or "").params
+    }
+    lines = ["| option | meaning |", "|---|---|"]
+    for name, text in arguments.items():
+        if name in ToolOptions.__optional_keys__:
+            default = Tool.__dataclass_fields__[name].default
+            value = "…" if default is None else repr(default).replace("'", '"')
+            lines.append(f"| `{name}={value}` | {' '.join(text.split())} |")
     return "\n".join(lines) + "\n"
 
 
 def project_key_table() -> str:
     """The keys that the configuration of a project may set."""
     rows = [f"| `{key}` | {text} |" for key, text in PROJECT_KEYS.items()]
-    return "\n".join(["| a project may set | what it is |", "|---|---|", *rows]) + "\n"
+    return "\n".join(["| a project may set | meaning |", "|---|---|", *rows]) + "\n"
 
 
 TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "log-format.md": {"| event | fields |": event_table, "| value | fields |": value_table},
-    "security.md": {"| a project may set | what it is |": project_key_table},
-    "tools.md": {"| option | is |": option_table},
+    "security.md": {"| a project may set | meaning |": project_key_table},
+    "tools.md": {"| option | meaning |": option_table},
 }
 """By page: how its tables begin, and what writes them."""
 

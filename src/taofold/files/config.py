@@ -219,10 +219,10 @@ class Config(Strict):
 
 
 PROJECT_KEYS: Final[Mapping[str, str]] = {
-    "model": "the default model, at an address and with a key of yours",
-    "provider": "what completes a bare model name",
-    "limits": "bounds of a run; yours replace them",
-    "ralph": "how loops learn in this project",
+    "model": "the default model; its address and key are the operator's",
+    "provider": "the provider of a model name without one",
+    "limits": "limits of a run; the operator's replace them",
+    "ralph": "settings of learning in this project's loops",
 }
 """The keys that the file of a project may set, and what they do.
 
