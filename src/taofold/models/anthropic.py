@@ -1,9 +1,9 @@
-"""Anthropic's Messages API, and servers that speak it.
+"""Anthropic's Messages API, and servers with the same format.
 
-Thinking blocks are kept whole as opaque parts and go back where they stood. On current models they
-are bound to everything before them, so `system`, `tools` and earlier messages keep their bytes.
-Neighbouring messages of one role are merged, as the API wants, while each is encoded once: a
-piece holds its blocks and the border to the role before it.
+Thinking blocks are kept whole as opaque parts and sent back at their place. On current models they
+are bound to everything before them, so `system`, `tools` and earlier messages keep their bytes. The
+API wants neighbouring messages of one role merged, while each message is encoded once. An encoded
+piece therefore holds its blocks and the border to the role before it.
 """
 
 import os
@@ -73,7 +73,7 @@ _URL: Final = f"https://{_HOST}/v1"
 _KEY: Final = "ANTHROPIC_API_KEY"
 _OUTPUT: Final = 8_192
 _THINKING_OUTPUT: Final = 32_000
-"""The API demands a bound on the output; these if the request has none."""
+"""Default output limit, because the API requires one."""
 _BUDGETS: Final[Mapping[Effort, int]] = {
     "minimal": 1_024,
     "low": 2_048,
@@ -82,16 +82,16 @@ _BUDGETS: Final[Mapping[Effort, int]] = {
     "xhigh": 24_576,
     "max": 28_672,
 }
-"""Tokens of thinking for models that are asked by budget."""
+"""Thinking tokens for models that take a budget instead of a level."""
 _BLOCK_LIMIT: Final = 32 << 20
-"""Bytes of a request that the API takes."""
+"""Maximum bytes of a request."""
 
 
 class MessagesModel(RemoteModel):
     """A model behind a Messages endpoint.
 
-    `whole_cache`: one mark for the whole request, at its top, which leaves the messages' bytes
-    alone; servers that do not know it get a mark at the last block instead.
+    `whole_cache`: one cache mark at the top of the request, which leaves the messages' bytes
+    unchanged. Servers that do not support it get a mark at the last block.
     """
 
     wire = "messages"
@@ -116,12 +116,12 @@ class MessagesModel(RemoteModel):
         return self._shapes
 
     async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
-        """Ask; without a schema where it is refused, which is remembered if it helped."""
+        """Sends the request. If a schema is refused, retries without it and remembers that."""
         try:
             return await super()._ask(request, speaker)
         except ModelError as error:
-            # Servers that only speak the format may not know
-            # `output_config.format`; Anthropic's does.
+            # Other servers with this format may not support `output_config.format`. Anthropic's
+            # does.
             shaped = self._shapes and request.schema is not None
             if not shaped or error.kind != "request" or error.status not in (400, 422):
                 raise
@@ -129,12 +129,9 @@ class MessagesModel(RemoteModel):
             try:
                 return await super()._ask(request, speaker)
             except ModelError:
-                # The schema was not to blame: the first
-                # error is the one that says what is wrong.
+                # The schema was not the cause, so the first error has the reason.
                 self._shapes = True
                 raise error from None
-
-    # --- writing ---------------------------------------------------------------------------------
 
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings = turn.settings
@@ -146,7 +143,7 @@ class MessagesModel(RemoteModel):
         body: dict[str, Any] = {**self._fixed, "max_tokens": limit}
         if thinking.get("type") == "enabled":
             budget = thinking["budget_tokens"]
-            # The API wants at least 1,024 tokens of thinking, and more output than that.
+            # The API requires at least 1,024 thinking tokens, and more output than that.
             if limit <= budget:
                 thinking = {**thinking, "budget_tokens": max(limit - 1, 1_024)}
                 body["max_tokens"] = max(limit, 1_025)
@@ -163,23 +160,22 @@ class MessagesModel(RemoteModel):
                 "stream": turn.streaming,
                 "cache_control": self._whole_cache and self._cache_mark(turn),
                 "tools": [_tool(tool) for tool in turn.wire.tools],
-                # Current models refuse to be forced, so nobody is: the offer stays, calling may
-                # be off.
+                # Current models refuse forced calls. The offer stays, and calling can be disabled.
                 "tool_choice": turn.wire.tools and turn.request.allowed == () and {"type": "none"},
             }
         )
-        # Without the closing brace, which `_messages` writes: tools and system follow as bytes.
+        # Without the closing brace, which `_messages` adds. Tools and system follow as bytes.
         return encode({**body, **settings.extra})[:-1]
 
     def _thinking(
         self, effort: Effort | None, notes: list[str]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The fields `thinking` and `output_config`."""
+        """Returns the fields `thinking` and `output_config`."""
         rules = self._rules
         if rules.thinking in ("", "off"):
             effort_at_most(effort, (), notes, self.name)
             return {}, {}
-        # Three kinds: thinking that is off by itself, that can be switched off, that cannot.
+        # A model's thinking is off by default, can be disabled, or cannot.
         if effort == "none":
             if rules.thinking == "opt_in":
                 return {}, {}
@@ -191,7 +187,7 @@ class MessagesModel(RemoteModel):
         if rules.budget:
             if effort is None:
                 return {}, {}
-            # The notes are dropped: the budget below says what the level would.
+            # The notes are dropped: the budget below replaces the level.
             config = {"effort": effort_at_most(effort, rules.efforts, [], self.name)}
             return {"type": "enabled", "budget_tokens": _BUDGETS[effort]}, (
                 config if rules.efforts else {}
@@ -201,7 +197,7 @@ class MessagesModel(RemoteModel):
         return thinking, {"effort": effort_at_most(effort, rules.efforts, notes, self.name)}
 
     def _cache_mark(self, turn: ModelTurn) -> dict[str, str]:
-        """What marks the end of what is to be kept; {} = nothing is."""
+        """Returns the mark for the end of the cached prefix, or {} for no cache."""
         return {} if turn.settings.prompt_cache == "off" else cache_mark(turn.settings)
 
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
@@ -209,7 +205,7 @@ class MessagesModel(RemoteModel):
         written = self._written(turn, b"")
         lacking = _missing(conversation, len(conversation)) if native else []
         ending = self._ending(conversation, lacking)
-        # Fragments without a message: the system's go into a field of their own (`_system`).
+        # Fragments without a message: system messages have their own field (`_system`).
         if not written:
             raise ModelError("a conversation needs a message besides the system's", kind="request")
         past = self._past_tools(turn) if native and not turn.wire.tools else b""
@@ -217,7 +213,7 @@ class MessagesModel(RemoteModel):
         if not self._whole_cache:
             body = _with_cache_mark(body, self._cache_mark(turn))
         size = sum([len(piece) for piece in body])
-        # Said here, with a cure, before megabytes are sent to be refused.
+        # Checked here, with advice, before megabytes are sent and refused.
         if size > _BLOCK_LIMIT:
             raise ModelError(
                 f"the request has {size / 1e6:.1f} MB, {self.name} takes "
@@ -227,8 +223,7 @@ class MessagesModel(RemoteModel):
         return body
 
     def _past_tools(self, turn: ModelTurn) -> bytes:
-        # A history with tool blocks is refused unless tools are defined: name the ones
-        # it used, and forbid them.
+        # A history with tool blocks needs tool definitions. Names the used ones and forbids calls.
         used = {
             turn.wire.name(call.name)
             for message in turn.request.conversation
@@ -240,7 +235,7 @@ class MessagesModel(RemoteModel):
         return b"," + encode({"tools": tools, "tool_choice": {"type": "none"}})[1:-1]
 
     def _system(self, turn: ModelTurn) -> bytes:
-        # Only those that lead: later ones stay in place, where the prefix before them keeps its
+        # Only leading messages: later ones stay in place, so the prefix before them keeps its
         # bytes.
         texts = system_texts(turn.request.conversation)
         blocks: list[dict[str, Any]] = [
@@ -252,7 +247,7 @@ class MessagesModel(RemoteModel):
         return b',"system":' + encode(blocks)
 
     def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
-        """The blocks of a message, preceded by results that are missing and by the border."""
+        """Returns a message's blocks, after missing results and the border."""
         message = conversation[index]
         if message.role == "tool":
             answers = follows_its_call(conversation, index)
@@ -262,7 +257,7 @@ class MessagesModel(RemoteModel):
                 else self._visible_content(message.content)
             )
             return _piece(conversation, index, blocks)
-        # Each tool_use must be answered in the very next message, whatever became of the call.
+        # The next message must answer each tool_use, also if the call was not made.
         lacking = _missing(conversation, index)
         if message.role != "assistant":
             return _piece(conversation, index, [*lacking, *self._visible_content(message.content)])
@@ -273,19 +268,19 @@ class MessagesModel(RemoteModel):
         return between + join(content, "assistant", "user")
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
-        """A message for a model without native tools."""
+        """Returns a message for a model without native tools."""
         message = conversation[index]
         if message.role == "assistant" and not message.calls:
             return _piece(conversation, index, self._model_turn(conversation, index, WireTools()))
         return _piece(conversation, index, self._visible_content(as_text(message)))
 
     def _model_turn(self, conversation: Conversation, index: int, wire: WireTools) -> list[Any]:
-        """What the model said, block by block as it came."""
+        """Returns the model's blocks in their original order."""
         blocks: list[Any] = []
         for part in parts_of(content_for(conversation, index, self.issuer)):
             match part:
                 case OpaquePart():
-                    # Byte for byte, as it was signed.
+                    # Byte for byte, because it is signed.
                     blocks.append(raw(part.data))
                 case TextPart() if part.text.strip():
                     blocks.append({"type": "text", "text": part.text})
@@ -305,7 +300,7 @@ class MessagesModel(RemoteModel):
     def _visible_content(self, content: Content) -> list[Any]:
         taken = acceptable_parts(flat(parts_of(content)), self.profile.inputs)
         blocks = [block for block in map(_block, taken) if block is not None]
-        # The API refuses empty blocks, and leaving the message out would merge its neighbours.
+        # The API refuses empty blocks, and without the message its neighbours would merge.
         return blocks or [{"type": "text", "text": "(empty)"}]
 
     def _result(self, result: ToolResult) -> dict[str, Any]:
@@ -320,11 +315,12 @@ class MessagesModel(RemoteModel):
         return block | ({"is_error": True} if result.error else {})
 
     def _ending(self, messages: Sequence[Message], lacking: list[Any]) -> bytes:
-        """What must follow the last message: results that are missing, or a word of the user's,
-        since current models refuse to go on with an assistant's.
+        """Returns the required end of the request: missing results or a user's message.
+
+        Current models do not continue an assistant's message.
         """
         last = messages[-1] if messages else None
-        # A turn that the provider paused goes on with just what it said.
+        # A turn that the provider paused continues from its own message.
         if not lacking and (last is None or last.role != "assistant" or _paused(last)):
             return b""
         blocks = lacking or [{"type": "text", "text": "(go on)"}]
@@ -335,16 +331,16 @@ class MessagesModel(RemoteModel):
 
 
 def _paused(message: Message) -> bool:
-    """Was it broken off by the provider in the middle of its own tools?"""
+    """Returns True if the provider paused the turn during its own tools."""
     parts = message.parts
     return bool(parts) and isinstance(parts[-1], OpaquePart) and "tool" in parts[-1].kind
 
 
 def _with_cache_mark(body: list[bytes], cache: dict[str, str]) -> list[bytes]:
-    """The body with the mark at its last block."""
+    """Returns the body with the mark at its last block."""
     if not cache:
         return body
-    # The last piece that is not empty ends with a block's `}`: the mark goes in front of that.
+    # The last non-empty piece ends with a block's `}`. The mark goes before it.
     last = max([at for at, piece in enumerate(body[:-1]) if piece])
     mark = b',"cache_control":' + encode(cache) + b"}"
     return [*body[:last], body[last][:-1] + mark, *body[last + 1 :]]
@@ -359,7 +355,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _missing(messages: Sequence[Message], end: int) -> list[Any]:
-    """Results for the calls before index `end` that have none."""
+    """Returns error results for the calls before index `end` that have none."""
     return [
         {"type": "tool_result", "tool_use_id": ANTHROPIC_ID.apply(call.id), "content": NO_RESULT}
         for call in pending(messages, end)
@@ -386,8 +382,8 @@ def _source(part: MediaPart) -> dict[str, Any]:
 
 
 def join(blocks: Sequence[Any], role: str, before: str) -> bytes:
-    """Blocks of `role` after messages of role `before` ("" = there are none)."""
-    # Without the brackets: who opens and closes a message's list depends on the role before.
+    """Returns blocks of `role` after messages of role `before` ("" = none)."""
+    # Without the brackets, because the border depends on the role before.
     joined = encode(blocks)[1:-1]
     if role == before:
         return b"," + joined
@@ -408,14 +404,18 @@ def _piece(messages: Sequence[Message], index: int, blocks: Sequence[Any]) -> by
 
 
 def connect(model: str, **options: Unpack[ModelOptions]) -> MessagesModel:
-    """Connect to `model`. Raises `ConfigError` for a missing key or an unknown option."""
+    """Connects to `model`.
+
+    Raises:
+        ConfigError: The key is missing, or an option is unknown.
+    """
     refuse_unknown(**options)
     if not model:
         raise ConfigError("write anthropic:MODEL, the model is missing")
     base, api_key = options.get("base_url"), options.get("api_key")
     url = (base or os.environ.get("ANTHROPIC_BASE_URL") or _URL).rstrip("/")
     url = url if url.endswith("/v1") else f"{url}/v1"
-    # As in presets: the environment's key does not go where an argument points.
+    # As in presets: the environment's key is not sent to a host from an argument.
     elsewhere = base is not None and not same_server(base, _URL)
     key = "" if elsewhere and not api_key else key_for("anthropic", _KEY, api_key)
     headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
@@ -429,9 +429,6 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> MessagesModel:
         rules=rules,
     )
     return MessagesModel(connected, rules, whole_cache=rules.vendor == "anthropic")
-
-
-# --- reading -------------------------------------------------------------------------------------
 
 
 class _Details(msgspec.Struct):
@@ -481,7 +478,7 @@ _ANY: Final = msgspec.json.Decoder()
 
 
 class _Growing:
-    """A content block that is still arriving: what it began with, and what was added."""
+    """An unfinished content block: its start and the additions to it."""
 
     __slots__ = ("block", "json", "signature", "text", "thinking")
 
@@ -491,8 +488,7 @@ class _Growing:
         self.thinking = [spelling_of(block.get("thinking"))]
         self.signature = [spelling_of(block.get("signature"))]
         arguments = block.get("input")
-        # Streams begin a call with `input: {}` and send
-        # its JSON as deltas; whole answers have it here.
+        # Streams begin a call with `input: {}` and send deltas. Whole answers have the JSON here.
         self.json = (
             [arguments_text(arguments)] if arguments and block.get("type") == "tool_use" else []
         )
@@ -505,7 +501,7 @@ class _Growing:
             self.json.append(arguments_text(delta.partial_json))
 
     def parts(self, frame: ReplyContext, place: int) -> list[Part]:
-        """The block as parts."""
+        """Returns the block as parts."""
         kind = str(self.block.get("type") or "")
         match kind:
             case "text":
@@ -527,14 +523,14 @@ class _Growing:
         text, signature = "".join(self.thinking), "".join(self.signature)
         parts: list[Part] = [ThinkingPart(text)] if text else []
         if not signature:
-            return parts  # a stream that was cut: sent back, it would block the conversation
+            return parts  # a truncated block would make the conversation invalid
         whole = {**self.block, "thinking": text, "signature": signature}
-        # The signed block first, which goes back; the readable text is for people only.
+        # The signed block is sent back. The readable text is only for display.
         return [OpaquePart(encode(whole).decode(), "thinking"), *parts]
 
 
 class MessagesReader(EventReader):
-    """Reads one answer; the `ReplyReader` of this format."""
+    """Reads one answer. The `ReplyReader` of this format."""
 
     def __init__(self, frame: ReplyContext) -> None:
         super().__init__(frame)
@@ -544,7 +540,7 @@ class MessagesReader(EventReader):
         self._notes: list[str] = []
 
     def whole(self, body: bytes) -> Reply:
-        """Read an answer that was not streamed."""
+        """Reads an answer that was not streamed."""
         answer = self._decode(body)
         if answer.content is None:
             raise self._frame.empty("it holds no content", body)
@@ -559,7 +555,7 @@ class MessagesReader(EventReader):
 
     @property
     def complete(self) -> bool:
-        """Is it said why the reply ended? All blocks came before."""
+        """True if the stop reason has arrived, which follows all blocks."""
         return self._finish is not None
 
     def _decode(self, body: bytes) -> _Answer:
@@ -580,7 +576,7 @@ class MessagesReader(EventReader):
                 self._blocks[event.index] = _Growing(event.content_block)
                 self._frame.speak(spelling_of(event.content_block.get("text")))
             case "content_block_delta" if event.delta:
-                # A delta of a block that nobody began counts as text.
+                # A delta without a started block counts as text.
                 block = self._blocks.setdefault(event.index, _Growing({"type": "text"}))
                 block.add(event.delta)
                 self._frame.speak(event.delta.text)
@@ -606,7 +602,7 @@ class MessagesReader(EventReader):
             self._notes.append(f"refused: {details['explanation']}")
 
     def _count(self, usage: _Usage | None) -> None:
-        # Counts in later events replace those in earlier ones; they are running totals.
+        # Counts are running totals, so later events replace earlier ones.
         for name in _Usage.__struct_fields__:
             value = getattr(usage, name, None)
             if value is not None:
@@ -623,7 +619,7 @@ class MessagesReader(EventReader):
         read = count_of(used, "cache_read_input_tokens")
         written = count_of(used, "cache_creation_input_tokens")
         return self._frame.usage(
-            # Anthropic's `input_tokens` leaves out what was read from or written to the cache.
+            # Anthropic's `input_tokens` excludes tokens read from or written to the cache.
             count_of(used, "input_tokens") + read + written,
             count_of(used, "output_tokens"),
             read,

@@ -1,9 +1,9 @@
-"""What each model can do (`Abilities`), as rules of vendor, line and version: new names need no new
-release.
+"""Capabilities of models (`Abilities`), as rules of vendor, line and version.
 
-A version is a floor, never a list: what a vendor began to enforce it goes on enforcing. A model of
-a known vendor that no rule has seen is taken for its newest. Facts are the vendors' own of `AS_OF`;
-pass `profile=` where you know better. It knows nothing about formats.
+New model names need no new release: a version in a rule is a minimum, because vendors keep what
+they introduced. A model of a known vendor without a rule gets the rules of the newest. Facts are
+the vendors' own of `AS_OF`. Pass `profile=` to override them. This module does not depend on
+formats.
 """
 
 import re
@@ -27,21 +27,21 @@ _NEWEST: Final[Version] = (99, 0)
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What holds for a model.
+    """The capabilities of a model.
 
     Args:
-        window: tokens of context, if no price list knows better; 0 = unknown.
-        inputs: the kinds of media it takes; None = unknown.
-        efforts: levels of thinking that it takes, from low to high.
-        off: how it is told not to think: a value of its vendor's; "" = it cannot be stopped.
-        budget: its thinking is bounded by tokens, not asked for by level.
-        sampling: does it take temperature and top_p?
-        one_sampling: it takes temperature or top_p, not both.
-        echo: the field of its thinking that must come back with every tool call, even empty.
-        signed: its calls carry signatures that must come back with them.
-        bound: its reasoning is bound to every byte before it.
-        media_results: may a tool's result hold media?
-        source: where these facts come from.
+        window: Context size in tokens, if no price list has it. 0 = unknown.
+        inputs: Kinds of media that it accepts. None = unknown.
+        efforts: Thinking levels that it accepts, from low to high.
+        off: The vendor's value that disables thinking. "" = not possible.
+        budget: Thinking has a token budget instead of a level.
+        sampling: Accepts temperature and top_p.
+        one_sampling: Accepts either temperature or top_p.
+        echo: Field of its thinking that must come back with every tool call, even empty.
+        signed: Its calls carry signatures that must come back.
+        bound: Its reasoning is bound to every byte before it.
+        media_results: Accepts media in a tool's result.
+        source: Source of these facts.
     """
 
     vendor: str = ""
@@ -63,7 +63,7 @@ class Abilities:
     source: str = f"rules of {AS_OF}"
 
     def profile(self, window: int = 0) -> Profile:
-        """The profile of a model with `window` tokens of context (0 = as the rules say)."""
+        """Returns the profile of a model. `window` 0 uses the window of the rules."""
         size = window or self.window
         if self.vendor == "openai":
             size = _OPENAI_INPUT.get(size, size)
@@ -79,17 +79,18 @@ class Abilities:
 
 
 _OPENAI_INPUT: Final = {400_000: 272_000, 1_050_000: 922_000}
-"""Tokens of input by the size of the window, which also holds 128,000 of output (OpenAI, model
-pages; litellm `max_input_tokens`)."""
+"""Input tokens by window size. The window also holds 128,000 output tokens (OpenAI, model pages;
+litellm `max_input_tokens`).
+"""
 
 UNKNOWN: Final = Abilities(
     tools=False, schema=False, source="nobody: 8k tokens and text are assumed"
 )
-"""Of a model of which nothing is known, at a server of which nothing is known."""
+"""Abilities of an unknown model at an unknown server."""
 
 
 def key_of(model: str) -> str:
-    """The part of a model's name that rules read: no path, no tag, lower case."""
+    """Returns the part of a model's name that the rules use: no path, no tag, lower case."""
     # A fine-tuned model (`ft:gpt-4.1-mini:org::abc`, `ft:codestral-latest:…`) has its base's rules.
     whole = model.lower()
     if "ft:" in whole and (whole.startswith("ft:") or "/ft:" in whole):
@@ -97,8 +98,6 @@ def key_of(model: str) -> str:
     # `openrouter/…/name:free` and `name:7b` are the model `name`.
     return whole.rpartition("/")[2].partition(":")[0]
 
-
-# --- Anthropic -----------------------------------------------------------------------------------
 
 _CLAUDE: Final = re.compile(
     r"claude-(?:(?P<line>[a-z]+)-(?P<major>\d{1,2})(?:[-.](?P<minor>\d{1,2}))?(?!\d)"
@@ -108,11 +107,11 @@ _ALWAYS_THINK: Final = ("fable", "mythos")
 
 
 def claude(model: str) -> Abilities:
-    """Anthropic's models. A line or version that is not known is taken for the newest."""
+    """Returns the abilities of Anthropic's models. Unknown names count as the newest."""
     line, version = _claude_version(model)
     if line in ("opus", "sonnet", "haiku", "old"):
         return _numbered_claude(line, version)
-    # Fable, Mythos, and lines to come: they always think, and take no sampling.
+    # Fable, Mythos and future lines always think and accept no sampling.
     bound = not (line in _ALWAYS_THINK and version < (5, 1)) and (line, version) != (
         "mythos",
         (5, 1),
@@ -121,9 +120,9 @@ def claude(model: str) -> Abilities:
 
 
 def reads_thinking(reader: str, maker: str) -> bool:
-    """Does the model `reader` take thinking that `maker`, of the same endpoint, signed?
+    """Returns True if `reader` accepts thinking that `maker`, at the same endpoint, signed.
 
-    Anthropic, 2026-11-09: that of Fable and Mythos from 5.2 on is read by this pair alone.
+    Anthropic, 2026-11-09: only Fable and Mythos from 5.2 on read each other's thinking.
     """
     made, reads = _claude_version(maker), _claude_version(reader)
     if made[0] in _ALWAYS_THINK and made[1] >= (5, 2):
@@ -155,7 +154,7 @@ _CLAUDE_NEWEST: Final = Abilities(
 
 def _numbered_claude(line: str, version: Version) -> Abilities:
     newest = _CLAUDE_NEWEST
-    # From here on downwards each step takes away what the next older version does not have.
+    # From here on each step removes what the next older version lacks.
     if version >= (5, 5):
         if line == "haiku" and version == (5, 5):
             return replace(newest, thinking="default", off="disabled")
@@ -168,7 +167,7 @@ def _numbered_claude(line: str, version: Version) -> Abilities:
     if version >= (4, 7):
         return rules
     # Anthropic, "Migrating to Claude 4.5", "Sampling parameters": "Use only `temperature` or
-    # `top_p`, not both"; Opus 4.1 is the first model that refuses both.
+    # `top_p`, not both". Opus 4.1 is the first model that refuses both.
     rules = replace(rules, one_sampling=version >= (4, 1))
     if version >= (4, 6):
         return replace(rules, efforts=("low", "medium", "high", "max"), sampling="yes")
@@ -186,8 +185,6 @@ def _numbered_claude(line: str, version: Version) -> Abilities:
     )
 
 
-# --- OpenAI --------------------------------------------------------------------------------------
-
 _GPT: Final = re.compile(
     r"(?:^|[^a-z]|chat)gpt-(?P<major>\d)(?:\.(?P<minor>\d+))?(?P<rest>[a-z-].*)?$"
 )
@@ -195,7 +192,7 @@ _O_SERIES: Final = re.compile(r"(?:^|[^a-z])o(?P<number>[1-9])(?:-|$)")
 
 
 def gpt(model: str) -> Abilities:
-    """OpenAI's models. A name that is not known is taken for the newest."""
+    """Returns the abilities of OpenAI's models. Unknown names count as the newest."""
     name = key_of(model)
     if name.startswith("gpt-oss"):
         return Abilities("openai", 131_072, inputs=(), thinking="always", efforts=_LOW_TO_HIGH)
@@ -272,13 +269,11 @@ def _old_gpt(version: Version, rest: str) -> Abilities:
     return replace(rules, window=16_385, max_output=4_096, schema=False, inputs=())
 
 
-# --- Google --------------------------------------------------------------------------------------
-
 _GEMINI: Final = re.compile(r"gemini-(?P<major>\d{1,2})(?:\.(?P<minor>\d+))?(?:-(?P<rest>.*))?$")
 
 
 def gemini(model: str) -> Abilities:
-    """Google's models. A name that is not known is taken for the newest."""
+    """Returns the abilities of Google's models. Unknown names count as the newest."""
     match = _GEMINI.search(key_of(model))
     if key_of(model).startswith("gemma"):
         return Abilities("google", 131_072, inputs=("image",), schema=False)
@@ -310,14 +305,11 @@ _GEMINI_NEWEST: Final = Abilities(
 )
 
 
-# --- the others ----------------------------------------------------------------------------------
-
-
 _LOW_HIGH_MAX: Final[tuple[Effort, ...]] = ("low", "high", "max")
 
 
 def _version(name: str, pattern: re.Pattern[str]) -> Version | None:
-    """The version that `pattern` finds in a name, as numbers; None if there is none."""
+    """Returns the version in a name as numbers, or None."""
     match = pattern.search(name)
     return None if match is None else (int(match[1]), int(match[2] or 0))
 
@@ -330,9 +322,10 @@ _DEEPSEEK: Final = re.compile(r"deepseek-[vr](\d+)(?:[.-](\d)(?!\d))?")
 
 
 def deepseek(model: str) -> Abilities:
-    """DeepSeek's models: thinking by default from V4 on, echoed with every tool call.
+    """Returns the abilities of DeepSeek's models.
 
-    DeepSeek, guide "Thinking mode": levels low, high and max; the Flash line sees pictures.
+    They think by default from V4 on, and want the thinking back with every tool call. DeepSeek,
+    guide "Thinking mode": levels low, high and max. The Flash line accepts images.
     """
     name = key_of(model)
     version = _version_or_newest(name, _DEEPSEEK)
@@ -358,10 +351,10 @@ _KIMI: Final = re.compile(r"kimi-k(\d+)(?:\.(\d+))?")
 
 
 def moonshot(model: str) -> Abilities:
-    """Kimi.
+    """Returns the abilities of Kimi models.
 
-    Moonshot, guides "Use thinking models" and "Use reasoning effort": K3 always thinks and takes
-    low, high and max; K2.5 and K2.6 can have it switched off.
+    Moonshot, guides "Use thinking models" and "Use reasoning effort": K3 always thinks and accepts
+    low, high and max. Thinking can be disabled for K2.5 and K2.6.
     """
     name = key_of(model)
     rules = Abilities("moonshotai", 131_072, schema=False, echo="reasoning_content")
@@ -380,10 +373,10 @@ _GLM: Final = re.compile(r"glm-(\d+)(?:[.-](\d)(?!\d))?")
 
 
 def zai(model: str) -> Abilities:
-    """GLM.
+    """Returns the abilities of GLM models.
 
-    Z.AI, guide "Thinking mode": GLM-5.3 always thinks and takes low, high and max; 5.2 takes every
-    level; the others from 4.5 on only think or do not.
+    Z.AI, guide "Thinking mode": GLM-5.3 always thinks and accepts low, high and max. 5.2 accepts
+    every level. For the others from 4.5 on thinking is on or off.
     """
     name = key_of(model)
     rules = Abilities("zai", 128_000, schema=False, echo="reasoning_content")
@@ -406,14 +399,14 @@ _AS_GROK_4_3: Final = frozenset(
         *("grok-4-1-fast-reasoning", "grok-4-1-fast-non-reasoning"),
     }
 )
-"""Retired names and aliases that xAI answers with Grok 4.3, or takes its levels for."""
+"""Retired names and aliases that xAI serves with Grok 4.3 or with its levels."""
 
 
 def grok(model: str) -> Abilities:
-    """XAI's models.
+    """Returns the abilities of xAI's models.
 
-    xAI, guides "Reasoning" and "May 15 retirement": 4.3 takes none to high, 4.5 and 4.6 low to
-    high, 4.7 xhigh as well. Grok 4.20 is older than 4.3 and takes no level.
+    xAI, guides "Reasoning" and "May 15 retirement": 4.3 accepts none to high, 4.5 and 4.6 low to
+    high, 4.7 xhigh as well. Grok 4.20 is older than 4.3 and accepts no level.
     """
     name = key_of(model)
     rules = Abilities("xai", 256_000, inputs=("image",))
@@ -440,9 +433,9 @@ _MISTRAL_THINKS: Final = re.compile(
 
 
 def mistral(model: str) -> Abilities:
-    """Mistral's models.
+    """Returns the abilities of Mistral's models.
 
-    Mistral, guide "Reasoning": Large 4, Medium 3.5 and Small 4 take none or high.
+    Mistral, guide "Reasoning": Large 4, Medium 3.5 and Small 4 accept none or high.
     """
     name = key_of(model)
     rules = Abilities("mistral", 256_000 if "codestral" in name else 128_000)
@@ -456,12 +449,12 @@ _QWEN: Final = re.compile(r"qwen-?(\d+)(?:\.(\d+))?")
 
 
 def _open_weights(name: str) -> Abilities | None:
-    """The rules of open weights that call tools, by family and version; None if it is no such."""
+    """Returns the rules of open-weight models with tool calls, or None for other models."""
     llama, qwen = _version(name, _LLAMA), _version(name, _QWEN)
     if llama and llama >= (3, 1) and name.startswith(("llama", "meta-llama")):
         return Abilities(window=1_000_000 if llama[0] == _LLAMA_LONG else 131_072, schema=False)
     if qwen and qwen >= (2, 5) and name.startswith("qwen"):
-        # Of the newest the catalogue knows the window; this is what each of them has at least.
+        # The window is a minimum for all of them. The catalogue has the newest ones.
         return Abilities(window=32_768, schema=False)
     if name.startswith("minimax"):
         return Abilities(window=200_000, schema=False)
@@ -470,13 +463,13 @@ def _open_weights(name: str) -> Abilities | None:
 
 _LLAMA_LONG: Final = 4
 _TOOL_HOSTS: Final = frozenset({"cerebras", "groq", "fireworks"})
-"""Hosts of which each chat model calls tools natively."""
+"""Hosts on which every chat model calls tools natively."""
 _TOOL_FAMILIES: Final = re.compile(
     r"(?:nvidia-)?(?:llama-\d[\d.]*-)?nemotron|hermes-[4-9]|granite-[4-9]|command-[ar]|ernie-[5-9]"
     r"|hunyuan|hy-?v?[4-9]|step-?[3-9]|seed-oss|longcat|mimo|ling-|ring-|solar-|arcee|trinity|olmo-[4-9]"
 )
 _HUBS: Final = frozenset({"together", "openrouter"})
-"""Hosts of many models, of which those of `_TOOL_FAMILIES` call tools natively."""
+"""Hosts of many models, on which those of `_TOOL_FAMILIES` call tools natively."""
 
 _LINES: Final[tuple[tuple[str, Callable[[str], Abilities]], ...]] = (
     ("claude", claude),
@@ -513,17 +506,20 @@ _VENDORS: Final[dict[str, Callable[[str], Abilities]]] = {
     "xai": grok,
     "mistral": mistral,
 }
-"""Providers that serve their own models: what they serve and nobody knows is their newest."""
+"""Providers with their own models: an unknown name is their newest model."""
 
 
 def rules_for(provider: str, model: str, *, elsewhere: bool = False) -> Abilities:
-    """What holds for `model` at `provider`; `UNKNOWN` if neither is known.
+    """Returns the abilities of `model` at `provider`, or `UNKNOWN`.
 
-    `elsewhere`: at another server that speaks the provider's format. What is served there under a
-    name that nobody knows is not the provider's newest.
+    Args:
+        provider: The provider's name.
+        model: The model's name there.
+        elsewhere: True for another server with the provider's format. Unknown names there are not
+            the provider's newest model.
     """
     name = key_of(model)
-    # Bedrock puts a region and the vendor in front: `us.anthropic.claude-…`.
+    # Bedrock adds a region and the vendor: `us.anthropic.claude-…`.
     bare = name[name.index("claude") :] if "claude" in name else name
     for begins, rules in _LINES:
         if bare.startswith(begins) and _whole(bare, begins):
@@ -542,6 +538,6 @@ def rules_for(provider: str, model: str, *, elsewhere: bool = False) -> Abilitie
 
 
 def _whole(name: str, begins: str) -> bool:
-    """`o1` is the name's first word, not a piece of one."""
+    """Returns True if `begins` is a whole word of the name, as in `o1`."""
     rest = name[len(begins) :]
     return begins[0] != "o" or not rest or not rest[0].isalnum()

@@ -1,12 +1,12 @@
-"""Chat completions: everybody who speaks the format that OpenAI began, requests and replies.
+"""Chat completions: requests and replies in the format that OpenAI introduced.
 
-Servers differ (`Dialect`) in what they refuse and in what they want back. What they want back is
-kept as it came and belongs to them: `reasoning_content` and `reasoning` as thinking with a field to
-echo, `reasoning_details` and `extra_content` as opaque parts. What a server does not support (a
-response format, a parameter) is left out after its first 4xx, and that is remembered.
+Servers differ (`Dialect`) in what they refuse and in what must be sent back. Fields to send back
+are kept unchanged: `reasoning_content` and `reasoning` as thinking with a field to echo,
+`reasoning_details` and `extra_content` as opaque parts. An unsupported response format or parameter
+is omitted after the server's first 4xx, and the adapter remembers it.
 
-The readers of replies are lenient where servers differ (missing indices, objects for strings, null
-for absent), and strict about the end: a stream without one is an error.
+The readers of replies accept the servers' differences: missing indices, objects for strings, null
+for absent values. A stream without an end is an error.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,11 +62,11 @@ from taofold.models.wire_schema import ANTHROPIC_FORM, OPENAI_FORM, AnswerForm, 
 from taofold.runtime.model import Request, Speaker, ToolSpec
 
 DETAILS: Final = "reasoning_details"
-"""The field of OpenRouter's that must come back whole, in order and unmodified."""
+"""OpenRouter's field that must come back whole, in order and unmodified."""
 _MOST_USD: Final = 1e6
-"""A call that is said to cost more than this was not: its tokens are priced instead."""
+"""A higher reported cost is implausible. The tokens are then priced instead."""
 _MERGED: Final = ("text", "summary", "data")
-"""Fields of a detail that arrive in pieces; whatever else is set later wins."""
+"""Fields of a detail that arrive in pieces. Other fields take their last value."""
 
 
 class _Function(msgspec.Struct):
@@ -148,7 +148,7 @@ _TEXTS: Final = ("text", "output_text")
 
 
 class _Growing:
-    """A tool call that is still arriving."""
+    """An unfinished tool call."""
 
     __slots__ = ("extra", "id", "name", "pieces")
 
@@ -176,12 +176,12 @@ class _Detail:
 
     def __init__(self, detail: dict[str, Any]) -> None:
         self._fields: dict[str, Any] = {}
-        # Joined once, at the end: there may be very many.
+        # Joined once, at the end, because there may be very many.
         self._pieces: dict[str, list[str]] = {}
         self.add(detail, first=True)
 
     def goes_on(self, detail: dict[str, Any]) -> bool:
-        """Is `detail` the next piece of this one?"""
+        """Returns True if `detail` is the next piece of this one."""
         index = detail.get("index")
         fields = self._fields
         return (
@@ -200,12 +200,12 @@ class _Detail:
                 self._pieces.pop(name, None)
 
     def whole(self) -> dict[str, Any]:
-        """The detail as it would have come at once."""
+        """Returns the joined detail."""
         return self._fields | {name: "".join(pieces) for name, pieces in self._pieces.items()}
 
 
 class ChatReader(EventReader):
-    """Reads one answer; the `ReplyReader` of this format."""
+    """Reads one answer. The `ReplyReader` of this format."""
 
     def __init__(self, frame: ReplyContext, *, bills: bool = False) -> None:
         super().__init__(frame)
@@ -221,10 +221,10 @@ class ChatReader(EventReader):
         self._tier = ""
         self._finish: str | None = None
         self._place: int | None = None
-        """The index of the answer that is read."""
+        """Index of the answer that is read."""
 
     def whole(self, body: bytes) -> Reply:
-        """Read an answer that was not streamed."""
+        """Reads an answer that was not streamed."""
         answer = self._decode(body)
         message = answer.choices[0].message if answer.choices else None
         if message is None:
@@ -237,7 +237,7 @@ class ChatReader(EventReader):
 
     @property
     def complete(self) -> bool:
-        """Is the reply whole? The usage may still be to come."""
+        """True if the reply is whole. The usage may still follow."""
         return self._ended or self._finish is not None
 
     def _decode(self, body: bytes) -> _Answer:
@@ -251,18 +251,18 @@ class ChatReader(EventReader):
         self._tier = answer.service_tier or self._tier
         if answer.usage is not None:
             self._usage = answer.usage
-        # The last event of a stream may hold the usage alone (`include_usage`).
+        # The last event of a stream may hold only the usage (`include_usage`).
         choices = answer.choices or []
         if choices and self._place is None:
             self._place = choices[0].index or 0
-        # Of several answers the pieces come in turn: the answer that began first is read.
+        # Several answers arrive interleaved. The one that began first is read.
         choice = next((each for each in choices if (each.index or 0) == self._place), None)
         if choice is None:
             return
         self._finish = choice.finish_reason or self._finish
         piece = choice.delta
         if piece is None and (self._in_messages or not (self._text or self._calls)):
-            # Some servers say `message` where a stream has `delta`. Behind deltas it repeats them.
+            # Some servers send `message` where a stream has `delta`. After deltas it repeats them.
             piece = choice.message
             self._in_messages = piece is not None
         if piece is not None:
@@ -272,8 +272,8 @@ class ChatReader(EventReader):
     def _take(self, message: _Message) -> None:
         if text := _text(message.content):
             self._text.append(text)
-        # DeepSeek and others say `reasoning_content`, OpenRouter and vLLM
-        # say `reasoning`: whoever sent one of them wants that one back.
+        # DeepSeek and others use `reasoning_content`, OpenRouter and vLLM `reasoning`. Each wants
+        # its own field back.
         field, thought = "reasoning_content", message.reasoning_content
         if thought is None:
             field, thought = "reasoning", message.reasoning
@@ -290,11 +290,11 @@ class ChatReader(EventReader):
                 call.function = _Function(call.name, call.arguments)
             self._grow(call)
         if message.function_call and not message.tool_calls:
-            # The format before `tool_calls`, which servers still send.
+            # The predecessor of `tool_calls`, which some servers still send.
             self._grow(_Call(index=0, function=message.function_call))
 
     def _detail(self, detail: dict[str, Any]) -> None:
-        """Pieces of one detail have one index and one type; they come one after the other."""
+        """Adds a piece of a detail. All pieces of one have the same index and type, in sequence."""
         if self._details and self._details[-1].goes_on(detail):
             self._details[-1].add(detail)
         else:
@@ -303,11 +303,11 @@ class ChatReader(EventReader):
     def _grow(self, call: _Call) -> None:
         index = call.index
         if index is None:
-            # No index: a new call if it says who it is, else more of the last one.
+            # Without an index: a call with an id or a name is new, others continue the last call.
             new = bool(call.id or (call.function and call.function.name)) or not self._calls
             index = len(self._calls) if new else max(self._calls)
         elif index in self._calls and call.id and call.id != self._calls[index].id:
-            index = max(self._calls) + 1  # whole calls that all say they are the first
+            index = max(self._calls) + 1  # whole calls that all have index 0
         if index not in self._calls:
             self._frame.check_calls(len(self._calls) + 1)
             self._calls[index] = _Growing()
@@ -321,9 +321,9 @@ class ChatReader(EventReader):
             parts.append(
                 OpaquePart(encode([detail.whole() for detail in self._details]).decode(), DETAILS)
             )
-            # What the details hold comes back in them, and only there.
+            # Thinking in the details is sent back only in them.
             self._echo = ""
-        # Also empty: DeepSeek wants the field back with every tool call.
+        # Also if empty: DeepSeek wants the field back with every tool call.
         if thinking or self._echo:
             parts.append(ThinkingPart(thinking, self._echo))
         finish = finish_of(self._finish)
@@ -344,7 +344,7 @@ class ChatReader(EventReader):
         return self._frame.usage(
             count_of(usage, "prompt_tokens"),
             count_of(usage, "completion_tokens"),
-            cached or count_of(usage, "prompt_cache_hit_tokens"),  # DeepSeek's name for it
+            cached or count_of(usage, "prompt_cache_hit_tokens"),  # DeepSeek's field
             count_of(usage, "prompt_tokens_details", "cache_write_tokens"),
             reasoning=count_of(usage, "completion_tokens_details", "reasoning_tokens"),
             tier=self._tier,
@@ -352,15 +352,16 @@ class ChatReader(EventReader):
         )
 
     def _billed(self, reply: Reply) -> Reply:
-        """The reply with what the server says that it charges.
+        """Returns the reply with the cost that the server reports.
 
-        A user's own price wins. OpenRouter's `cost` is its bill; elsewhere the unit and the meaning
-        of the field are not documented, so it counts only where it is dearer than the table.
+        A user's own price takes precedence. OpenRouter's `cost` is its bill. On other servers the
+        unit and the meaning are not documented, so the field counts only if it is higher than the
+        table's price.
         """
         usage, known = self._usage, reply.usage.usd
         charged = (usage and usage.cost) or 0.0
         if usage and usage.is_byok and usage.cost_details:
-            # With a key of one's own, OpenRouter's `cost` is only its fee.
+            # With the user's own provider key, OpenRouter's `cost` is only its fee.
             paid = usage.cost_details.upstream_inference_cost or 0.0
             charged = max(charged, 0.0) + max(paid, 0.0)
         if self._frame.has_own_price or not 0 < charged < _MOST_USD:
@@ -370,34 +371,34 @@ class ChatReader(EventReader):
         return replace(reply, usage=msgspec.structs.replace(reply.usage, usd=charged))
 
 
-# In the order in which they are tried; the index is the level.
+# In the order of attempts. The index is the level.
 _FORMATS: Final = ("json_schema", "json_object", "none")
 _DROPPABLE: Final = (
     *("temperature", "top_p", "stop", "stream_options", "max_tokens", "tool_choice"),
     *("reasoning_effort", "service_tier", "cache_control"),
 )
 SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
-"""Google's own word for a call that another model made."""
+"""Google's value for a call that another model made."""
 _VENDOR_FORMS: Final = {"openai": OPENAI_FORM, "anthropic": ANTHROPIC_FORM}
 _SIGNED: Final = {"google": {"thought_signature": SKIP_SIGNATURE}}
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What is special about a server.
+    """The peculiarities of a server.
 
     Args:
-        new_limit: it says `max_completion_tokens` instead of `max_tokens`.
-        format: the first of "json_schema", "json_object", "none" that it knows.
-        signs_calls: it wants a signature on the first call of each reply (Gemini).
-        stops_thinking: what tells it not to think.
-        efforts: it takes `reasoning_effort` also for a model whose levels are not known.
-        marks_cache: it keeps the prompt of a Claude only where it is asked to (OpenRouter).
-        bills: its `usage.cost` is documented as the dollars that it charges (OpenRouter).
-        extra: further fields of every request.
-        ids: which ids of calls it accepts.
-        tools: what it accepts of a list of tools.
-        form: what it enforces of an answer's schema; None = each bound that a grammar can hold.
+        new_limit: Uses `max_completion_tokens` instead of `max_tokens`.
+        format: The first of "json_schema", "json_object", "none" that it supports.
+        signs_calls: Wants a signature on the first call of each reply (Gemini).
+        stops_thinking: Fields that disable thinking.
+        efforts: Accepts `reasoning_effort` also for a model with unknown levels.
+        marks_cache: Caches a Claude's prompt only on request (OpenRouter).
+        bills: Its `usage.cost` is documented as the dollars charged (OpenRouter).
+        extra: Further fields of every request.
+        ids: Rule for ids of calls.
+        tools: Rules for a list of tools.
+        form: Rules for an answer's schema. None = any bound that a grammar can express.
     """
 
     new_limit: bool = False
@@ -425,7 +426,7 @@ class ChatModel(RemoteModel):
         self._rules, self._dialect = rules, dialect
         # A Claude behind such a server has Anthropic's rules for properties.
         self.tool_rules = ANTHROPIC_TOOLS if rules.vendor == "anthropic" else dialect.tools
-        # Behind a server of one's own there may be a proxy to the vendor.
+        # A local server may be a proxy to the vendor.
         self.form_rules = _VENDOR_FORMS.get(rules.vendor, dialect.form)
         level = _FORMATS.index(dialect.format) if self.profile.json_schema else 2
         self._level, self._without = level, frozenset[str]()
@@ -434,16 +435,16 @@ class ChatModel(RemoteModel):
         return self._level, self._without
 
     async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
-        """Ask; leave out, step by step, what the server does not support."""
+        """Sends the request, and omits step by step what the server does not support."""
         first: ModelError | None = None
-        # Put back if nothing helps: the server's trouble was another one.
+        # Restored if no attempt helps, because the cause was another one.
         learnt = self._level, self._without
         while True:
             try:
                 return await super()._ask(request, speaker)
             except ModelError as error:
                 first = first or error
-                # Each round leaves out one thing more, so it ends after a handful of attempts.
+                # Each round omits one more thing, so the loop ends after a few attempts.
                 less = self._less(request, error)
                 if less is None:
                     self._level, self._without = learnt
@@ -457,18 +458,20 @@ class ChatModel(RemoteModel):
         body |= present(
             {
                 "tools": [_tool(tool) for tool in turn.wire.tools],
-                # The offer stays what it is, so that its bytes do; only whether to call is said.
+                # The offer stays the same, so that its bytes do. Only the permission to call
+                # changes.
                 "tool_choice": turn.wire.tools and turn.request.allowed == () and "none",
             }
         )
         if turn.form is not None and self._level < 2:
             body["response_format"] = _format(turn.form, self._level)
-            # Other servers than OpenAI's enforce by grammar also what its strict mode does not.
+            # Servers other than OpenAI's use grammars, which also enforce what its strict mode
+            # cannot.
             if self._rules.vendor == "openai":
                 notes += filter(None, [self._not_enforced(turn)])
         # OpenAI's thinking models refuse the old name, also behind a proxy.
         newer = dialect.new_limit or (self._rules.vendor == "openai" and bool(self._rules.thinking))
-        # `max_tokens` among what is left out means: take the other of the two names.
+        # `max_tokens` in the omitted fields means: use the other of the two names.
         new = newer != ("max_tokens" in self._without)
         body |= sampling(settings)
         body |= present(
@@ -505,7 +508,7 @@ class ChatModel(RemoteModel):
         if self._rules.vendor and not levels and not self._rules.thinking:
             effort_at_most(effort, (), notes, self.name)
             return {}
-        # Where nothing is known of a server the word is sent: it will say if it has no such thing.
+        # For an unknown server the level is sent. It reports if it does not support it.
         taken = effort_at_most(effort, levels, notes, self.name) if levels else effort
         return {"reasoning_effort": taken}
 
@@ -519,7 +522,7 @@ class ChatModel(RemoteModel):
         return ChatReader(frame, bills=self._dialect.bills)
 
     def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
-        """A message for a model with native tools, and before it what a batch of results lacks."""
+        """Returns a message for a model with native tools, after missing results of the batch."""
         message = conversation[index]
         if follows_its_call(conversation, index):
             return b",".join([self._result(result.id, result.text) for result in message.results])
@@ -528,8 +531,9 @@ class ChatModel(RemoteModel):
         return b",".join([*behind, entry]) if behind else entry
 
     def _behind(self, conversation: Conversation, end: int) -> list[bytes]:
-        """What follows the batch of results before `end`: those that are missing, and the media
-        of all of them as the user's, because a result holds only text here.
+        """Returns the missing results of the batch before `end`, and the media of all its results.
+
+        Media go into a user's message, because a result holds only text here.
         """
         before = batch(conversation, end)
         written = [self._result(call.id, NO_RESULT) for call in before.open_calls]
@@ -543,7 +547,7 @@ class ChatModel(RemoteModel):
         return self.profile.inputs is None or part.kind in self.profile.inputs
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
-        """A message for a model without native tools."""
+        """Returns a message for a model without native tools."""
         message = conversation[index]
         role = "user" if message.role == "tool" else message.role
         entry = {"role": role, "content": self._content(as_text(message))}
@@ -558,7 +562,7 @@ class ChatModel(RemoteModel):
             return {"role": role, "content": self._content(message.content)}
         content = content_for(conversation, index, self.issuer)
         calls = message.calls
-        # null beside calls, as OpenAI's own replies have it; never null alone.
+        # null beside calls, as in OpenAI's own replies, but never null alone.
         text = message.text or (None if calls else "")
         entry: dict[str, Any] = {"role": "assistant", "content": text}
         entry |= self._echo(content)
@@ -568,12 +572,12 @@ class ChatModel(RemoteModel):
                 self._call(call, wire, first=number == 0) for number, call in enumerate(bound)
             ]
             if self._rules.echo and not self._dialect.signs_calls:
-                # Also after another model's turn: DeepSeek refuses a call without the field.
+                # Also for another model's turn: DeepSeek refuses a call without the field.
                 entry.setdefault(self._rules.echo, "")
         return entry
 
     def _echo(self, content: Content) -> dict[str, Any]:
-        """What the server wants back besides text and calls."""
+        """Returns the fields that the server wants back besides text and calls."""
         fields_of: dict[str, Any] = {}
         for part in parts_of(content):
             match part:
@@ -603,13 +607,13 @@ class ChatModel(RemoteModel):
         return encode({"role": "tool", "tool_call_id": sent, "content": content})
 
     def _content(self, content: Content) -> Any:
-        """Text as it is; text and media as parts."""
+        """Returns text unchanged, and text with media as parts."""
         if isinstance(content, str):
             return content
         return text_or_blocks(content, self.profile.inputs, _block)
 
     def _droppable(self, request: Request) -> list[str]:
-        """The parameters that were sent and may be left out."""
+        """Returns the parameters of the request that may be omitted."""
         settings = request.asked(self.connection.settings)
         sent = {
             "temperature": settings.temperature is not None,
@@ -625,17 +629,16 @@ class ChatModel(RemoteModel):
         return [name for name in _DROPPABLE if sent[name]]
 
     def _less(self, request: Request, error: ModelError) -> tuple[int, frozenset[str]] | None:
-        """What to ask for next, None if nothing can be left out."""
+        """Returns the next level and omissions to try, or None."""
         level, without = self._level, self._without
         shaped = request.schema is not None and level < 2 and self.profile.json_schema
         if error.kind == "request" and error.status in (400, 422):
-            # The text is all there is: servers have no
-            # common code for "this parameter is not known".
+            # Servers have no common code for an unknown parameter, so the error text is searched.
             reason = str(error).lower().replace("max_completion_tokens", "max_tokens")
             for name in self._droppable(request):
                 if name not in without and name in reason:
                     return level, without | {name}
-        # Some servers answer 500 to a response format they do not know.
+        # Some servers answer 500 to an unknown response format.
         if shaped and error.kind in ("request", "server") and error.status >= 400:
             return level + 1, without
         return None
@@ -671,15 +674,15 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 def _format(form: AnswerForm, level: int) -> dict[str, Any]:
     schema = form.schema
     if _FORMATS[level] == "json_object":
-        # llama.cpp and Together enforce `schema` here;
-        # others ignore it, and the reply is checked anyway.
+        # llama.cpp and Together enforce `schema` here. Others ignore it, and the reply is checked
+        # anyway.
         return {"type": "json_object", "schema": schema}
     named = {"name": "output", "strict": not form.reason and is_strict(schema), "schema": schema}
     return {"type": "json_schema", "json_schema": named}
 
 
 def is_strict(schema: JSON) -> bool:
-    """Does `schema` obey OpenAI's strict rules: no object with optional or further keys?"""
+    """Returns True if all objects of `schema` are closed and require every property (OpenAI)."""
     if is_sequence(schema):
         return all(is_strict(item) for item in schema)
     if not is_object(schema):

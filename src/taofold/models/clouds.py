@@ -1,10 +1,9 @@
-"""The same models in the vendors' clouds: `azure` (OpenAI), `bedrock` (Claude, its events unpacked
-from Amazon's), `vertex` (Gemini and Claude).
+"""The vendors' clouds: `azure` (OpenAI), `bedrock` (Claude), `vertex` (Gemini and Claude).
 
-The formats are those of `openai_responses`, `anthropic` and `gemini`; what differs is the address,
-what stands in the body, and who signs. Signatures and tokens are made by the vendors' own
-libraries, each an extra: `taofold[azure]`, `taofold[bedrock]`, `taofold[vertex]`. A plain key needs
-none.
+The formats are those of `openai_responses`, `anthropic` and `gemini`. The address, parts of the
+body and the authentication differ. On Bedrock Amazon's event stream wraps the events. The vendors'
+own libraries make signatures and tokens, each in an extra: `taofold[azure]`, `taofold[bedrock]`,
+`taofold[vertex]`. A plain key needs none.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ _GOOGLE_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _BEDROCK_VERSION: Final = "bedrock-2023-05-31"
 _VERTEX_VERSION: Final = "vertex-2023-10-16"
 _EARLY: Final = 120.0
-"""Seconds before its end at which a token is renewed."""
+"""Seconds before its expiry at which a token is renewed."""
 
 
 def _library(name: str, extra: str) -> Any:
@@ -56,18 +55,18 @@ def _library(name: str, extra: str) -> Any:
 
 
 class Bearer:
-    """A token that expires, renewed in time. `fetch` gives it and its end (epoch seconds)."""
+    """A token, renewed before it expires. `fetch` returns it and its expiry (epoch seconds)."""
 
     def __init__(self, fetch: Callable[[], tuple[str, float]]) -> None:
         self._fetch = fetch
         self._token, self._until = "", 0.0
 
     async def __call__(self, url: str, body: Body) -> Mapping[str, str]:
-        """The header of a request."""
+        """Returns the header of a request."""
         if time.time() > self._until - _EARLY:
             try:
-                # In a thread: the libraries ask a metadata server or run a command. Two
-                # that come at once both fetch, which costs a moment and nothing else.
+                # In a thread, because the libraries ask a metadata server or run a command. Two
+                # concurrent calls both fetch a token, which is harmless.
                 self._token, self._until = await asyncio.to_thread(self._fetch)
             except Exception as error:
                 reason = f"no token from the cloud's own sign-in: {type(error).__name__}: {error}"
@@ -75,14 +74,11 @@ class Bearer:
         return {"Authorization": f"Bearer {self._token}"}
 
 
-# --- Azure ---------------------------------------------------------------------------------------
-
-
 def azure(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
-    """Connect to the deployment `model` of Azure OpenAI.
+    """Connects to the deployment `model` of Azure OpenAI.
 
     The address is AZURE_OPENAI_ENDPOINT (`https://NAME.openai.azure.com`), the key
-    AZURE_OPENAI_API_KEY; without one the machine's Entra identity is used.
+    AZURE_OPENAI_API_KEY. Without a key the machine's Entra identity is used.
     """
     refuse_unknown(**options)
     if not model:
@@ -93,7 +89,7 @@ def azure(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     url = base.rstrip("/")
     url = url if url.endswith("/v1") else f"{url}/openai/v1"
     api_key = options.get("api_key")
-    # The environment's key does not go where an argument points.
+    # The environment's key is not sent to a host from an argument.
     key = api_key or ("" if options.get("base_url") else os.environ.get("AZURE_OPENAI_API_KEY", ""))
     sign: Sign | None = None if key else Bearer(_entra())
     at = endpoint(f"{url}/responses", {"api-key": key} if key else {}, key, options, sign)
@@ -111,18 +107,15 @@ def _entra() -> Callable[[], tuple[str, float]]:
     return fetch
 
 
-# --- Bedrock -------------------------------------------------------------------------------------
-
-
 class BedrockModel(MessagesModel):
-    """Claude on Bedrock: the model stands in the address, the version in the body."""
+    """Claude on Bedrock. The address has the model, the body the version."""
 
     def _url(self, turn: ModelTurn) -> str:
         verb = "invoke-with-response-stream" if turn.streaming else "invoke"
         return f"{self.connection.endpoint.url}/{verb}"
 
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
-        # Whether to stream is the address's to say here.
+        # Here the address selects streaming.
         return super()._head(turn._replace(streaming=False), notes)
 
     def _reader(self, frame: ReplyContext) -> ReplyReader:
@@ -145,16 +138,16 @@ class _EventStream:
         self._buffer: Any = None
 
     def whole(self, body: bytes) -> Reply:
-        """Read an answer that was not streamed."""
+        """Reads an answer that was not streamed."""
         return self._inner.whole(body)
 
     @property
     def complete(self) -> bool:
-        """Is the reply whole, even if the stream should break off now?"""
+        """True if the reply is whole, even if the stream breaks off now."""
         return self._inner.complete
 
     def feed(self, chunk: bytes) -> bool:
-        """Take in bytes of a stream. True if it says that nothing follows."""
+        """Takes bytes of a stream. Returns True if nothing follows."""
         ended = False
         for payload in self._payloads(chunk):
             event = decode(self._frame, _EVENT, payload)
@@ -171,19 +164,19 @@ class _EventStream:
         self._buffer.add_data(chunk)
         try:
             return [event.payload for event in self._buffer]
-        except library.ParserError as error:  # a wrong checksum, a length that cannot be
+        except library.ParserError as error:  # a wrong checksum, or an impossible length
             raise self._frame.unreadable(str(error)) from None
 
     def close(self) -> Reply:
-        """The stream ended."""
+        """Ends the stream and returns the reply."""
         return self._inner.close()
 
 
 def bedrock(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
-    """Connect to Claude on Amazon Bedrock, by its id there (`us.anthropic.claude-opus-5-5-v1`).
+    """Connects to Claude on Amazon Bedrock, by its id there (`us.anthropic.claude-opus-5-5-v1`).
 
-    The region is AWS_REGION; AWS_BEARER_TOKEN_BEDROCK is a key, else the machine's AWS identity
-    signs each request.
+    The region is AWS_REGION, the key AWS_BEARER_TOKEN_BEDROCK. Without a key the machine's AWS
+    identity signs each request.
     """
     refuse_unknown(**options)
     if "claude" not in model:
@@ -198,7 +191,7 @@ def bedrock(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     sign = None if key else _sigv4(region)
     rules = rules_for("bedrock", model)
-    # A colon stays: the client would send it plain, and the signature is of what is sent.
+    # The client sends colons unescaped, so the signature must cover them unescaped.
     at = endpoint(f"{url}/model/{quote(model, safe=':')}", headers, key, options, sign)
     connected = connection(
         "bedrock", model, at, options, server=url, rules=rules, host=f"bedrock:{region or url}"
@@ -217,7 +210,7 @@ def _sigv4(region: str) -> Sign:
         if credentials is None:
             raise ModelError("no AWS credentials: set AWS_ACCESS_KEY_ID, or a profile", kind="auth")
         content = {"Content-Type": "application/json"}
-        # SigV4 signs a hash of the whole body, so a large one is joined here after all.
+        # SigV4 signs a hash of the whole body, so a large body is joined here too.
         unsigned = request.AWSRequest("POST", url, data=whole(body), headers=content)
         auth.SigV4Auth(credentials.get_frozen_credentials(), "bedrock", region).add_auth(unsigned)
         return dict(unsigned.headers.items())
@@ -228,11 +221,8 @@ def _sigv4(region: str) -> Sign:
     return sign
 
 
-# --- Vertex --------------------------------------------------------------------------------------
-
-
 class VertexClaude(MessagesModel):
-    """Claude on Vertex AI: the model stands in the address, the version in the body."""
+    """Claude on Vertex AI. The address has the model, the body the version."""
 
     def _url(self, turn: ModelTurn) -> str:
         verb = "streamRawPredict" if turn.streaming else "rawPredict"
@@ -240,9 +230,9 @@ class VertexClaude(MessagesModel):
 
 
 def vertex(model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
-    """Connect to Gemini or Claude on Vertex AI, with the machine's Google identity.
+    """Connects to Gemini or Claude on Vertex AI, with the machine's Google identity.
 
-    The project is GOOGLE_CLOUD_PROJECT, the place GOOGLE_CLOUD_LOCATION ("global" if not set).
+    The project is GOOGLE_CLOUD_PROJECT, the location GOOGLE_CLOUD_LOCATION (default "global").
     `api_key` may be an access token.
     """
     refuse_unknown(**options)
@@ -282,7 +272,7 @@ def _google() -> Callable[[], tuple[str, float]]:
     def fetch() -> tuple[str, float]:
         credentials.refresh(transport.Request())
         until = credentials.expiry
-        # The library's times are UTC without saying so.
+        # The library's times are UTC without a time zone.
         ends = until.replace(tzinfo=UTC).timestamp() if until else time.time() + 600
         return credentials.token, ends
 

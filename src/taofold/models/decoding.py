@@ -1,9 +1,9 @@
-"""Decodes JSON that a provider sent into the fields that a reader uses, and drops odd fields.
+"""Converts a provider's JSON to the fields that a reader uses, and drops invalid fields.
 
-`fitted` converts a decoded value to a type: a field that does not fit its type keeps its default,
-an entry of a list that does not fit is left out, counts may be floats or texts. `spelling_of` and
-`arguments_text` read values for which the formats have a text. `error_report` finds an error in an
-answer with status 200, in any of the shapes that servers use. Pure; knows no provider's format.
+`fitted` converts a decoded value to a type. A field that does not fit keeps its default, an entry
+of a list that does not fit is dropped, and counts may be floats or texts. `spelling_of` and
+`arguments_text` read values where the formats have a text. `error_report` finds an error in an
+answer with status 200, in any form that servers use. Pure and independent of providers' formats.
 """
 
 import math
@@ -16,7 +16,7 @@ import msgspec
 from taofold.core.json_values import is_array, is_object
 
 _LONGEST_NUMBER: Final = 40
-"""Characters of a text that is read as a number."""
+"""Maximum characters of a text that is read as a number."""
 
 
 class Unfit(Exception):
@@ -27,7 +27,7 @@ def fitted(value: Any, kind: Any) -> Any:
     """Returns `value` as `kind`, without the fields and entries that do not fit.
 
     Raises:
-        Unfit: the value itself does not fit.
+        Unfit: The value itself does not fit.
     """
     if kind is Any:
         return value
@@ -79,7 +79,7 @@ def _option(value: Any, options: tuple[Any, ...]) -> Any:
 
 
 def _entries(value: Any, kind: Any) -> list[Any]:
-    # Some servers send the only entry of a list without the list.
+    # Some servers send a single entry without its list.
     if is_object(value):
         value = [value]
     if not is_array(value):
@@ -98,7 +98,7 @@ def _scalar(value: Any, kind: Any) -> Any:
         if isinstance(value, bool):
             return value
         raise Unfit
-    # `true` is no count and no name.
+    # `true` is neither a count nor a name.
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise Unfit
     if kind is str:
@@ -108,7 +108,7 @@ def _scalar(value: Any, kind: Any) -> Any:
 
 
 def _number(value: str | float) -> int | float:
-    """The number that a value is or spells."""
+    """Returns the number that a value is or spells."""
     if isinstance(value, str):
         if len(value) > _LONGEST_NUMBER:
             raise Unfit
@@ -122,8 +122,9 @@ def _number(value: str | float) -> int | float:
 
 
 def spelling_of(value: Any) -> str:
-    """The text that a value is. Numbers and booleans are spelt as JSON: servers that parse each
-    piece of a text send `6` for "6". Whatever else is no text counts as "".
+    """Returns a value as text. Numbers and bools are spelled as JSON, other values become "".
+
+    Servers that parse each piece of a text send `6` for "6".
     """
     if isinstance(value, str):
         return value
@@ -133,7 +134,7 @@ def spelling_of(value: Any) -> str:
 
 
 def arguments_text(value: Any) -> str:
-    """The JSON of a call's arguments, which some servers send as a text and others as a value."""
+    """Returns a call's arguments as JSON text. Some servers send a text, others a value."""
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -149,12 +150,12 @@ _WORDS: Final = (
 
 
 def error_report(value: Any) -> Any:
-    """The error that a decoded answer or event reports; None if it reports none."""
+    """Returns the error that a decoded answer or event reports, or None."""
     if not is_object(value):
         return None
     error = value.get("error")
     if error:
-        # `"error": true` and a bare code leave the words beside them.
+        # With `"error": true` and a bare code the message is in a neighbouring field.
         return error if is_object(error) or isinstance(error, str) else value
     if any([value.get(mark) == "error" for mark in _MARKS]):
         return value
@@ -167,7 +168,7 @@ def error_report(value: Any) -> Any:
 
 
 def error_status(report: dict[str, Any]) -> int:
-    """The HTTP status that a report names as its code; 0 if it names none."""
+    """Returns the HTTP status that a report has as its code, or 0."""
     for name in _CODES:
         code = report.get(name)
         if isinstance(code, str) and code.isascii() and code.isdigit() and len(code) == 3:
@@ -178,10 +179,10 @@ def error_status(report: dict[str, Any]) -> int:
 
 
 def error_code(report: dict[str, Any]) -> str:
-    """The word by which a report names the kind of the error; "" if there is none."""
+    """Returns the error code of a report, or ""."""
     for name in (*_CODES, "type"):
         code = report.get(name)
-        # "error" alone is no reason.
+        # "error" alone is no code.
         if code and isinstance(code, str) and code != "error" and not code.isdigit():
             return code
     code = report.get("code")
@@ -189,15 +190,15 @@ def error_code(report: dict[str, Any]) -> str:
 
 
 def spoken_words(report: dict[str, Any]) -> str:
-    """The message of an object that does not say whether it reports an error; "" if it has none.
+    """Returns the message of an object that may report an error, or "".
 
-    An object below a key of `_WORDS` is part of a format, such as the message of a reply.
+    An object below a key of `_WORDS` belongs to the format, such as the message of a reply.
     """
     return error_words({name: value for name, value in report.items() if not is_object(value)})
 
 
 def error_words(report: dict[str, Any]) -> str:
-    """The message of a report, for people."""
+    """Returns the readable message of a report."""
     words: list[str] = []
     for name in _WORDS:
         value = report.get(name)

@@ -1,9 +1,9 @@
-"""Encoding of requests that the providers' formats share: arguments, batches of calls with
-their results, the system's messages, sampling, media (a line of text stands for those that a model
-cannot take); and messages as plain text, for models without native tools.
+"""Shared encoding of requests for all providers.
 
-Functions of messages; `Memo`, which remembers encodings from call to call; an `estimate` of tokens.
-It knows no provider, and nothing of replies (`replies`).
+Encodes arguments, batches of calls with their results, system messages, sampling and media. A line
+of text replaces media that a model cannot accept. Messages become plain text for models without
+native tools. `Memo` keeps encodings between calls, `estimate` estimates tokens. This module depends
+on no provider and not on replies (`replies`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,19 +37,19 @@ _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
 _CHARS_PER_TOKEN: Final = 4
 _MARK: Final = f"blob {token_hex(16)} "
 _MARK_BYTES: Final = _MARK.encode()
-"""Stands in encoded JSON where the bytes of a blob go; nobody outside can know it."""
+"""Placeholder in encoded JSON for the bytes of a blob. Random, so it cannot be guessed."""
 _DIGEST: Final = 40
 
 NO_RESULT: Final = "(this call was not carried out)"
-"""Stands for the result of a call that has none: providers refuse a history without it."""
+"""Result of a call that has none, because providers refuse a history without it."""
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON. Lone surrogates, which UTF-8 cannot say, become question marks."""
+    """Returns compact JSON. Lone surrogates, which UTF-8 cannot encode, become question marks."""
     try:
         return _ENCODE(value)
     except UnicodeEncodeError:
-        # Only now walked through: almost no text holds a lone surrogate.
+        # Cleaned only now, because almost no text holds a lone surrogate.
         return _ENCODE(_clean(msgspec.to_builtins(value)))
 
 
@@ -64,34 +64,34 @@ def _clean(value: Any) -> Any:
 
 
 def fields(values: Mapping[str, Any]) -> bytes:
-    """The fields of an object, encoded, without its braces; b"" if there are none."""
+    """Returns the encoded fields of an object without its braces, or b"" if it is empty."""
     return encode(values)[1:-1] if values else b""
 
 
 def raw(data: str) -> Any:
-    """A provider's item as it came: it is put into a request byte for byte."""
+    """Returns a provider's item for a request, byte for byte."""
     return msgspec.Raw(data.encode("utf-8", "surrogatepass"))
 
 
 def blob(part: MediaPart) -> str:
-    """Stands for the base64 of a medium until `pieces` puts it in."""
+    """Returns the placeholder for a medium's base64, which `pieces` replaces."""
     return f"{_MARK}{part.digest}"
 
 
 def data_url(part: MediaPart) -> str:
-    """A medium as a `data:` URL, or its address."""
+    """Returns a medium as a `data:` URL, or its address."""
     return part.url or f"data:{part.media_type};base64,{blob(part)}"
 
 
 def pieces(encoded: bytes, blobs: Mapping[str, bytes]) -> Pieces:
-    """Encoded JSON with the bytes of media in place, which are shared, not copied.
+    """Returns encoded JSON with the bytes of media in place, shared instead of copied.
 
     Raises:
-        ModelError: the bytes of a medium are not at hand.
+        ModelError: The bytes of a medium are missing.
     """
     if _MARK_BYTES not in encoded:
         return encoded
-    # The mark is random for each process, so no text of a model or tool can pass for one.
+    # The mark is random for each process, so texts of models and tools cannot contain it.
     first, *rest = encoded.split(_MARK_BYTES)
     chunks = [first]
     for text in rest:
@@ -103,8 +103,9 @@ def pieces(encoded: bytes, blobs: Mapping[str, bytes]) -> Pieces:
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """The arguments as an object; what cannot be read is kept as `unreadable`, since servers
-    reject a history that holds broken JSON.
+    """Returns the arguments as an object. Unparsable text is kept as `unreadable`.
+
+    Servers reject a history with broken JSON.
     """
     try:
         return _OBJECT.decode(call.arguments or "{}")
@@ -113,12 +114,12 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
 
 
 def pending(messages: Sequence[Message], end: int) -> tuple[ToolCall, ...]:
-    """The calls of the batch that ends before index `end` which have no result yet."""
+    """Returns the calls without a result in the batch that ends before index `end`."""
     return batch(messages, end).open_calls
 
 
 class CallBatch(NamedTuple):
-    """Calls and what answers them so far. `media`: those in the results, in order."""
+    """Calls and their results so far. `media` are those in the results, in order."""
 
     open_calls: tuple[ToolCall, ...] = ()
     media: tuple[MediaPart, ...] = ()
@@ -128,10 +129,9 @@ _NO_BATCH: Final = CallBatch()
 
 
 def batch(messages: Sequence[Message], end: int) -> CallBatch:
-    """The batch of calls and results that ends before index `end`.
+    """Returns the batch of calls and results that ends before index `end`.
 
-    One pass backwards, up to the message that made the calls: each message of a run is asked for
-    this, so it reads parts where properties would read them again.
+    Runs for each message of a run, so it reads each part once, backwards to the calls.
     """
     answered: set[str] = set()
     media: list[MediaPart] = []
@@ -158,7 +158,7 @@ def batch(messages: Sequence[Message], end: int) -> CallBatch:
 
 
 def follows_its_call(messages: Sequence[Message], index: int) -> bool:
-    """Does the message at `index` answer, as a tool, an open call of the batch before it?"""
+    """Returns True if message `index` is a tool's answer to an open call of the batch before it."""
     message = messages[index]
     if message.role != "tool" or isinstance(message.content, str):
         return False
@@ -167,11 +167,11 @@ def follows_its_call(messages: Sequence[Message], index: int) -> bool:
 
 
 def content_for(conversation: Conversation, index: int, issuer: Issuer) -> Content:
-    """What message `index` holds for `issuer`: opaque parts only if they are its own.
+    """Returns the content of message `index` for `issuer`. Opaque parts must be its own.
 
-    Models of one endpoint are sent each other's: it knows which of them they can read. Behind a
-    chat endpoint may be any model, so there only the very same model's are. Some thinking of a
-    vendor's is read by few of its models (`reads_thinking`).
+    Models of one endpoint get each other's parts, because the endpoint can read them. A chat
+    endpoint may serve any model, so there only the same model's parts are sent. Some vendors'
+    thinking can be read by few of their models (`reads_thinking`).
     """
     content = conversation.content(index)
     maker = conversation[index].issuer
@@ -186,36 +186,36 @@ def content_for(conversation: Conversation, index: int, issuer: Issuer) -> Conte
 
 
 def leading(messages: Sequence[Message], index: int) -> bool:
-    """Is message `index` one of the system's that precede all others?"""
+    """Returns True if message `index` is one of the leading system messages."""
     return all([messages[at].role == "system" for at in range(index + 1)])
 
 
 def system_texts(messages: Sequence[Message]) -> list[str]:
-    """What the system's messages that precede all others say; later ones stay in their place."""
+    """Returns the texts of the leading system messages. Later ones stay in place."""
     first = takewhile(lambda message: message.role == "system", messages)
     return [message.text for message in first if message.text]
 
 
 def open_role(messages: Sequence[Message], index: int) -> str:
-    """Who speaks before message `index`, where the system's have no place: "" = nobody yet."""
+    """Returns the role before message `index`, ignoring system messages. "" = none."""
     if index == 0 or leading(messages, index - 1):
         return ""
     return "assistant" if messages[index - 1].role == "assistant" else "user"
 
 
 def present(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a request that say something: not None, False, 0 or empty."""
+    """Returns the fields that are not None, False, 0 or empty."""
     return {name: value for name, value in fields.items() if value}
 
 
 def sampling(settings: ModelSettings, top_p: str = "top_p") -> dict[str, Any]:
-    """Temperature and nucleus as far as they are set; a temperature of 0 is."""
+    """Returns temperature and top_p if they are set. A temperature of 0 counts as set."""
     values = {"temperature": settings.temperature, top_p: settings.top_p}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def more_entries(entries: Iterable[bytes], blobs: Mapping[str, bytes]) -> list[bytes]:
-    """Further entries of a list of JSON, each after a comma."""
+    """Returns further entries of a JSON list, each after a comma."""
     more: list[bytes] = []
     for entry in entries:
         chunks = pieces(entry, blobs)
@@ -224,7 +224,7 @@ def more_entries(entries: Iterable[bytes], blobs: Mapping[str, bytes]) -> list[b
 
 
 def flat(parts: Iterable[Part]) -> list[Part]:
-    """The parts, and in the place of a tool's result what it holds."""
+    """Returns the parts, with tool results replaced by their content."""
     plain: list[Part] = []
     for part in parts:
         plain += part.parts if isinstance(part, ToolResult) else (part,)
@@ -234,7 +234,7 @@ def flat(parts: Iterable[Part]) -> list[Part]:
 def text_or_blocks(
     parts: Iterable[Part], inputs: tuple[str, ...] | None, block: Callable[[Part], Any]
 ) -> Any:
-    """Text as it is; text and media as blocks, those that a model with `inputs` can take."""
+    """Returns text unchanged, and text with media as blocks that the model accepts."""
     taken = acceptable_parts(flat(parts), inputs)
     if not any([isinstance(part, MediaPart) for part in taken]):
         return "".join([part.text for part in taken if isinstance(part, TextPart)])
@@ -242,7 +242,7 @@ def text_or_blocks(
 
 
 def acceptable_parts(parts: Iterable[Part], inputs: tuple[str, ...] | None) -> list[Part]:
-    """The parts as a model with these `inputs` can take them: other media become a line of text."""
+    """Returns the parts that a model with these `inputs` accepts. Other media become text."""
     return [
         TextPart(f"{part.line} (this model cannot see it)")
         if isinstance(part, MediaPart) and inputs is not None and part.kind not in inputs
@@ -252,7 +252,7 @@ def acceptable_parts(parts: Iterable[Part], inputs: tuple[str, ...] | None) -> l
 
 
 def as_text(message: Message) -> Content:
-    """A message for a model without native tools: calls are written out in its text."""
+    """Returns a message for a model without native tools. Calls are written out as text."""
     if isinstance(message.content, str):
         return message.content
     parts: list[Part] = []
@@ -263,8 +263,7 @@ def as_text(message: Message) -> Content:
             parts.append(part)
     if message.calls:
         calls = [{"tool": c.name, "parameters": arguments_of(c)} for c in message.calls]
-        # In the reply format that the prompt asks for: a
-        # model without tools sees its own way of calling.
+        # In the reply format of the prompt, so that the model sees its own calls.
         written = encode({"actions": calls}).decode()
         if parts and isinstance(parts[-1], TextPart):
             parts[-1] = TextPart(f"{parts[-1].text}\n{written}")
@@ -274,12 +273,12 @@ def as_text(message: Message) -> Content:
 
 
 def estimate(request: Request, output: int) -> int:
-    """A rough count of the tokens that a call may use: four characters each, plus the output."""
+    """Estimates the tokens of a call: four characters each, plus the output."""
     return request.conversation.chars // _CHARS_PER_TOKEN + output
 
 
 class Memo:
-    """Remembers the last few encodings of things that are the same from call to call."""
+    """Keeps the last few encodings of objects that do not change between calls."""
 
     __slots__ = ("_known",)
 
@@ -287,10 +286,10 @@ class Memo:
         self._known: dict[Any, tuple[Any, Any]] = {}
 
     def get(self, key: Any, alive: Any, make: Callable[[], Any]) -> Any:
-        """`make()`, once per key. `alive` is kept, so that no `id()` in the key is reused."""
+        """Returns `make()`, computed once per key. Keeps `alive`, so that no `id()` is reused."""
         entry = self._known.get(key)
         if entry is None:
-            # Cleared at once: a run needs a few entries, and all are cheap to make again.
+            # Cleared as a whole: a run needs few entries, and all are cheap to remake.
             if len(self._known) >= 32:
                 self._known.clear()
             entry = self._known[key] = (alive, make())

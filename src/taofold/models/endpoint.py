@@ -1,9 +1,8 @@
-"""Calls one provider's address: a limiter, the transport, retries (`RetryPolicy`), and one listener
-throughout.
+"""Calls one provider's address: limiter, transport, retries (`RetryPolicy`), and a listener.
 
-An adapter gives it bodies, a reader of answers (`ReplyReader`) and, where each request is signed,
-what signs it (`Sign`); it knows nothing about either's format. How many requests may start is in
-`limiter`, what a refusal means in `provider_errors`.
+An adapter supplies bodies, a reader of answers (`ReplyReader`) and, for signed requests, a `Sign`.
+This module does not depend on formats. `limiter` bounds the request rate, `provider_errors`
+interprets errors.
 """
 
 import asyncio
@@ -28,31 +27,32 @@ from taofold.network import bare_url
 from taofold.runtime.model import Speaker
 
 AGAIN: Final = frozenset({"rate", "server", "network", "reply"})
-"""The kinds that may pass by themselves. A timeout may not: it has cost its time already."""
+"""Kinds of errors that are retried. A timeout is not: it has already used its time."""
 _EVENTS: Final = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
-"""How a stream of events begins, and no JSON does."""
+"""Starts of an event stream that cannot be JSON."""
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 class RetryPolicy(NamedTuple):
-    """How often and how long. `rate_attempts` counts answers 429, which waiting does cure."""
+    """Bounds of retries. `rate_attempts` applies to answers with status 429."""
 
     attempts: int = 3
     rate_attempts: int = 6
     seconds: float = 300.0
-    """No retry starts later than this after the first attempt."""
+    """Seconds after the first attempt in which retries may start."""
     first: float = 0.5
     longest: float = 20.0
     draw: Callable[[], float] = random.random
     """Jitter: uniform in [0, 1)."""
 
     def delay(self, error: ModelError, attempt: int, elapsed: float) -> float | None:
-        """Seconds to wait after failed attempt number `attempt` (from 1), None to give up."""
+        """Returns the seconds to wait after attempt `attempt` (from 1), or None to give up."""
         if error.kind not in AGAIN:
             return None
         if attempt >= (self.rate_attempts if error.kind == "rate" else self.attempts):
             return None
-        # Half of it is fixed: jitter that may be zero would let a crowd come back at once.
+        # Half of the delay is fixed, because a jitter near zero would make all clients return at
+        # once.
         delay = min(self.longest, self.first * 2.0 ** (attempt - 1)) * (0.5 + self.draw() / 2)
         delay = max(delay, error.retry_after or 0.0)
         return delay if elapsed + delay <= self.seconds else None
@@ -64,41 +64,45 @@ _RETRY: Final = RetryPolicy()
 
 
 class ReplyReader(Protocol):
-    """Reads one answer, streamed or whole. A new one serves each attempt."""
+    """Reads one answer, streamed or whole. Each attempt has a new one."""
 
     @property
     def complete(self) -> bool:
-        """Is the reply whole, even if the stream should break off now?"""
+        """True if the reply is whole, even if the stream breaks off now."""
         ...
 
     def feed(self, chunk: bytes) -> bool | None:
-        """Take in bytes of a stream. True if it says that nothing follows."""
+        """Takes bytes of a stream. Returns True if nothing follows."""
         ...
 
     def close(self) -> Reply:
-        """The stream ended. Raises `ModelError` if the reply is not complete."""
+        """Ends the stream and returns the reply.
+
+        Raises:
+            ModelError: The reply is incomplete.
+        """
         ...
 
     def whole(self, body: bytes) -> Reply:
-        """Read an answer that was not streamed."""
+        """Reads an answer that was not streamed."""
         ...
 
 
 Sign: TypeAlias = Callable[[str, Body], Awaitable[Mapping[str, str]]]
-"""`(url, body)` to headers."""
+"""Takes URL and body, returns headers."""
 
 
 class Endpoint:
     """One address with one key.
 
     Args:
-        url: the full URL.
-        headers: sent with every request, the key included.
-        secret: the key; never shown.
-        transport: what carries requests, None for the network.
-        bounds: timeouts in seconds and the largest answer in bytes.
-        sign: gives the headers of one request where a key alone is not enough (a signature, a
-            token that expires).
+        url: The full URL.
+        headers: Sent with every request, the key included.
+        secret: The key. Never shown.
+        transport: Carries requests. None uses the network.
+        bounds: Timeouts in seconds and the maximum bytes of an answer.
+        sign: Returns the headers of one request, if a key alone is not enough (a signature, a token
+            that expires).
     """
 
     def __init__(
@@ -136,15 +140,15 @@ class Endpoint:
         streaming: bool = False,
         url: str = "",
     ) -> Reply:
-        """POST `body` and read the answer, trying again while that may help.
+        """Posts `body` and reads the answer, with retries.
 
         Args:
-            body: what to send, in pieces.
-            tokens: what the call may use, for a configured token rate.
-            reader: makes the reader for one attempt.
-            speaker: hears the text; told when a new attempt begins.
-            streaming: the body asks for a stream.
-            url: where to, if not to the endpoint's own.
+            body: The body, in pieces.
+            tokens: Tokens that the call may use, for a configured token rate.
+            reader: Makes the reader for one attempt.
+            speaker: Receives the text and the start of each new attempt.
+            streaming: True if the body requests a stream.
+            url: The URL, if not the endpoint's own.
         """
         sent = joined(body)
         started = self._clock()
@@ -154,15 +158,15 @@ class Endpoint:
             if self.limiter.busy:
                 self._refuse_long_wait()
                 await self.limiter.admit(tokens)
-            # After the wait: a 429 to this request says
-            # something about the account as it is now.
+            # Taken after the wait, so that a 429 to this request reflects the account's current
+            # state.
             ticket = self.limiter.ticket
             try:
                 return await self._once(url or self.url, sent, reader(), speaker, streaming)
             except ModelError as error:
                 delay = self._retry.delay(error, attempt, self._clock() - started)
                 if error.kind == "rate":
-                    # The others wait too; this request waits with them, in `admit`.
+                    # Other requests wait too. This one waits with them, in `admit`.
                     self.limiter.reject(ticket, delay or error.retry_after or 0.0)
                 if delay is None:
                     raise
@@ -170,7 +174,7 @@ class Endpoint:
                     await self._sleep(delay)
 
     def _refuse_long_wait(self) -> None:
-        """Another run was told to come back much later: nobody waits for that in silence."""
+        """Raises if the provider asked another request to wait very long."""
         if (shut := self.limiter.shut) > self._retry.seconds:
             raise ModelError(
                 f"{bare_url(self.url)} asked to be left alone for {shut:.0f} s more: the account's "
@@ -189,7 +193,7 @@ class Endpoint:
     ) -> Reply:
         transport = self._transport or guard.stand_in or _network
         if speaker is not None:
-            # What an attempt before said is void.
+            # Text of an earlier attempt is void.
             speaker.rewind()
         headers = await self._signed(url, body)
         try:
@@ -197,7 +201,7 @@ class Endpoint:
                 url, headers, body, self._bounds, reader.feed if streaming else None
             )
         except ModelError as error:
-            # Of a stream that broke off, or never ended, nothing is lacking if its reply is whole.
+            # A stream that broke off or never ended is accepted if its reply is whole.
             if not streaming or error.kind not in ("network", "timeout") or not reader.complete:
                 raise
             return reader.close()
@@ -210,8 +214,10 @@ class Endpoint:
 
 
 def _read(reader: ReplyReader, body: bytes, *, streaming: bool) -> Reply:
-    """The reply: a server may answer a request for a stream with one document, in which case
-    nothing was fed, or send a stream and call it something else.
+    """Returns the reply. Handles answers of the wrong kind.
+
+    A server may answer a streaming request with one document (nothing was fed), or send a stream
+    with another content type.
     """
     if not body and streaming:
         return reader.close()

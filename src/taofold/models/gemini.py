@@ -1,8 +1,8 @@
-"""Google's generateContent, at the Gemini API and on Vertex AI.
+"""Google's generateContent, on the Gemini API and on Vertex AI.
 
-From Gemini 3 on the first call of each step carries a signature that must come back with it; it
-stays with its call, and a streamed signature that comes in a part with empty text stays such a
-part. A call that another model made gets the word that Google documents for it.
+From Gemini 3 on the first call of each step has a signature that must come back with it. A streamed
+signature in a part with empty text stays such a part. A call of another model gets the value that
+Google documents for it.
 """
 
 import os
@@ -72,7 +72,7 @@ _KEY: Final = "GEMINI_API_KEY"
 _SIGNATURE: Final = "thoughtSignature"
 _SKIP: Final = b64encode(SKIP_SIGNATURE.encode()).decode()
 _INLINE_LIMIT: Final = 20 << 20
-"""Bytes of media that a request may carry itself."""
+"""Maximum bytes of media inside a request."""
 _BUDGETS: Final[Mapping[Effort, int]] = {
     "none": 0,
     "minimal": 512,
@@ -82,7 +82,7 @@ _BUDGETS: Final[Mapping[Effort, int]] = {
     "xhigh": 24_576,
     "max": 24_576,
 }
-"""Tokens of thinking for models that are asked by budget."""
+"""Thinking tokens for models that take a budget instead of a level."""
 _FINISH: Final = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -102,7 +102,7 @@ _FINISH: Final = {
 
 
 class GeminiModel(RemoteModel):
-    """A model behind generateContent. `call_ids`: ids of calls are part of the format there."""
+    """A model behind generateContent. `call_ids`: the format has ids of calls."""
 
     wire = "gemini"
     form_rules = GEMINI_FORM
@@ -115,13 +115,11 @@ class GeminiModel(RemoteModel):
         verb = "streamGenerateContent?alt=sse" if turn.streaming else "generateContent"
         return f"{self.connection.endpoint.url}:{verb}"
 
-    # --- writing ---------------------------------------------------------------------------------
-
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings = turn.settings
         config = present({"maxOutputTokens": settings.max_tokens})
         config |= sampling(settings, "topP") | present({"stopSequences": turn.request.stop})
-        # Before Gemini 3 a schema and tools exclude each other: the reply is read all the same.
+        # Before Gemini 3 a schema and tools exclude each other. The reply is checked anyway.
         if turn.form is not None and (self._rules.signed or not turn.wire.tools):
             config |= {"responseMimeType": "application/json"}
             if not turn.form.reason:
@@ -196,9 +194,7 @@ class GeminiModel(RemoteModel):
         return _piece(conversation, index, self._visible_content(parts_of(as_text(message))))
 
     def _behind(self, conversation: Conversation, end: int, wire: WireTools) -> list[Any]:
-        """What follows the batch of results before `end`: those that are missing, and the media
-        of all where a result holds none.
-        """
+        """Returns missing results of the batch before `end`, and media that results cannot hold."""
         before = batch(conversation, end)
         missing = [
             self._response(wire.name(call.name), call.id, {"output": NO_RESULT})
@@ -209,9 +205,9 @@ class GeminiModel(RemoteModel):
         return [*missing, *self._visible_content(before.media)]
 
     def _model_turn(self, conversation: Conversation, index: int, wire: WireTools) -> list[Any]:
-        """What the model said, part by part as it came."""
+        """Returns the model's parts in their original order."""
         contents: list[Any] = []
-        # Only the first call of a step carries a signature; before Gemini 3 none does.
+        # Only the first call of a step has a signature. Before Gemini 3 none has.
         signed = not self._rules.signed
         for part in parts_of(content_for(conversation, index, self.issuer)):
             match part:
@@ -290,31 +286,31 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _choice(turn: ModelTurn) -> dict[str, Any] | None:
-    """Narrows what may be called and leaves the offer as it is."""
+    """Returns a restriction of the callable tools that leaves the offer unchanged."""
     if turn.request.allowed is None:
         return None
     names = turn.wire.allowed(turn.request.allowed)
     if not names:
         return {"functionCallingConfig": {"mode": "NONE"}}
-    # VALIDATED narrows the calls without demanding one, as ANY would.
+    # VALIDATED restricts calls without requiring one. ANY would require one.
     return {"functionCallingConfig": {"mode": "VALIDATED", "allowedFunctionNames": names}}
 
 
 def _join(parts: Sequence[Any], role: str, before: str) -> bytes:
-    """Parts of `role` after contents of role `before` ("" = there are none)."""
+    """Returns parts of `role` after contents of role `before` ("" = none)."""
     if role == before:
         return b"," + encode(parts)[1:-1]
     if before:
         return _content_border(parts, role)
     # Without the `]},` that would end a content before it.
     opened = _content_border(parts, role)[3:]
-    # A call must come after something that the user said.
+    # A call must follow a user's message.
     first = b'{"role":"user","parts":[{"text":"(start)"}]},'
     return first + opened if role == "assistant" else opened
 
 
 def _content_border(parts: Sequence[Any], role: str) -> bytes:
-    """The end of a content and the beginning of another. An assistant is a model here."""
+    """Returns the end of one content and the start of another. An assistant is a model here."""
     name = b"model" if role == "assistant" else b"user"
     return b']},{"role":"%b","parts":[%b' % (name, encode(parts)[1:-1])
 
@@ -325,17 +321,17 @@ def _piece(messages: Sequence[Message], index: int, parts: Sequence[Any]) -> byt
         return b""
     role = "assistant" if message.role == "assistant" else "user"
     before = open_role(messages, index)
-    # What the user says is a turn of its own: it must not stand among the answers of functions.
+    # A user's message is a separate turn and must not mix with function responses.
     if role == before == "user" and message.role != "tool" and messages[index - 1].role == "tool":
         return _content_border(parts, "user")
     return _join(parts, role, before)
 
 
 def connect(model: str, **options: Unpack[ModelOptions]) -> GeminiModel:
-    """Connect to `model` at the Gemini API.
+    """Connects to `model` on the Gemini API.
 
     Raises:
-        ConfigError: the key or the model is missing, or an option is unknown.
+        ConfigError: The key or the model is missing, or an option is unknown.
     """
     refuse_unknown(**options)
     if not model:
@@ -349,9 +345,6 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> GeminiModel:
     rules = rules_for("gemini", model)
     at = endpoint(f"{url}/models/{model}", headers, key, options)
     return GeminiModel(connection("gemini", model, at, options, server=url, rules=rules), rules)
-
-
-# --- reading -------------------------------------------------------------------------------------
 
 
 class _Content(msgspec.Struct):
@@ -388,7 +381,7 @@ _ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
 class GeminiReader(EventReader):
-    """Reads one answer; the `ReplyReader` of this format."""
+    """Reads one answer. The `ReplyReader` of this format."""
 
     def __init__(self, frame: ReplyContext) -> None:
         super().__init__(frame)
@@ -400,7 +393,7 @@ class GeminiReader(EventReader):
         self._notes: list[str] = []
 
     def whole(self, body: bytes) -> Reply:
-        """Read an answer that was not streamed."""
+        """Reads an answer that was not streamed."""
         self._event(body)
         if self._finish is None and not self._parts:
             raise self._frame.empty("it holds no candidate", body)
@@ -408,7 +401,7 @@ class GeminiReader(EventReader):
 
     @property
     def complete(self) -> bool:
-        """Is it said why the reply ended? A signature may still come behind that."""
+        """True if the finish reason has arrived. A signature may still follow."""
         return self._finish is not None
 
     def _event(self, data: bytes) -> None:
@@ -418,7 +411,7 @@ class GeminiReader(EventReader):
         self._usage = answer.usageMetadata or self._usage
         blocked = answer.promptFeedback.blockReason if answer.promptFeedback else None
         if blocked and not answer.candidates:
-            # A prompt that is blocked has no candidates, and so no reason of its own.
+            # A blocked prompt has no candidates, and so no finish reason.
             self._finish = "PROHIBITED_CONTENT"
             self._notes.append(f"refused: the prompt was blocked ({blocked})")
         for candidate in (answer.candidates or ())[:1]:
@@ -452,7 +445,7 @@ class GeminiReader(EventReader):
                 self._add(ThinkingPart(text))
             return
         self._frame.speak(text)
-        # Pieces of a stream are one text; a signed part is never joined with another.
+        # Pieces of a stream are one text. A signed part is never joined with another.
         if isinstance(last, TextPart) and not last.opaque and not opaque:
             self._more.append(text)
         elif text or opaque:
@@ -463,7 +456,7 @@ class GeminiReader(EventReader):
         self._parts.append(part)
 
     def _join(self) -> None:
-        """Put what came after it into the last part: once, since there may be very many pieces."""
+        """Joins later pieces to the last part, once, because there may be very many."""
         last = self._parts[-1] if self._parts else None
         if self._more and isinstance(last, TextPart | ThinkingPart):
             self._parts[-1] = msgspec.structs.replace(last, text="".join((last.text, *self._more)))
@@ -471,10 +464,10 @@ class GeminiReader(EventReader):
 
     def _reply(self) -> Reply:
         self._join()
-        # Google names every other end after what went wrong: OTHER, MALFORMED_RESPONSE, …
+        # Google names other endings after the problem: OTHER, MALFORMED_RESPONSE, …
         finish = _FINISH.get(self._finish, "error") if self._finish else ""
         calls = any([isinstance(part, ToolCall) for part in self._parts])
-        # Google says STOP of calls too.
+        # Google reports STOP for calls too.
         if calls and finish in ("stop", ""):
             finish = "tool_calls"
         return self._frame.reply(self._parts, self._count(), finish, self._notes)
@@ -484,7 +477,7 @@ class GeminiReader(EventReader):
         thoughts = count_of(usage, "thoughtsTokenCount")
         return self._frame.usage(
             count_of(usage, "promptTokenCount") + count_of(usage, "toolUsePromptTokenCount"),
-            # Google counts thoughts apart from the answer; both are paid as output.
+            # Google counts thoughts separately. Both are billed as output.
             count_of(usage, "candidatesTokenCount") + thoughts,
             count_of(usage, "cachedContentTokenCount"),
             reasoning=thoughts,

@@ -1,8 +1,7 @@
-"""A `Limiter` keeps every agent of this process that shares one account (`shared_limiter`) below
-the limits of its provider.
+"""Rate limits: `Limiter` keeps all agents of this process on one account below its limits.
 
-Without configured rates it costs nothing until the provider says 429. Then all agents wait until
-the account is open again and start one by one; the gap between starts shrinks a little with each
+Without configured rates it adds no delay until the provider answers 429. Then all agents wait until
+the account is open again and start one by one. The gap between starts shrinks slightly with each
 success and doubles with each further 429.
 """
 
@@ -17,17 +16,17 @@ _GAP: Final = 0.25
 _NARROW: Final = 0.01
 _WIDE: Final = 10.0
 _EASE: Final = 0.9
-"""Halving with each success would win back at once what a refusal had just taught."""
+"""Halving with each success would undo at once what a refusal has taught."""
 
 
 class Limiter:
-    """Admits requests. It uses no locks and no futures, so loops in several threads may share it.
+    """Admits requests. Without locks and futures, so loops in several threads may share it.
 
     Args:
-        requests_per_minute: starts per minute, evenly spaced; None = no bound of our own.
-        tokens_per_minute: input tokens plus the output asked for; None = no bound.
-        clock: monotonic seconds.
-        sleep: waits that many seconds.
+        requests_per_minute: Starts per minute, evenly spaced. None = no limit.
+        tokens_per_minute: Input tokens plus requested output. None = no limit.
+        clock: Monotonic seconds.
+        sleep: Waits that many seconds.
     """
 
     __slots__ = (
@@ -63,7 +62,7 @@ class Limiter:
     def configure(
         self, requests_per_minute: float | None = None, tokens_per_minute: float | None = None
     ) -> None:
-        """Set rates. The stricter one wins if several agents set them."""
+        """Sets rates. If several agents set them, the stricter ones apply."""
         if requests_per_minute:
             self._per_request = max(self._per_request, 60.0 / requests_per_minute)
         if tokens_per_minute:
@@ -75,25 +74,24 @@ class Limiter:
 
     @property
     def shut(self) -> float:
-        """Seconds for which the provider wants to be left alone."""
+        """Seconds until the provider accepts requests again."""
         return max(0.0, self._shut_until - self._clock())
 
     async def admit(self, tokens: int) -> None:
-        """Wait until a request of `tokens` may start."""
-        # Looked at again after each sleep: whoever woke first has moved the next turn on.
+        """Waits until a request of `tokens` may start."""
+        # Checked again after each sleep, because another request may have moved the next turn.
         while (delay := max(self._shut_until, self._due, self._turn) - self._clock()) > 0:
             await self._sleep(delay)
-        # No await from here to the end, so within one
-        # loop two requests never take the same turn.
+        # No await from here on, so within one loop two requests never take the same turn.
         now = self._clock()
         self._due = now + max(self._per_request, self._per_token * tokens)
         self._turn = now + self._gap
 
     def reject(self, ticket: int, seconds: float) -> None:
-        """The provider said 429 to a request that started when `ticket` was the ticket.
+        """Records a 429 to a request that started at `ticket`.
 
-        Everybody waits `seconds`. Refusals of requests that were under way when the
-        account was shut already only prolong the wait: one burst widens the gap once.
+        All requests wait `seconds`. Refusals of requests that were already in progress only prolong
+        the wait, so one burst widens the gap once.
         """
         self._shut_until = max(self._shut_until, self._clock() + seconds)
         if ticket == self.ticket:
@@ -102,7 +100,7 @@ class Limiter:
         self.busy = True
 
     def accept(self) -> None:
-        """A request got through."""
+        """Records a success."""
         if not self._gap or self._clock() < self._shut_until:
             return
         self._gap = self._gap * _EASE if self._gap > _NARROW else 0.0
@@ -115,11 +113,11 @@ _shared: Final[WeakValueDictionary[bytes, Limiter]] = WeakValueDictionary()
 
 
 def shared_limiter(url: str, key: str) -> Limiter:
-    """The limiter of everybody in this process who uses `key` at `url`. Keeps only a hash."""
+    """Returns this process's limiter for `key` at `url`. Keeps only a hash of the key."""
     name = blake2b(f"{url}\0{key}".encode(), digest_size=16).digest()
     limiter = _shared.get(name)
     if limiter is None:
-        # `setdefault`: another thread may have been quicker.
-        # Weak: it goes with the last model that uses it.
+        # `setdefault`, because another thread may have been faster. Weak: it disappears with its
+        # last model.
         limiter = _shared.setdefault(name, Limiter())
     return limiter

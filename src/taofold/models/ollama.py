@@ -1,9 +1,9 @@
-"""Ollama's native `/api/chat`, requests and replies (whole or as lines of JSON), with the part of
-JSON Schema that it keeps of a tool's parameters.
+"""Ollama's native `/api/chat`: requests, and replies as a whole or as lines of JSON.
 
-Unlike its OpenAI endpoint it can set the context size, and refuse a prompt that is longer: left
-alone the server drops the oldest messages without a word, the goal first. It needs no key and costs
-nothing. Thinking goes back with the reply that it led to, because some models' templates use it.
+Also reduces JSON Schema to the part that Ollama keeps of a tool's parameters. Unlike its OpenAI
+endpoint, this one can set the context size and refuse longer prompts. By default the server
+silently drops the oldest messages, the goal first. It needs no key and costs nothing. Thinking is
+sent back with its reply, because some models' templates use it.
 """
 
 import os
@@ -84,7 +84,7 @@ _ANSWER: Final = msgspec.json.Decoder(_Answer)
 
 
 class OllamaReader:
-    """Reads one answer, whole or as lines of JSON; the `ReplyReader` of this format."""
+    """Reads one answer, whole or as lines of JSON. The `ReplyReader` of this format."""
 
     def __init__(self, frame: ReplyContext) -> None:
         self._frame = frame
@@ -95,22 +95,22 @@ class OllamaReader:
         self._last: _Answer | None = None
 
     def whole(self, body: bytes) -> Reply:
-        """Read an answer that was not streamed."""
+        """Reads an answer that was not streamed."""
         self._line(body)
         return self.close()
 
     @property
     def complete(self) -> bool:
-        """Did the last line come?"""
+        """True if the last line has arrived."""
         return self._last is not None
 
     def feed(self, chunk: bytes) -> bool:
-        """Take in bytes of a stream. True if the last line has come."""
+        """Takes bytes of a stream. Returns True if the last line has arrived."""
         self._lines.feed(chunk)
         return self._last is not None
 
     def close(self) -> Reply:
-        """The stream ended."""
+        """Ends the stream and returns the reply."""
         self._lines.close()
         frame, last = self._frame, self._last
         if last is None:
@@ -156,11 +156,11 @@ class OllamaReader:
 _URL: Final = "http://127.0.0.1:11434"
 _NO_THINKING: Final = "does not support thinking"
 _LARGEST: Final = 32_768
-"""The context asked for by default at most: memory for it is set aside at once."""
+"""Maximum default context, because its memory is reserved at once."""
 
 
 class OllamaModel(RemoteModel):
-    """A model that a local Ollama serves; its window is the context that is asked for."""
+    """A model on a local Ollama. Its window is the requested context."""
 
     wire = "ollama"
 
@@ -173,7 +173,7 @@ class OllamaModel(RemoteModel):
         return self._thinks
 
     async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
-        """Ask; without thinking where the server says that the model cannot."""
+        """Sends the request, without thinking if the model does not support it."""
         try:
             return await super()._ask(request, speaker)
         except ModelError as error:
@@ -184,7 +184,7 @@ class OllamaModel(RemoteModel):
 
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
         settings = turn.settings
-        # Without it Ollama takes a small default and drops the beginning of a longer prompt.
+        # Without it Ollama uses a small default and drops the beginning of a longer prompt.
         options: dict[str, Any] = {"num_ctx": self.profile.window}
         options |= present({"num_predict": settings.max_tokens}) | sampling(settings)
         options |= present({"stop": turn.request.stop})
@@ -192,8 +192,8 @@ class OllamaModel(RemoteModel):
             "model": self.connection.model,
             "stream": turn.streaming,
             "options": options,
-            # What does not fit is an error then, which the run answers by shortening what it can
-            # spare; the server would drop the goal before anything else.
+            # A prompt that does not fit is then an error, and the run shortens what it can. The
+            # server would drop the goal first.
             "truncate": False,
             "shift": False,
         }
@@ -203,7 +203,7 @@ class OllamaModel(RemoteModel):
             effort_at_most(settings.effort, (), notes, self.name)
         if turn.form is not None:
             body["format"] = turn.form.schema
-        # There is no choice of tools here: where none may be called, none is offered.
+        # There is no tool choice here: if no call is allowed, no tool is offered.
         if turn.wire.tools and turn.request.allowed != ():
             body["tools"] = [
                 {
@@ -221,7 +221,7 @@ class OllamaModel(RemoteModel):
     def _think(self, effort: Effort) -> bool | str:
         if "gpt-oss" not in self.connection.model:
             return effort != "none"
-        # It always thinks; the server itself takes "max" for "high".
+        # It always thinks. The server itself maps "max" to "high".
         return {"none": "low", "minimal": "low", "xhigh": "high"}.get(effort, effort)
 
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
@@ -234,8 +234,8 @@ class OllamaModel(RemoteModel):
         return OllamaReader(frame)
 
     def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
-        """A message for a model with native tools: its calls hold objects, and results name
-        their tool.
+        """Returns a message for a model with native tools. Calls hold objects, results name their
+        tool.
         """
         message = conversation[index]
         if follows_its_call(conversation, index):
@@ -272,7 +272,7 @@ class OllamaModel(RemoteModel):
         return entry
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
-        """A message for a model without native tools."""
+        """Returns a message for a model without native tools."""
         message = conversation[index]
         role = "user" if message.role == "tool" else message.role
         return encode({"role": role, **self._content(parts_of(as_text(message)))})
@@ -280,8 +280,9 @@ class OllamaModel(RemoteModel):
     def _behind(
         self, conversation: Conversation, end: int, wire: WireTools
     ) -> list[dict[str, Any]]:
-        """What follows the batch of results before `end`: those that are missing, and the images
-        of all, because a result holds only text here.
+        """Returns the missing results of the batch before `end`, and the images of all results.
+
+        A result holds only text here.
         """
         before = batch(conversation, end)
         missing = [_result(wire.name(call.name), NO_RESULT, call.id) for call in before.open_calls]
@@ -293,11 +294,11 @@ class OllamaModel(RemoteModel):
 
     def _takes(self, part: MediaPart) -> bool:
         inputs = self.profile.inputs
-        # Ollama fetches no addresses: an image is its bytes.
+        # Ollama fetches no addresses, so an image needs its bytes.
         return part.kind == "image" and not part.url and (inputs is None or "image" in inputs)
 
     def _content(self, parts: Sequence[Part]) -> dict[str, Any]:
-        """The text, and the images beside it; other media are lines of the text."""
+        """Returns the text and the images beside it. Other media become lines of the text."""
         images: list[Any] = []
         others: list[Part] = []
         for part in flat(parts):
@@ -310,14 +311,16 @@ class OllamaModel(RemoteModel):
 
 
 def address(base: str | None = None) -> str:
-    """Where the server is: at `base`, else at OLLAMA_HOST, else at the usual port."""
+    """Returns the server's address: `base`, else OLLAMA_HOST, else the default port."""
     url = base or os.environ.get("OLLAMA_HOST") or _URL
     return (url if "://" in url else f"http://{url}").rstrip("/").removesuffix("/v1")
 
 
 def connect(model: str, **options: Unpack[ModelOptions]) -> OllamaModel:
-    """Connect to `model`, at OLLAMA_HOST or the usual port. Raises `ConfigError` for a
-    missing name or an unknown option.
+    """Connects to `model`, at OLLAMA_HOST or the default port.
+
+    Raises:
+        ConfigError: The name is missing, or an option is unknown.
     """
     refuse_unknown(**options)
     if not model:
@@ -327,7 +330,7 @@ def connect(model: str, **options: Unpack[ModelOptions]) -> OllamaModel:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     rules = rules_for("ollama", model)
     at = endpoint(f"{url}/api/chat", headers, key, options)
-    # We set the window ourselves, so it is known, and a local Ollama enforces schemas.
+    # The window is known because it is set here. A local Ollama enforces schemas.
     window = min(rules.window or Profile().window, _LARGEST)
     tools = rules != UNKNOWN and rules.tools
     profile = replace(rules, tools=tools, schema=True, window=window, inputs=None).profile()
@@ -351,17 +354,17 @@ _DROPPED: Final = frozenset(
     | {"dependentSchemas", "unevaluatedProperties", "unevaluatedItems", "definitions"}
 )
 _MOST_INLINED: Final = 2_000
-"""Schemas that one tool's parameters are written out to; what is beyond them is "anything"."""
+"""Maximum schemas that a tool's parameters expand to. Further ones become "anything"."""
 
 
 def _inlined(
     schema: JSON, root: JSON, open_references: tuple[str, ...], steps: Iterator[int]
 ) -> dict[str, Any]:
-    """`schema` in the part of JSON Schema that the server keeps of a tool's parameters.
+    """Returns `schema` in the part of JSON Schema that the server keeps of a tool's parameters.
 
     It refuses a property that is no object, and drops `$ref`, `oneOf`, `allOf` and `const` before
-    the model sees them: what they say is written in place. A reference to what is being written
-    ends as "anything". `steps` counts the schemas: references within references double them.
+    the model sees them. Their content is therefore inlined. A recursive reference becomes
+    "anything". `steps` counts the schemas, because nested references double them.
     """
     if not is_object(schema) or next(steps) > _MOST_INLINED:
         return {}
@@ -389,5 +392,5 @@ def _inlined(
     for name in ("items", "additionalProperties"):
         if is_object(node.get(name)):
             node[name] = _inlined(node[name], root, open_references, steps)
-    # Dropped by the server, too. The call is checked against the tool's own schema.
+    # The server drops these too. The call is checked against the tool's own schema.
     return {name: value for name, value in node.items() if name not in _DROPPED}

@@ -1,12 +1,12 @@
-"""OpenAI's Responses API, without any state at the provider.
+"""OpenAI's Responses API, without state at the provider.
 
-`store` is always false: what a model thought comes back encrypted, is kept whole as an opaque part,
-and goes back in front of what it led to. Ids of calls and messages are left out, because with them
-each would demand its reasoning. The end of the request is the conversation, so that one request is
-a prefix of the next.
+`store` is always false. Encrypted reasoning is kept whole as an opaque part and sent back in front
+of the items that it led to. Ids of calls and messages are omitted, because with them each item
+would require its reasoning. The conversation is the end of the request, so that one request is a
+prefix of the next.
 
-Another server in OpenAI's place may have chat completions only: `ElsewhereModel` turns to these,
-for good, when it answers that there is no such path.
+Another server at OpenAI's place may only have chat completions. `ElsewhereModel` switches to these
+permanently when the server has no such path.
 """
 
 from collections import Counter
@@ -73,14 +73,14 @@ _DROPPABLE: Final[Mapping[str, tuple[str, ...]]] = {
     "temperature": ("temperature",),
     "top_p": ("top_p",),
 }
-"""What a server may refuse without the request losing its meaning, and the words that name it."""
+"""Optional fields that a server may refuse, and the words that identify them in an error."""
 _KEYWORDS: Final = frozenset(
     {
         *("type", "properties", "required", "additionalProperties", "items", "enum", "const"),
         *("description", "title", "anyOf", "$ref", "$defs"),
     }
 )
-"""Of JSON Schema, what OpenAI's strict mode surely takes."""
+"""Keywords of JSON Schema that OpenAI's strict mode is known to accept."""
 
 
 class ResponsesModel(RemoteModel):
@@ -99,14 +99,15 @@ class ResponsesModel(RemoteModel):
         return self._without
 
     async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
-        """Ask; leave out what this account or server does not take, and remember that."""
+        """Sends the request, and omits fields that this account or server refuses."""
         learnt = self._without
         while True:
             try:
                 return await super()._ask(request, speaker)
             except ModelError as error:
                 reason = str(error).lower()
-                # The reason names the field; only what is not yet left out, so the loop ends.
+                # The error names the field. Only fields not yet omitted are tried, so the loop
+                # ends.
                 less = [
                     name
                     for name, words in _DROPPABLE.items()
@@ -169,7 +170,7 @@ class ResponsesModel(RemoteModel):
         return ResponsesReader(frame)
 
     def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
-        """The items of a message, preceded by outputs that are missing; b"" = it has none."""
+        """Returns the items of a message, after missing outputs. b"" = none."""
         message = conversation[index]
         if follows_its_call(conversation, index):
             return _items([self._result(result) for result in message.results])
@@ -196,12 +197,13 @@ class ResponsesModel(RemoteModel):
         return [self._user(message)]
 
     def _items_of(self, conversation: Conversation, index: int, wire: WireTools) -> list[Any]:
-        """What the model said, in order: its reasoning stands before what it led to."""
+        """Returns the model's items in order. Reasoning precedes the items that it led to."""
         items: list[Any] = []
         for part in parts_of(content_for(conversation, index, self.issuer)):
             match part:
                 case OpaquePart():
-                    # Byte for byte, at its place: reasoning is checked against what follows it.
+                    # Byte for byte, at its place, because reasoning is checked against the
+                    # following items.
                     items.append(raw(part.data))
                 case TextPart() if part.text:
                     phase = {"phase": part.phase} if part.phase else {}
@@ -218,7 +220,7 @@ class ResponsesModel(RemoteModel):
                 case _:
                     pass
         while items and isinstance(items[-1], msgspec.Raw):
-            items.pop()  # cut off before what it was to lead to; alone it is refused
+            items.pop()  # truncated reasoning without its item is refused
         return items or [{"role": "assistant", "content": "(empty)"}]
 
     def _user(self, message: Message) -> dict[str, Any]:
@@ -237,11 +239,10 @@ _NO_SUCH_PATH: Final = frozenset({404, 405})
 
 
 class ElsewhereModel(ResponsesModel):
-    """A model of OpenAI's name at another address.
+    """An OpenAI model at another address.
 
-    A gateway to OpenAI has the Responses API; most servers that are put in OpenAI's place have
-    only chat completions, and answer that they do not know the path. From then on they are
-    asked in that way.
+    A gateway to OpenAI has the Responses API. Most other servers have only chat completions and
+    answer with an unknown path. They are then asked through chat completions.
     """
 
     def __init__(self, connection: Connection, rules: Abilities, chat: ChatModel) -> None:
@@ -257,17 +258,17 @@ class ElsewhereModel(ResponsesModel):
         except ModelError as error:
             if error.status not in _NO_SUCH_PATH:
                 raise
-        # An unknown model is a 404 too; then this one fails as well, and says so.
+        # An unknown model is a 404 too. Then this request fails as well.
         reply = await self._chat.complete(request, speaker)
         self._chat_only, self.issuer = True, self._chat.issuer
         return reply
 
 
 def _cache_key(turn: ModelTurn) -> str:
-    """Routes calls of one run to the same cache; "" = nothing is to be kept."""
+    """Returns a key that routes a run's calls to the same cache, or "" for no cache."""
     if turn.settings.prompt_cache == "off" or not turn.request.run:
         return ""
-    # Hashed: a run's id says nothing to the provider.
+    # Hashed, because the provider does not need the run's id.
     return blake2b(turn.request.run.encode(), digest_size=16).hexdigest()
 
 
@@ -291,7 +292,7 @@ def _output(call_id: str, output: Any) -> dict[str, Any]:
 
 
 def _arguments(call: ToolCall, wire: WireTools) -> str:
-    """The arguments as they came; only those with stand-ins are rewritten."""
+    """Returns the arguments unchanged, unless stand-ins have to be replaced."""
     if call.name not in wire.properties:
         return call.arguments or "{}"
     return encode(wire.arguments(call.name, arguments_of(call))).decode()
@@ -317,7 +318,7 @@ def _block(part: Part) -> dict[str, Any] | None:
 
 
 def _choice(turn: ModelTurn) -> Any:
-    """Narrows what may be called and leaves the offer as it is: reasoning is bound to that."""
+    """Returns a restriction of the callable tools. Reasoning is bound to the offer, which stays."""
     allowed = turn.request.allowed
     if allowed is None:
         return None
@@ -333,7 +334,7 @@ def _format(form: AnswerForm) -> dict[str, Any]:
 
 
 def strict(schema: JSON) -> bool:
-    """Can `schema` be enforced word by word? Where in doubt it is not asked for."""
+    """Returns True if OpenAI can certainly enforce `schema` exactly."""
     return is_strict(schema) and _simple(schema)
 
 
@@ -345,9 +346,6 @@ def _simple(schema: JSON) -> bool:
     named: list[Any] = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
     others: list[Any] = [schema.get("items"), *schema.get("anyOf", ())]
     return all(_simple(inner) for inner in (*named, *others))
-
-
-# --- reading -------------------------------------------------------------------------------------
 
 
 class _Details(msgspec.Struct):
@@ -392,10 +390,9 @@ _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
 
 
 class ResponsesReader(EventReader):
-    """Reads one response; the `ReplyReader` of this format.
+    """Reads one response. The `ReplyReader` of this format.
 
-    Of a stream only finished items count: an item that was merely added holds ciphertext that is
-    not complete.
+    Of a stream only finished items count: an added item holds incomplete ciphertext.
     """
 
     def __init__(self, frame: ReplyContext) -> None:
@@ -404,7 +401,7 @@ class ResponsesReader(EventReader):
         self._last: _Response | None = None
 
     def whole(self, body: bytes) -> Reply:
-        """Read a response that was not streamed."""
+        """Reads a response that was not streamed."""
         self._last = decode(self._frame, _RESPONSE, body)
         for item in self._last.output or ():
             for text in _texts(item):
@@ -415,14 +412,14 @@ class ResponsesReader(EventReader):
 
     @property
     def complete(self) -> bool:
-        """Did the last event come?"""
+        """True if the last event has arrived."""
         return self._last is not None
 
     def _event(self, data: bytes) -> None:
         event = decode(self._frame, _EVENT, data)
         match event.type:
             case "response.output_item.done" if event.item is not None:
-                # Where the server does not number its items, they are in order.
+                # Servers that do not number their items send them in order.
                 index = len(self._items) if event.output_index is None else event.output_index
                 self._items[index] = event.item
             case "response.output_text.delta" | "response.refusal.delta":
@@ -435,7 +432,7 @@ class ResponsesReader(EventReader):
     def _reply(self) -> Reply:
         response = self._last or _Response()
         done = [item for _, item in sorted(self._items.items())]
-        # In a stream the last event may leave out the output that was sent before.
+        # In a stream the last event may omit output that was sent before.
         items = done or response.output or []
         if response.status in ("failed", "cancelled") or (response.error and not items):
             why = response.error or {"message": f"the response is {response.status}"}
@@ -458,7 +455,7 @@ class ResponsesReader(EventReader):
         return "tool_calls" if any([isinstance(part, ToolCall) for part in parts]) else "stop"
 
     def _take(self, item: dict[str, Any], place: int, parts: list[Part]) -> bool:
-        """Add the item's parts. True if it is a refusal."""
+        """Adds the item's parts. Returns True for a refusal."""
         match item.get("type"):
             case "message":
                 blocks = _blocks(item)
@@ -470,11 +467,11 @@ class ResponsesReader(EventReader):
                 call = self._frame.call(name, arguments, _text_of(item, "call_id"), place)
                 parts.append(call)
             case "reasoning" if not item.get("encrypted_content"):
-                pass  # without its ciphertext nobody takes it back
+                pass  # without its ciphertext it cannot be sent back
             case kind:
                 summary = "\n\n".join(_summaries(item)) if kind == "reasoning" else ""
                 parts += [ThinkingPart(summary)] if summary else []
-                # Absent fields come as null; they are left out of what goes back.
+                # Absent fields arrive as null and are omitted when sent back.
                 stored = {name: value for name, value in item.items() if value is not None}
                 parts.append(OpaquePart(encode(stored).decode(), str(kind or "item")))
         return False
@@ -499,7 +496,7 @@ def _texts(item: dict[str, Any]) -> list[str]:
 
 
 def _blocks(item: dict[str, Any]) -> list[dict[str, Any]]:
-    """The blocks of a message; some servers send its text, or its one block, in their place."""
+    """Returns the blocks of a message. Some servers send its text, or a single block, instead."""
     content: Any = item.get("content")
     if is_object(content):
         return [content]
@@ -517,7 +514,7 @@ def _summaries(item: dict[str, Any]) -> list[str]:
 
 
 def _notes(transformations: Sequence[dict[str, Any]]) -> list[str]:
-    """What the provider says it left out of the request, and why."""
+    """Returns the provider's list of omissions from the request, with reasons."""
     counts = Counter(
         f"{change.get('type', 'item')} {change.get('action') or 'changed'}: "
         f"{change.get('reason', '?')}"

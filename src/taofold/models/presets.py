@@ -1,7 +1,7 @@
-"""The providers that speak chat completions, each a factory `(model, **options) -> Model`.
+"""Providers with chat completions, each a factory `(model, **options) -> Model`.
 
-Addresses and key variables as the providers document them, and what each wants otherwise than
-the rest: a few speak the Responses API beside it, or instead.
+Addresses and key variables are those of the providers' documentation. A few also have the Responses
+API, or only that.
 """
 
 import os
@@ -27,24 +27,28 @@ from taofold.models.transport import same_server
 from taofold.models.wire_names import MISTRAL_ID, OPENAI_CHAT_ID, OPENAI_TOOLS
 
 OWN_SERVER: Final = replace(UNKNOWN, schema=True)
-"""A local server that enforces a schema by grammar; the window is whatever it was started with."""
+"""A local server that enforces schemas by grammar. The window is set when it starts."""
 
 
 class Preset(NamedTuple):
-    """What is special about a provider."""
+    """The settings of one provider."""
 
     name: str
     url: str
     key: str
     """Environment variable of the key."""
     local: bool = False
-    """Runs on one's own machine: no key needed, no price, rules `OWN_SERVER` for unknown models."""
+    """A server on the user's machine: no key, no price, rules `OWN_SERVER` for unknown models."""
     dialect: Dialect = Dialect()
     responses: bool = False
-    """Its own models are asked through the Responses API, except those that hear or speak."""
+    """Its own models use the Responses API, except those with audio."""
 
     def __call__(self, model: str, **options: Unpack[ModelOptions]) -> RemoteModel:
-        """Connect to `model`. Raises `ConfigError` for a missing key, address or bad option."""
+        """Connects to `model`.
+
+        Raises:
+            ConfigError: The key or address is missing, or an option is invalid.
+        """
         refuse_unknown(**options)
         if not model:
             raise ConfigError(f"write {self.name}:MODEL, the model is missing")
@@ -73,7 +77,7 @@ class Preset(NamedTuple):
         price = FREE if self.local else None
         at = endpoint(f"{url}/chat/completions", _authorization(key), key, options)
         connected = connection(self.name, model, at, options, server=url, price=price, rules=rules)
-        # Who speaks this format elsewhere knows the old name of the limit.
+        # Other servers with this format know only the old name of the limit.
         new_limit = self.dialect.new_limit and url == self.url
         return ChatModel(connected, rules, replace(self.dialect, new_limit=new_limit))
 
@@ -90,11 +94,11 @@ class Preset(NamedTuple):
     def _key(self, url: str, options: ModelOptions) -> str:
         api_key = options.get("api_key")
         base = options.get("base_url")
-        # The environment's key goes only where the environment or the preset points: an
-        # argument that names another host must not receive it.
+        # The environment's key goes only to hosts from the environment or the preset, never to one
+        # from an argument.
         if api_key is None and (base is None or same_server(base, self.url)):
             api_key = os.environ.get(self.key) or None
-        # Only the provider itself is known to want one. A server elsewhere may not.
+        # Only the provider itself is known to require a key.
         if not api_key and (self.local or not same_server(url, self.url)):
             return ""
         return key_for(self.name, self.key, api_key)
@@ -105,7 +109,10 @@ def _authorization(key: str) -> dict[str, str]:
 
 
 def _off(**fields: Any) -> Dialect:
-    """A server that can switch thinking off, and takes levels only of models that have them."""
+    """Returns the dialect of a server that can disable thinking.
+
+    Levels are sent only for models that are known to have them.
+    """
     return Dialect(efforts=False, stops_thinking=fields)
 
 
@@ -117,14 +124,14 @@ openai_chat: Final = Preset(
     dialect=Dialect(new_limit=True, ids=OPENAI_CHAT_ID, tools=OPENAI_TOOLS),
 )
 _OWN_GRAMMAR: Final = Dialect(form=None)
-"""A server that turns any schema into a grammar (llama.cpp, vLLM, LM Studio)."""
-# Such a server may pass requests on to OpenAI, so it gets what OpenAI takes.
+"""A server that converts any schema to a grammar (llama.cpp, vLLM, LM Studio)."""
+# Such a server may forward requests to OpenAI, so it gets what OpenAI accepts.
 compatible: Final = Preset("openai-compatible", "", "OPENAI_COMPATIBLE_API_KEY", local=False)
 openrouter: Final = Preset(
     "openrouter",
     "https://openrouter.ai/api/v1",
     "OPENROUTER_API_KEY",
-    # Else a request may be routed to a host that ignores what was asked for.
+    # Otherwise a request may be routed to a host that ignores some parameters.
     dialect=Dialect(marks_cache=True, bills=True, extra={"provider": {"require_parameters": True}}),
 )
 groq: Final = Preset(
@@ -175,6 +182,6 @@ vllm: Final = Preset("vllm", "http://127.0.0.1:8000/v1", "VLLM_API_KEY", True, _
 
 
 def key_names() -> set[str]:
-    """The environment's variables in which keys of providers are."""
+    """Returns the environment variables that hold providers' keys."""
     names = {preset.key for preset in globals().values() if isinstance(preset, Preset)}
     return names | {"ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OLLAMA_API_KEY"}

@@ -1,12 +1,10 @@
-"""US dollars per million tokens, and the catalogue of public models that they are taken from, which
-also has their windows (`find`).
+"""Prices of models in US dollars per million tokens, and the catalogue of public models.
 
-A price changes with the length of a prompt, the service tier, the day and the hour. It is the
-user's own, or that of `genai-prices`: where that library is installed (`taofold[prices]`) its data
-are used, which are newer; else the snapshot of it that lies beside this module. Models that it does
-not price have the price of LiteLLM's list, which is part of the snapshot. Both are made by
-`python -m taofold.models.prices`. Nothing is ever fetched. A provider or a name that is in neither
-has no price. Knows no provider's format.
+The catalogue also has the models' windows (`find`). A price depends on the length of the prompt,
+the service tier, the day and the hour. Sources in order: the user's own prices, the library
+`genai-prices` if installed (`taofold[prices]`, newer data), its snapshot beside this module, and
+LiteLLM's list, which is part of the snapshot. `python -m taofold.models.prices` makes the snapshot.
+Nothing is fetched. Other providers and names have no price. This module does not depend on formats.
 """
 
 import json
@@ -26,9 +24,9 @@ from taofold.core.values import Usage
 
 
 class TokenRates(NamedTuple):
-    """Dollars per million tokens: fresh input, input from the cache, output, written to it.
+    """Dollars per million tokens: fresh input, cached input, output, cache writes.
 
-    `written_long`: written to a cache that lasts an hour, where that has a price of its own.
+    `written_long`: the separate price of writes to a cache that lasts an hour.
     """
 
     input: float
@@ -39,11 +37,11 @@ class TokenRates(NamedTuple):
 
 
 class Price(NamedTuple):
-    """What a model costs.
+    """The price of a model.
 
-    `above` holds the rates of calls with more input tokens than a number, in rising order;
-    `services` the prices of service tiers other than the usual one. `validities` are the prices of
-    certain days and hours; the last one that is in force counts, else the price itself.
+    `above` holds the rates of calls with more input tokens than a number, in rising order.
+    `services` holds the prices of service tiers. `validities` are prices of certain days and hours:
+    the last one in force counts, else the price itself.
     """
 
     rates: TokenRates
@@ -52,10 +50,10 @@ class Price(NamedTuple):
     validities: "tuple[Validity, ...]" = ()
 
     def on(self, moment: datetime, *, any_hour: bool = False) -> "Price":
-        """Returns the price in force at `moment`, in UTC: the dearest where that is uncertain.
+        """Returns the highest price that may be in force at `moment`, in UTC.
 
-        A vendor's day begins in a time zone that is not documented, and a call takes a while. A
-        budget holds at `any_hour`: the hour of a planned call is not known.
+        The time zone in which a vendor's day begins is undocumented, and a call takes time. A
+        budget uses `any_hour`, because the hour of a planned call is unknown.
         """
         if not self.validities:
             return self
@@ -77,35 +75,34 @@ class Price(NamedTuple):
         return chosen
 
     def at(self, tier: str) -> "Price":
-        """The price in a service tier; the usual one if nothing else is known of it."""
+        """Returns the price in a service tier, or the usual price."""
         return dict(self.services).get(tier, self)
 
     def rates_for(self, input_tokens: int) -> TokenRates:
-        """The rates of a call with so many input tokens."""
+        """Returns the rates of a call with this many input tokens."""
         rates_now = self.rates
         for start, rates in self.above:
             if input_tokens > start:
-                # `above` rises, so the last one that is passed
-                # holds: for the whole call, not for the part above.
+                # `above` rises, so the last threshold that is exceeded applies, to the whole call.
                 rates_now = rates
         return rates_now
 
     def upper(
         self, input_tokens: int, output_tokens: int, tier: str = "", *, long_cache: bool = False
     ) -> float:
-        """Dollars for a call of this size if nothing is read from the cache.
+        """Returns the dollars for a call of this size without cache reads.
 
-        `long_cache`: what is written to the cache lasts an hour.
+        `long_cache`: cache writes last an hour.
         """
         rates = self.at(tier).rates_for(input_tokens)
-        # A budget is checked before the call, when nobody knows what the cache will hold.
+        # A budget is checked before the call, when cache hits are unknown.
         dearest = max(rates.input, rates.written, rates.written_long if long_cache else 0.0)
         return (dearest * input_tokens + rates.output * output_tokens) / 1e6
 
     def cost(self, usage: Usage, tier: str = "", *, written_long: int = 0) -> float:
-        """Dollars for what was used; what was cached or written is part of the input.
+        """Returns the dollars for a usage, whose cached and written tokens are part of the input.
 
-        `written_long`: the tokens of those written that the cache keeps for an hour.
+        `written_long`: the written tokens that the cache keeps for an hour.
         """
         rates = self.at(tier).rates_for(usage.input_tokens)
         long = min(written_long, usage.written_tokens) if rates.written_long else 0
@@ -128,7 +125,7 @@ class Validity(NamedTuple):
     ends: int | None = None
 
     def holds(self, day: str, minute: int) -> bool:
-        """Is it in force on `day` (ISO) at `minute` of the day?"""
+        """Returns True if it is in force on `day` (ISO) at `minute` of the day."""
         if day < self.since:
             return False
         if self.begins is None or self.ends is None:
@@ -139,23 +136,23 @@ class Validity(NamedTuple):
 
 
 _ZONE_H: Final = 12
-"""Hours by which a vendor's midnight may differ from that of UTC."""
+"""Hours by which a vendor's midnight may differ from UTC's."""
 _CALL_MIN: Final = 10
-"""Minutes by which the start of a call, by which it is priced, may be unknown."""
+"""Uncertainty in minutes of the start of a call, which determines its price."""
 _DAY_MIN: Final = 24 * 60
 
 Prices: TypeAlias = Mapping[str, tuple[float, float, float] | tuple[float, float]]
-"""A user's own, by exact model name: (input, cached, output), or (input, output)."""
+"""The user's prices by exact model name: (input, cached, output), or (input, output)."""
 
 FREE: Final = Price(TokenRates(0.0, 0.0, 0.0, 0.0))
-"""Of a model that runs on one's own machine."""
+"""The price of a model on the user's machine."""
 
 
 def own_price(model: str, prices: Prices | None) -> Price | None:
-    """The user's price of `model`, None if there is none.
+    """Returns the user's price of `model`, or None.
 
     Raises:
-        ConfigError: it is not two or three numbers >= 0.
+        ConfigError: The price is not two or three numbers >= 0.
     """
     if not prices:
         return None
@@ -169,7 +166,7 @@ def own_price(model: str, prices: Prices | None) -> Price | None:
                 "(input, cached, output) in dollars per million tokens",
                 path="prices",
             )
-    # Under its own name or with its provider, as people write it elsewhere.
+    # Matches names with and without their provider.
     names = [key for key in prices if model in (key, key.partition(":")[2])]
     names += [key for key in prices if key == model.partition(":")[2]]
     if not names:
@@ -208,7 +205,7 @@ PROVIDERS: Final[dict[str, str]] = {
     "bedrock": "aws",
     "azure": "azure",
 }
-"""Ours to theirs."""
+"""taofold's provider names to those of the library."""
 _FIELDS: Final = (
     *("input_mtok", "cache_read_mtok", "output_mtok", "cache_write_mtok"),
     "cache_write_1h_mtok",
@@ -216,7 +213,7 @@ _FIELDS: Final = (
 
 
 class CatalogueEntry(NamedTuple):
-    """What the catalogue says of a model. `source` names the data and their date."""
+    """An entry of the catalogue. `source` names the data and their date."""
 
     window: int
     price: Price | None
@@ -225,7 +222,7 @@ class CatalogueEntry(NamedTuple):
 
 
 def find(provider: str, model: str) -> CatalogueEntry | None:
-    """The entry of `model` at one of our providers, None if there is none."""
+    """Returns the entry of `model` at a provider, or None."""
     theirs = PROVIDERS.get(provider)
     if theirs is None:
         return None
@@ -245,7 +242,7 @@ def find(provider: str, model: str) -> CatalogueEntry | None:
 
 def _from_rows(data: dict[str, Any], provider: str, model: str) -> CatalogueEntry | None:
     for row in data["providers"].get(provider, ()):
-        # The first row that matches counts, as in the library.
+        # The first matching row counts, as in the library.
         if _matches(row["match"], model.lower()):
             return CatalogueEntry(
                 row.get("window", 0),
@@ -263,16 +260,16 @@ def _snapshot() -> dict[str, Any]:
 
 
 class TableState(NamedTuple):
-    """The state of the table of prices: its source, its day, and the prices that change later."""
+    """The state of the price table: its source, its day, and future price changes."""
 
     source: str
     as_of: date
     changes: tuple[tuple[str, str, Price], ...]
-    """Provider and model, the ISO date from which on, the price."""
+    """Provider and model, the ISO date of the change, the new price."""
 
 
 def table_state(today: date) -> TableState:
-    """Returns what the table of prices is, without the library even where that is installed."""
+    """Returns the state of the price table, ignoring the library even if it is installed."""
     snapshot = _snapshot()
     changes: list[tuple[str, str, Price]] = []
     for provider, rows in snapshot["providers"].items():
@@ -296,16 +293,13 @@ def _library() -> Any:
         return None
 
 
-# --- the library's objects -----------------------------------------------------------------------
-
-
 def _from_library(library: Any, provider: str, model: str) -> CatalogueEntry | None:
     for vendor in library.providers:
         if vendor.id == provider:
             info = vendor.find_model(model.lower())
             if info is None:
                 return None
-            # Prices are dated, so today's are taken, not those of the library's release.
+            # Prices are dated, so today's are used instead of those of the library's release date.
             now = datetime.now(UTC)
             source = f"genai-prices {metadata.version('genai-prices')}, {now.date().isoformat()}"
             price = price_of(info, now.date())
@@ -314,10 +308,10 @@ def _from_library(library: Any, provider: str, model: str) -> CatalogueEntry | N
 
 
 def price_of(model: Any, day: date) -> Price | None:
-    """The price of one of the library's models, with those of days from `day` on and of hours."""
+    """Returns the price of one of the library's models, with later days' and hours' prices."""
     services: list[tuple[str, Price]] = []
     for variant in model.price_variants or ():
-        # Variants by anything else (a region, say) depend on what we do not know.
+        # Variants by other properties, such as a region, depend on unknown facts.
         if set(variant.when) != {"service_tier"}:
             continue
         started = getattr(variant.constraint, "start_date", None)
@@ -338,7 +332,7 @@ def price_of(model: Any, day: date) -> Price | None:
             ends = constraint.end_time
             validities.append(Validity(price, "", _minute(begins), _minute(ends)))
         elif since is None or since <= day:
-            # The last one counts, and what came before it is over.
+            # The last price counts, and earlier ones are over.
             usual, validities = price, []
         else:
             validities.append(Validity(price, since.isoformat()))
@@ -348,7 +342,7 @@ def price_of(model: Any, day: date) -> Price | None:
 
 
 def _minute(hour: Any) -> int:
-    """Minutes since midnight UTC of one of the library's times, which are of UTC without a zone."""
+    """Returns the minutes since midnight UTC. The library's times are UTC without a zone."""
     moment = datetime.combine(date(2000, 1, 2), hour)
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return moment.hour * 60 + moment.minute
@@ -360,7 +354,7 @@ def _tiered(prices: Any) -> Price | None:
     starts = sorted(
         {tier.start for name in _FIELDS for tier in getattr(getattr(prices, name), "tiers", ())}
     )
-    # All fields at every start: each may have tiers of its own.
+    # Every field at every threshold, because each may have its own tiers.
     above = tuple([(start, _rates(prices, start + 1)) for start in starts])
     return Price(_rates(prices, 0), above)
 
@@ -378,7 +372,7 @@ def _rates(prices: Any, tokens: int) -> TokenRates:
 def _whole(
     fresh: float, cached: float | None, output: float, written: float | None, long: float | None
 ) -> TokenRates:
-    """The rates; input without a price of its own costs as much as fresh input."""
+    """Returns the rates. Input without a separate price costs as much as fresh input."""
     return TokenRates(
         fresh,
         fresh if cached is None else cached,
@@ -398,9 +392,6 @@ def _number(value: Any, tokens: int) -> float:
         if tokens > tier.start:
             price = tier.price
     return float(price)
-
-
-# --- the snapshot --------------------------------------------------------------------------------
 
 
 def _matches(clause: list[Any], name: str) -> bool:
@@ -446,7 +437,7 @@ def _clause(clause: Any) -> list[Any]:
 
 
 def make_snapshot(day: date) -> dict[str, Any]:
-    """The library's data of our providers, as they are on `day`."""
+    """Returns the library's data of the supported providers on `day`."""
     library = import_module("genai_prices.data")
     rows: dict[str, list[Any]] = {}
     for provider in library.providers:
@@ -473,7 +464,7 @@ def _row(model: Any, day: date) -> dict[str, Any]:
 
 _LITELLM: Final = "model_prices_and_context_window_backup.json"
 _THEIRS: Final = {"anthropic": "anthropic", "gemini": "google", "xai": "x-ai", "mistral": "mistral"}
-"""Providers of LiteLLM's list to those of genai-prices."""
+"""LiteLLM's provider names to those of genai-prices."""
 _COSTS: Final = (
     *("input_cost_per_token", "cache_read_input_token_cost", "output_cost_per_token"),
     *("cache_creation_input_token_cost", "cache_creation_input_token_cost_above_1hr"),
@@ -481,7 +472,7 @@ _COSTS: Final = (
 
 
 def make_others(snapshot: dict[str, Any], listed: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """LiteLLM's rows for the models that have no price in `snapshot`."""
+    """Returns LiteLLM's rows for the models without a price in `snapshot`."""
     rows: dict[str, list[Any]] = {}
     for full, facts in sorted(listed.items()):
         provider = _THEIRS.get(facts.get("litellm_provider", ""))
@@ -521,10 +512,10 @@ def _listed_rates(facts: Mapping[str, Any], mark: str) -> TokenRates | None:
 
 
 def main() -> None:
-    """Write the snapshot, from the libraries that are installed."""
+    """Writes the snapshot from the installed libraries."""
     day = datetime.now(UTC).date()
     snapshot = make_snapshot(day)
-    # As data, beside the package: importing it would load half of the world.
+    # Read as a data file, because importing the package loads many modules.
     place = Path(str(metadata.distribution("litellm").locate_file(f"litellm/{_LITELLM}")))
     others = make_others(json.loads(json.dumps(snapshot)), json.loads(place.read_bytes()))
     source = f"litellm {metadata.version('litellm')}"

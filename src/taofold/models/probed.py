@@ -1,7 +1,7 @@
-"""What `taofold doctor MODEL` measured: profiles of models, kept in the operator's folder.
+"""Profiles of models that `taofold doctor MODEL` measured, stored in the operator's folder.
 
-A profile belongs to a model at one server: another server may serve another model by the same name.
-It is the profile of every later use of that model there that is given none.
+A profile belongs to a model at one server, because another server may serve another model under the
+same name. Later uses of that model there have this profile by default.
 """
 
 import json
@@ -19,10 +19,10 @@ PROFILES: Final = "profiles.json"
 
 
 def probed_profile(model: str, server: str) -> Profile | None:
-    """Returns the profile of `provider:model` at the base URL `server`, None if never probed.
+    """Returns the profile of `provider:model` at the base URL `server`, or None if not measured.
 
     Raises:
-        ConfigError: the file cannot be read, or this entry of it is damaged.
+        ConfigError: The file cannot be read, or this entry is damaged.
     """
     measured = _read().get(_key(model, server))
     if measured is None:
@@ -35,7 +35,7 @@ def probed_profile(model: str, server: str) -> Profile | None:
 
 
 def keep_profile(model: str, server: str, profile: Profile, at: str) -> str:
-    """Writes the profile of `provider:model` at the base URL `server`; returns the file's path."""
+    """Writes the profile of `provider:model` at the base URL `server`. Returns the file's path."""
     folder = operator_folder()
     make_folder(folder)
     path = folder / PROFILES
@@ -46,7 +46,7 @@ def keep_profile(model: str, server: str, profile: Profile, at: str) -> str:
 
 
 def _key(model: str, server: str) -> str:
-    # Without user name, password and query: an address may carry a key there.
+    # Without user name, password and query, because an address may contain a key.
     return f"{model} at {bare_url(server).rstrip('/')}"
 
 

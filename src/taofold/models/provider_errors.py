@@ -1,9 +1,9 @@
-"""What a provider's refusal means: its status, headers and body as a `ModelError` with a kind, an
-advice, and the seconds to wait (`retry_after`). Pure.
+"""Converts a provider's error to a `ModelError` with a kind, advice, and the seconds to wait.
 
-`failure` makes it of an answer, `fault` of what is reported in a body or a stream. `reason` knows
-the shapes in which providers report errors, `_SORTINGS` which words mean which kind, the first that
-fits. Texts of providers are data: cut, printable, without the key.
+`failure` reads an answer's status, headers and body, `fault` an error in a body or a stream.
+`reason` knows the providers' error formats. `_SORTINGS` maps words to kinds, the first match
+counts. Providers' texts are data: they are shortened, made printable, and stripped of the key.
+Pure.
 """
 
 import re
@@ -25,7 +25,7 @@ from taofold.network import bare_url
 _EXCERPT: Final = 300
 _DELAY: Final = re.compile(rb'"retryDelay":\s*"(\d{1,12}(?:\.\d{1,12})?)s"')
 _LONGEST_WAIT: Final = 86_400.0
-"""Seconds. A server may ask to wait for ever; after a day it is asked again."""
+"""Seconds. A longer wait is shortened to a day."""
 _OVERFLOW: Final = (
     "context_length_exceeded",
     "maximum context length",
@@ -56,7 +56,7 @@ _BINDING: Final = (
     "blocks in the latest assistant message",
     "must be passed back to the api",
 )
-"""How providers say that they will not have back what they once signed or encrypted."""
+"""Phrases of providers that refuse data which they signed or encrypted earlier."""
 _NO_REASONING: Final = (
     "encrypted content is not supported",
     "encrypted_content is not supported",
@@ -81,9 +81,7 @@ _ADVICE: Final = {
 
 
 def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time) -> float | None:
-    """Seconds that the answer asks to wait (RFC 9110 10.2.3: seconds or a date), None if it
-    does not say.
-    """
+    """Returns the seconds that an answer asks to wait (RFC 9110 10.2.3), or None."""
     exact = headers.get("Retry-After-Ms") or headers.get("retry-after-ms")
     value = headers.get("Retry-After") or headers.get("retry-after")
     try:
@@ -102,12 +100,12 @@ def retry_after(headers: Mapping[str, str], now: Callable[[], float] = time.time
 
 
 def _bounded(seconds: float) -> float:
-    # In this order: what is no number compares as false, and becomes 0.
+    # In this order: NaN compares as false and becomes 0.
     return min(max(0.0, seconds), _LONGEST_WAIT)
 
 
 def failure(answer: HttpResponse, url: str, secret: str = "") -> ModelError:
-    """The error that an answer with a status other than 2xx stands for."""
+    """Returns the error for an answer with a status other than 2xx."""
     code, message = reason(answer.body)
     wait = retry_after(answer.headers)
     if wait is None:
@@ -116,7 +114,7 @@ def failure(answer: HttpResponse, url: str, secret: str = "") -> ModelError:
 
 
 def _delay_in(body: bytes) -> float | None:
-    """The delay that Google writes into the body: `"retryDelay": "1.5s"`."""
+    """Returns the delay in Google's error body: `"retryDelay": "1.5s"`."""
     match = _DELAY.search(body) if b"retryDelay" in body else None
     return _bounded(float(match[1])) if match else None
 
@@ -124,7 +122,7 @@ def _delay_in(body: bytes) -> float | None:
 def fault(
     status: int, code: str, message: str, url: str, *, secret: str = "", wait: float | None = None
 ) -> ModelError:
-    """The error for what a provider says, be it in a status, a body or a stream."""
+    """Returns the error for a provider's report in a status, a body or a stream."""
     kind, advice = _sort(status, f"{code} {message}".lower())
     public = _printable(message if not secret else message.replace(secret, "***"))
     code = _printable(code)[:_EXCERPT]
@@ -138,7 +136,7 @@ def fault(
 
 
 def _printable(text: str) -> str:
-    """The text without what a terminal would obey."""
+    """Returns the text without terminal control characters."""
     if text.isprintable():
         return text
     return "".join([char if char.isprintable() or char == "\n" else " " for char in text])
@@ -161,14 +159,14 @@ class _Sorting(NamedTuple):
 
 _ANY: Final = range(1 << 16)
 _SORTINGS: Final = (
-    # Google answers 400 to a wrong key, so its text counts too.
+    # Google answers 400 to a wrong key, so its text is checked too.
     _Sorting("auth", "auth", (401, 403), _ANY, ("api_key_invalid", "api key not valid")),
-    # A model without reasoning to give back may still have been given some.
+    # A model without reasoning of its own may have received another model's.
     _Sorting("request", "", (), (400, 404, 422), _NO_REASONING),
     _Sorting("binding", "binding", (), (400, 404, 422), _BINDING),
-    # Before 429: OpenAI sends that for an empty account too, and no waiting helps there.
+    # Before 429: OpenAI uses it for an empty account too, and waiting does not help there.
     _Sorting("auth", "quota", (402,), _ANY, _QUOTA),
-    # Not from 429 on: a rate limit also speaks of too many tokens.
+    # Not from 429 on, because rate limits mention too many tokens as well.
     _Sorting("overflow", "overflow", (413,), range(429), _OVERFLOW),
     _Sorting("rate", "rate", (429,), (0,), _RATE),
     _Sorting("auth", "auth", (), (0,), _FORBIDDEN),
@@ -180,17 +178,17 @@ _SORTINGS: Final = (
     _Sorting("request", "3xx", range(300, 400)),
     _Sorting("request", "", _ANY),
 )
-"""In this order: the first that fits. 0 is the status of what came in a stream or a body."""
+"""Ordered: the first match counts. 0 is the status of an error in a stream or a body."""
 
 
 def _sort(status: int, text: str) -> tuple[str, str]:
-    """The kind of the error, and which advice it gets."""
+    """Returns the kind of the error and its advice."""
     sorting = next(sorting for sorting in _SORTINGS if sorting.fits(status, text))
     return sorting.kind, sorting.advice
 
 
 def reason(body: bytes) -> tuple[str, str]:
-    """Code and message of an error body, in any of the providers' shapes."""
+    """Returns the code and message of an error body in any provider's format."""
     try:
         report: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -212,7 +210,7 @@ def reason(body: bytes) -> tuple[str, str]:
 
 
 def _upstream(error: dict[str, Any]) -> str:
-    """What the provider behind a router said, which alone says what is wrong."""
+    """Returns the message of the provider behind a router, which has the actual reason."""
     metadata: Any = error.get("metadata")
     raw: Any = metadata.get("raw") if is_object(metadata) else None
     if not isinstance(raw, str) or not raw:

@@ -1,12 +1,12 @@
-"""What all models over HTTP share: their options, and one call as a body, a reader, an endpoint.
+"""Base of all models over HTTP: their options, and a call with body, reader and endpoint.
 
-A provider's module subclasses `RemoteModel` and says how its format is written (`_head` and
-`_messages`) and read (`_reader`). A body is the head, which is the same from call to call of a run,
-then the messages, each encoded once in its life: so one request is a prefix of the next.
+A provider's module subclasses `RemoteModel`, which writes its format (`_head` and `_messages`) and
+reads it (`_reader`). A body is the head, which stays the same between calls of a run, followed by
+the messages. Each message is encoded once, so one request is a prefix of the next.
 
-`ModelOptions` are what a person may set when connecting to a model; they are checked here, the key
-is looked for, and a level of effort is brought down to one that the model has. `connection` says
-what is known of a model, its window, prices and abilities, and where each comes from (`Sources`).
+`ModelOptions` are the options for connecting to a model. They are checked here, the key is looked
+up, and the effort is lowered to one that the model has. `connection` collects the facts about a
+model, its window, prices and abilities, and their origin (`Sources`).
 """
 
 import os
@@ -41,7 +41,7 @@ Parts: TypeAlias = list[bytes]
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where each fact about a model comes from, for people."""
+    """The origin of each fact about a model, for display."""
 
     window: str = ""
     price: str = ""
@@ -54,12 +54,12 @@ class Connection:
 
     Args:
         name: `provider:model`.
-        model: its name there.
+        model: Its name at the provider.
         price: None if unknown.
-        settings: its own, which win over an agent's.
-        server: the base URL of its provider's interface, to which what was measured belongs.
-        host: what its opaque parts are bound to; "" = the endpoint's host.
-        sources: where its profile and its price come from.
+        settings: Its own settings, which override an agent's.
+        server: Base URL of its provider's interface. Measured profiles belong to it.
+        host: The host that its opaque parts are bound to. "" = the endpoint's host.
+        sources: Origin of its profile and price.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Connection:
     sources: Sources = Sources()
 
     def issuer(self, wire: Wire) -> Issuer:
-        """Who makes its replies."""
+        """Returns the issuer of its replies."""
         return Issuer(wire, self.host or urlsplit(self.endpoint.url).netloc, self.model)
 
 
 class ModelTurn(NamedTuple):
-    """One call, settled: what is left of it after what the model does not take is gone."""
+    """One call after removing settings that the model does not accept."""
 
     request: Request
     settings: ModelSettings
@@ -93,7 +93,7 @@ class RemoteModel:
     wire: Wire
     tool_rules: ToolRules = ANY_TOOLS
     form_rules: FormRules | None = None
-    """None: an answer's schema is sent as it is."""
+    """None: an answer's schema is sent unchanged."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -108,22 +108,22 @@ class RemoteModel:
 
     @property
     def settings(self) -> ModelSettings:
-        """Its own, which win over those of a request."""
+        """Its own settings, which override those of a request."""
         return self.connection.settings
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """US dollars for a call of this size if nothing is cached; None if unknown."""
+        """Returns the US dollars for a call of this size without cache hits, or None."""
         return self.price_at(input_tokens, output_tokens, self.connection.settings.service_tier)
 
     def price_at(self, input_tokens: int, output_tokens: int, tier: str) -> float | None:
-        """The same in a service tier."""
+        """Returns the price of a call in a service tier, or None."""
         settings = msgspec.structs.replace(self.connection.settings, service_tier=tier)
         return self.price_of_call(input_tokens, output_tokens, settings)
 
     def price_of_call(
         self, input_tokens: int, output_tokens: int, settings: ModelSettings
     ) -> float | None:
-        """The same with the settings of a call: its service tier, and how long the cache lasts."""
+        """Returns the price of a call with these settings: service tier and cache lifetime."""
         price = self.connection.price
         if price is None:
             return None
@@ -135,7 +135,7 @@ class RemoteModel:
         )
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """Ask once; see `Model`."""
+        """Makes one call. See `Model`."""
         if on_text is None:
             return await self._ask(request, None)
         form = self._turn(request, streaming=True).form
@@ -148,10 +148,10 @@ class RemoteModel:
             unwrapped.end()
 
     async def _ask(self, request: Request, speaker: Speaker | None) -> Reply:
-        """One call with what is known to work at this server."""
+        """Makes one call with the features that this server supports."""
         connection, conversation = self.connection, request.conversation
         turn = self._turn(request, streaming=speaker is not None and self.profile.streaming)
-        # By `id`: what is made of tools and schema is remembered, and large.
+        # By `id`, because what is derived from tools and schema is large and cached.
         key = (
             id(turn.wire),
             id(turn.form),
@@ -189,11 +189,11 @@ class RemoteModel:
         return self._with_notes(_unwrapped(reply, turn.form), notes)
 
     def _turn(self, request: Request, *, streaming: bool) -> ModelTurn:
-        """What of the request this model is asked for."""
+        """Returns the part of the request that this model supports."""
         tools = request.tools if self.profile.native_tools else ()
         schema = request.schema if self.profile.json_schema else None
         settings = request.asked(self.connection.settings)
-        # By `id`: both are the same objects from call to call of a run.
+        # By `id`, because both are the same objects in all calls of a run.
         wire: WireTools = self._memo.get(
             ("tools", id(tools)), tools, lambda: wire_tools(tools, self.tool_rules)
         )
@@ -213,7 +213,7 @@ class RemoteModel:
         return head, tuple(notes)
 
     def _not_enforced(self, turn: ModelTurn) -> str:
-        """The note for an answer's schema that the provider cannot enforce; "" = it does."""
+        """Returns a note for a schema that the provider cannot enforce, or ""."""
         if turn.form is None or not turn.form.reason:
             return ""
         return (
@@ -222,7 +222,7 @@ class RemoteModel:
         )
 
     def _with_notes(self, reply: Reply, notes: Sequence[str]) -> Reply:
-        """The reply, with what of the settings could not be had: said once per model."""
+        """Returns the reply with notes about unsupported settings, each once per model."""
         if not notes:
             return reply
         fresh = [note for note in notes if note not in self._warned]
@@ -239,15 +239,15 @@ class RemoteModel:
         )
 
     def _version(self) -> Any:
-        """What besides the request the head depends on: what was learnt about this server."""
+        """Returns the facts learnt about this server that the head depends on."""
         return None
 
     def _url(self, turn: ModelTurn) -> str:
-        """Where the request goes, if not to the endpoint's own URL."""
+        """Returns the URL of the request, if it is not the endpoint's own."""
         return ""
 
     def _written(self, turn: ModelTurn, separator: bytes = b",") -> list[bytes]:
-        """The messages, each encoded once in its life, with `separator` between them."""
+        """Returns the messages, each encoded once, with `separator` between them."""
         blobs, native = turn.request.blobs, self.profile.native_tools
         if native:
             return turn.request.conversation.fragments(
@@ -266,7 +266,7 @@ class RemoteModel:
     def _sampling(
         self, rules: Abilities, settings: ModelSettings, notes: list[str], *, thinks: bool
     ) -> dict[str, Any]:
-        """Temperature and nucleus, if the model takes them where it `thinks` or does not."""
+        """Returns temperature and top_p, if the model accepts them with or without thinking."""
         fields = sampling(settings)
         if rules.sampling == "yes" or (rules.sampling == "not_thinking" and not thinks):
             if rules.one_sampling and len(fields) > 1:
@@ -278,31 +278,31 @@ class RemoteModel:
         return {}
 
     def _head(self, turn: ModelTurn, notes: list[str]) -> bytes:
-        """The body up to the messages: the same bytes for every call of a run.
+        """Returns the body up to the messages: the same bytes for every call of a run.
 
-        `notes` takes what was asked for and cannot be had.
+        `notes` receives a note for each unsupported setting.
         """
         raise NotImplementedError
 
     def _messages(self, turn: ModelTurn) -> Sequence[bytes]:
-        """The rest of the body."""
+        """Returns the rest of the body."""
         raise NotImplementedError
 
     def _native(self, conversation: Conversation, index: int, wire: WireTools) -> bytes:
-        """Message `index`, and before it what the batch of calls before it lacks."""
+        """Returns message `index`, after missing results of the batch before it."""
         raise NotImplementedError
 
     def _plain(self, conversation: Conversation, index: int) -> bytes:
-        """Message `index` for a model without native tools: calls and results are text."""
+        """Returns message `index` for a model without native tools: calls and results are text."""
         raise NotImplementedError
 
     def _reader(self, frame: ReplyContext) -> ReplyReader:
-        """A reader for one attempt."""
+        """Returns a reader for one attempt."""
         raise NotImplementedError
 
 
 def _unwrapped(reply: Reply, form: AnswerForm | None) -> Reply:
-    """Returns the reply with the answer that a form had to wrap in an object."""
+    """Returns the reply with the answer taken out of its wrapper object."""
     if form is None or not form.wrapped:
         return reply
     parts = tuple(
@@ -317,9 +317,9 @@ def _unwrapped(reply: Reply, form: AnswerForm | None) -> Reply:
 def effort_at_most(
     wanted: Effort | None, levels: Sequence[Effort], notes: list[str], model: str
 ) -> Effort | None:
-    """The level among `levels` that is `wanted`, or the nearest below it, or the lowest.
+    """Returns the level `wanted`, or the nearest below it, or the lowest of `levels`.
 
-    None if nothing is wanted or the model has no levels.
+    None if no level is wanted or the model has none.
     """
     if wanted is None:
         return None
@@ -329,13 +329,13 @@ def effort_at_most(
         return None
     if wanted in levels:
         return wanted
-    # Never more than was asked for, if there is less: thinking costs tokens.
+    # Rounded down, because thinking costs tokens.
     below: list[Effort] = [
         level
         for level in levels
         if level != "none" and EFFORTS.index(level) < EFFORTS.index(wanted)
     ]
-    # Whoever asks for a little thought does not ask for none.
+    # A wish for little thinking does not become none.
     some: list[Effort] = [level for level in levels if level != "none"]
     taken: Effort = below[-1] if below else (some or levels)[0]
     notes.append(f"effort {wanted!r} is not among those of {model}: {taken!r} is taken")
@@ -343,7 +343,7 @@ def effort_at_most(
 
 
 def cache_mark(settings: ModelSettings) -> dict[str, str]:
-    """How a Claude is told up to where its prompt shall be kept, and for how long."""
+    """Returns the mark that ends a Claude's cached prefix, with its lifetime."""
     mark = {"type": "ephemeral"}
     return mark | {"ttl": "1h"} if settings.prompt_cache == "1h" else mark
 
@@ -379,7 +379,11 @@ class ModelOptions(TypedDict, total=False):
 
 
 def key_for(provider: str, variable: str, given: str | None) -> str:
-    """The key given, else the environment's; `ConfigError` that names `variable` if none."""
+    """Returns the given key, else the environment's.
+
+    Raises:
+        ConfigError: There is none. The message names `variable`.
+    """
     key = (given if given is not None else os.environ.get(variable, "")).strip()
     if not key:
         raise ConfigError(
@@ -400,7 +404,7 @@ def endpoint(
     options: ModelOptions,
     sign: Sign | None = None,
 ) -> Endpoint:
-    """The endpoint at `url` with the bounds, rates and retries of `options`."""
+    """Returns the endpoint at `url` with the bounds, rates and retries of `options`."""
     timeout = options.get("timeout", 120.0)
     if timeout <= 0:
         raise ConfigError(f"timeout must be positive seconds, not {timeout!r}")
@@ -409,19 +413,23 @@ def endpoint(
         {**headers, **options.get("headers", {})},
         secret=secret,
         transport=options.get("transport"),
-        # Ten seconds for the connection; an answer of 16 MB is larger than any model writes.
+        # Ten seconds for the connection. No model writes more than 16 MB.
         bounds=Bounds(min(10.0, timeout), timeout, options.get("max_bytes", 16 << 20)),
         retry=options.get("retry", RetryPolicy()),
         limiter=options.get("limiter"),
         sign=sign,
     )
-    # The limiter may be shared: the strictest rates that anybody set hold for all.
+    # The limiter may be shared, so the strictest rates apply to all.
     address.limiter.configure(options.get("requests_per_minute"), options.get("tokens_per_minute"))
     return address
 
 
 def settings_of(options: ModelOptions) -> ModelSettings:
-    """The model's own settings. Raises `ConfigError` for a wrong type or range."""
+    """Returns the model's own settings.
+
+    Raises:
+        ConfigError: A setting has a wrong type or range.
+    """
     names = ModelSettings.__struct_fields__
     return ModelSettings.of({name: value for name, value in options.items() if name in names})
 
@@ -438,11 +446,11 @@ def connection(
     assumed: Profile | None = None,
     host: str = "",
 ) -> Connection:
-    """Returns the model at its endpoint, with what is known of it.
+    """Returns the model at its endpoint, with all known facts.
 
-    Facts come from the user, then from what `taofold doctor` measured at this `server`, then from
-    the price list, then from the rules. `price` is for models that are in no list, `assumed` the
-    profile of one that was neither given nor measured, instead of the rules'.
+    Facts come from the user, then from a measurement by `taofold doctor` at this `server`, then
+    from the price list, then from the rules. `price` is for models in no list. `assumed` replaces
+    the rules' profile for a model without a given or measured one.
     """
     abilities = rules or rules_for(provider, model)
     entry = find(provider, model)
@@ -482,7 +490,7 @@ def _price(own: Price | None, entry: CatalogueEntry | None, given: Price | None)
 
 
 def refuse_unknown(**options: Unpack[ModelOptions]) -> None:
-    """Raise `ConfigError` for options that no adapter has."""
+    """Raises `ConfigError` for options that no adapter has."""
     unknown = sorted(set(options) - set(ModelOptions.__annotations__))
     if unknown:
         raise ConfigError(

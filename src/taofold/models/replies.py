@@ -1,10 +1,10 @@
-"""What the readers of all providers' replies share: bytes become events, and events a reply.
+"""Shared parts of the readers of replies: bytes become events, and events a reply.
 
-A stream is cut into Server-Sent Events (WHATWG HTML 9.2, `data` fields only) or lines of JSON,
-wherever the network cut it. A provider may send anything: whatever it is, a reader gives a `Reply`
-or raises `ModelError`, also for an error within a 200 (`reported_error`). `ReplyContext` is what a
-reader must know about the call whose reply it reads: calls get ids, usage its cost. Knows no
-provider's events, and nothing of requests (`encoding`).
+A stream is split into Server-Sent Events (WHATWG HTML 9.2, `data` fields only) or lines of JSON,
+independent of the network's chunks. A provider may send anything: a reader returns a `Reply` or
+raises `ModelError`, also for an error in a 200 (`reported_error`). `ReplyContext` holds what a
+reader needs to know about the call. It gives ids to calls and prices usage. This module does not
+depend on providers' events or on requests (`encoding`).
 """
 
 import json
@@ -36,18 +36,18 @@ from taofold.models.wire_names import original_arguments
 from taofold.runtime.model import Speaker
 
 _MOST_CALLS: Final = 256
-"""More in one reply were never meant: no provider allows half as many tools."""
+"""Maximum calls in one reply. No provider allows half as many tools."""
 _MOST_TOKENS: Final = 1 << 40
 _CHARS_PER_TOKEN: Final = 4
 MOST_CHARS_PER_TOKEN: Final = 16
-"""No tokenizer gets more of ordinary text into a token, so a smaller count is none."""
+"""No tokenizer packs more ordinary text into a token, so a smaller count is wrong."""
 
 
 def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[bool, str]:
-    """Are the calls whole, and why did they end: some servers say "stop" of calls too.
+    """Returns True if the calls are whole, and their finish reason.
 
-    No arguments stand for an empty object only where the provider says that the calls are
-    whole. Elsewhere they may have been lost, which whoever knows the tool must judge.
+    Some servers report "stop" for calls too. Missing arguments mean an empty object only if the
+    provider reports the calls as whole. Otherwise they may be lost, and the caller must decide.
     """
     if finish == "tool_calls":
         return True, finish
@@ -56,14 +56,14 @@ def _ended(calls: tuple[ToolCall, ...], finish: str) -> tuple[bool, str]:
 
 
 def _is_blank(part: Part) -> bool:
-    """Is it a call of no tool, without arguments? Some servers put one beside a text."""
+    """Returns True for a call without tool and arguments, which some servers send with a text."""
     return type(part) is ToolCall and not part.name and part.arguments in ("", "{}", "null")
 
 
 def _told_apart(parts: Sequence[Part]) -> Sequence[Part]:
-    """The parts, no two calls of which have one id: their results could not be told apart.
+    """Returns the parts with unique ids for calls.
 
-    The same call under the same id was sent twice and is one; another call gets another id.
+    A repeated call with the same id is dropped. A different call gets another id.
     """
     taken: set[str] = set()
     sent: set[tuple[str, str, str]] = set()
@@ -83,7 +83,7 @@ def _told_apart(parts: Sequence[Part]) -> Sequence[Part]:
 
 
 def count_of(usage: Any, *path: str) -> int:
-    """The count at `path` of what a provider reports; what is absent or null counts as 0."""
+    """Returns the count at `path` in a provider's report. Absent and null count as 0."""
     for name in path:
         usage = getattr(usage, name, None)
     return usage or 0
@@ -94,7 +94,7 @@ def _count(tokens: int) -> int:
 
 
 def tokens_of(part: Part) -> int:
-    """Estimated tokens of a part: four characters each, at least one."""
+    """Estimates the tokens of a part: four characters each, at least one."""
     match part:
         case TextPart() | ThinkingPart():
             return -(-len(part.text) // _CHARS_PER_TOKEN)
@@ -105,7 +105,7 @@ def tokens_of(part: Part) -> int:
 
 
 class ReplyContext(msgspec.Struct, frozen=True):
-    """What the reader of a reply must know about the call."""
+    """Facts about the call that the reader of its reply needs."""
 
     model: str
     issuer: Issuer
@@ -117,31 +117,31 @@ class ReplyContext(msgspec.Struct, frozen=True):
     speaker: Speaker | None = None
     properties: Mapping[str, Mapping[str, str]] = {}
     sent: int = 0
-    """Estimated tokens of the prompt, which count where the provider's count cannot be right."""
+    """Estimated tokens of the prompt, used if the provider's count is implausible."""
     least: int = 0
-    """Tokens that the text of the prompt has at least."""
+    """Minimum tokens of the prompt's text."""
     has_own_price: bool = False
-    """The user configured the price: the price in the endpoint's answer does not count."""
+    """The user configured the price, so the endpoint's own price is ignored."""
     unused: list[dict[str, Any]] = msgspec.field(default_factory=list[dict[str, Any]])
-    """The last event with words for people and without a field that a reader uses."""
+    """The last event with readable words that no reader used."""
 
     def call(self, name: str, arguments: str, id: str, index: int, opaque: str = "") -> ToolCall:  # noqa: A002
-        """A tool call under the tool's own name, with an id in any case."""
+        """Returns a tool call under the tool's own name, with an id."""
         original = self.names.get(name)
         if original is None:
             original = self.names.get(bare_tool_name(name), name)
         if original in self.properties:
             arguments = original_arguments(arguments, self.properties[original])
-        # Servers that send no id get one that is the same in a replay: turn and place.
+        # A missing id becomes turn and place, the same in a replay.
         return ToolCall(original, arguments, id or f"call_{self.turn}_{index}", opaque)
 
     def speak(self, text: Any) -> None:
-        """Tell whoever listens, if there is something to tell."""
+        """Passes text to the listener, if there are both."""
         if self.speaker and text and isinstance(text, str):
             self.speaker(text)
 
     def check_calls(self, count: int) -> None:
-        """Raise `ModelError` for more calls than anybody makes in one reply."""
+        """Raises `ModelError` if a reply has too many calls."""
         if count > _MOST_CALLS:
             raise self.unreadable(f"it holds more than {_MOST_CALLS} tool calls")
 
@@ -156,16 +156,22 @@ class ReplyContext(msgspec.Struct, frozen=True):
         written_long: int = 0,
         total: int = 0,
     ) -> Usage:
-        """Usage with its cost; `tier` is the service tier that was really used.
+        """Returns the usage with its cost.
 
-        `written_long`: the tokens of those written that the cache keeps for an hour. `total`: the
-        provider's sum, where it reports one.
+        Counts come from the provider and are clamped to valid values. If they contradict each
+        other, the larger reading counts, so that limits hold. More cached than input tokens means
+        that the input excludes cached ones (proxies to Anthropic). A total above the sum means that
+        the output excludes reasoning (xAI, Gemini's compatible endpoint).
 
-        Counts are the provider's word: none is below zero, or too large to be written down. Where
-        they contradict each other, the larger reading counts, so that limits hold: more cached
-        than input means that the input leaves out what was cached (proxies to Anthropic), and a
-        total above the sum means that the output leaves out the reasoning (xAI, Gemini's
-        compatible endpoint).
+        Args:
+            input_tokens: Input tokens.
+            output_tokens: Output tokens.
+            cached: Input tokens read from the cache.
+            written: Input tokens written to the cache.
+            reasoning: Output tokens of reasoning.
+            tier: The service tier that was used.
+            written_long: The written tokens that the cache keeps for an hour.
+            total: The provider's sum, if it reports one.
         """
         taken, output = input_tokens, output_tokens
         if cached > taken:
@@ -190,7 +196,7 @@ class ReplyContext(msgspec.Struct, frozen=True):
     def reply(
         self, parts: Sequence[Part], usage: Usage, finish: str, notes: Sequence[str] = ()
     ) -> Reply:
-        """The finished reply."""
+        """Returns the finished reply."""
         if len(parts) > 1:
             parts = [part for part in parts if not _is_blank(part)] or parts[:1]
         calls = tuple([part for part in parts if type(part) is ToolCall])
@@ -216,7 +222,7 @@ class ReplyContext(msgspec.Struct, frozen=True):
         )
 
     def _plausible(self, usage: Usage, parts: Sequence[Part]) -> Usage:
-        """The usage, with an estimate where the provider counts too little: limits hold by it."""
+        """Returns the usage, estimated if the provider counts too little, so that limits hold."""
         written = sum(map(tokens_of, parts))
         taken, output = usage.input_tokens, usage.output_tokens
         if taken < max(self.least, 1):
@@ -230,15 +236,16 @@ class ReplyContext(msgspec.Struct, frozen=True):
         )
         if estimated.usd is None:
             return estimated
-        # The dearer: the service tier is part of the first only, the estimate of the second.
+        # The higher price, because only the first includes the service tier and only the second the
+        # estimate.
         return structs.replace(estimated, usd=max(estimated.usd, usage.usd or 0.0))
 
     def unreadable(self, why: str) -> ModelError:
-        """The error for an answer that is not what the format says."""
+        """Returns the error for an answer that does not have the format."""
         return ModelError(f"{self.model} gave an unreadable answer: {why}", kind="reply")
 
     def empty(self, why: str, body: bytes) -> ModelError:
-        """The error for an answer without a reply: what the server says in it, or `why`."""
+        """Returns the error for an answer without a reply: the server's message, or `why`."""
         with suppress(ValueError, RecursionError):
             report = _loaded(body)
             if is_object(report) and spoken_words(report):
@@ -246,7 +253,7 @@ class ReplyContext(msgspec.Struct, frozen=True):
         return self.unreadable(why)
 
     def broken_off(self) -> ModelError:
-        """The error for a stream that ends before the reply does."""
+        """Returns the error for a stream that ends before the reply does."""
         if self.unused:
             return reported_error(self, self.unused[0])
         return ModelError(
@@ -268,10 +275,10 @@ class LineDecoder:
         self._on_line = on_line
         self._rest: list[bytes] = []
         self._after_cr = False
-        """The last byte was a CR: an LF behind it ends no further line."""
+        """The last byte was a CR, so a following LF ends no further line."""
 
     def feed(self, chunk: bytes) -> None:
-        """Take in the next bytes. A line ends with LF, CR LF or CR."""
+        """Takes the next bytes. A line ends with LF, CR LF or CR."""
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
@@ -287,17 +294,16 @@ class LineDecoder:
             self._on_line(line)
 
     def close(self) -> None:
-        """The stream ended: what is left is a line."""
+        """Ends the stream. The remaining bytes are a line."""
         rest, self._rest = b"".join(self._rest), []
         if rest:
             self._on_line(rest)
 
 
 class EventDecoder:
-    """Calls `on_event` with the data of each event; several `data` lines are joined by newline.
+    """Calls `on_event` with the data of each event. Several `data` lines are joined by newline.
 
-    `on_error` gets the data of events that are named "error", and what llama.cpp writes behind
-    `error:` in place of `data:`.
+    `on_error` receives the data of events named "error", and llama.cpp's `error:` lines.
     """
 
     __slots__ = ("_data", "_is_error", "_lines", "_on_error", "_on_event")
@@ -311,22 +317,23 @@ class EventDecoder:
         self._lines = LineDecoder(self._line)
 
     def feed(self, chunk: bytes) -> None:
-        """Take in the next bytes."""
+        """Takes the next bytes."""
         self._lines.feed(chunk)
 
     def close(self) -> None:
-        """The stream ended. An event that lacks only its blank line still counts."""
+        """Ends the stream. An event that lacks only its blank line counts."""
         self._lines.close()
         self._line(b"")
 
     def _line(self, line: bytes) -> None:
         if line.startswith(b"data:"):
-            # One space behind the colon belongs to the syntax, further ones to the data.
+            # One space after the colon belongs to the syntax, further ones to the data.
             self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
         elif not line:
             data, self._data = b"\n".join(self._data), []
             is_error, self._is_error = self._is_error, False
-            # An event without data is none (WHATWG HTML 9.2.6): servers keep connections so.
+            # Events without data are ignored (WHATWG HTML 9.2.6). Servers send them to keep
+            # connections.
             if data.strip():
                 (self._on_error if is_error else self._on_event)(data)
         elif line.startswith(b"event:"):
@@ -341,22 +348,22 @@ class EventDecoder:
 Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are no JSON, of another shape, or nested without end."""
+"""Exceptions for bytes that are not JSON, have another form, or are nested too deep."""
 _SHOWN: Final = 120
 _MOST_DIGITS: Final = 4000
 _ERROR: Final = b'"error"'
-"""In text it would be escaped, so that it is a key or a whole value."""
+"""In a text it would be escaped, so it is a key or a whole value."""
 
 
 def decode(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: bytes) -> Decoded:
-    """What `decoder` reads.
+    """Decodes `data`.
 
-    A field that does not fit is left out (`fitted`). Half a character is let through as it was
-    sent: servers that count in UTF-16 cut a character in two, and the other half is in the next
-    event (`paired`). So are `NaN` and raw control characters, which no JSON has.
+    Fields that do not fit are dropped (`fitted`). Servers that count in UTF-16 may split a
+    character between events, so half a character is passed on as sent (`paired`). `NaN` and raw
+    control characters, which JSON does not allow, are accepted.
 
     Raises:
-        ModelError: the bytes do not have the format, or report an error.
+        ModelError: The bytes do not have the format, or report an error.
     """
     try:
         answer, value = decoder.decode(data), None
@@ -366,10 +373,10 @@ def decode(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: 
             answer = fitted(value, decoder.type)
         except (ValueError, RecursionError, Unfit):
             excerpt = bytes(data[:_SHOWN]).decode("utf-8", "replace")
-            # An excerpt: an answer may be megabytes of a proxy's HTML.
+            # An excerpt, because an answer may be megabytes of a proxy's HTML.
             raise frame.unreadable(f"{error}; it begins {excerpt!r}") from None
     unused = not any(structs.astuple(answer))
-    # Looked at again only where it may be an error: the mark is in it, or nothing that is used.
+    # Decoded again only if it may be an error: it has the mark, or no used field.
     with suppress(ValueError, RecursionError):
         if value is None and (unused or _ERROR in data):
             value = _loaded(data)
@@ -379,22 +386,22 @@ def decode(frame: ReplyContext, decoder: "msgspec.json.Decoder[Decoded]", data: 
 
 
 def _loaded(data: bytes) -> Any:
-    """JSON with raw control characters, and with numbers of any length.
+    """Decodes JSON with raw control characters and numbers of any length.
 
     Raises:
-        ValueError: it is none.
-        RecursionError: it is nested without end.
+        ValueError: The data are not JSON.
+        RecursionError: The data are nested too deep.
     """
     return json.loads(data, strict=False, parse_int=_integer)
 
 
 def _integer(digits: str) -> int | float:
-    # Python refuses to read very long ones, and no server means them.
+    # Python refuses to read very long numbers, and no server means them.
     return int(digits) if len(digits) <= _MOST_DIGITS else float("inf")
 
 
 def _look_for_errors(frame: ReplyContext, value: Any, *, unused: bool) -> None:
-    """Raise the error that an event reports; keep its words if there is nothing else in it."""
+    """Raises the error that an event reports. Keeps its message if nothing else is in it."""
     if report := error_report(value):
         raise reported_error(frame, report)
     if unused and is_object(value) and spoken_words(value):
@@ -402,7 +409,7 @@ def _look_for_errors(frame: ReplyContext, value: Any, *, unused: bool) -> None:
 
 
 def join_surrogates(text: str) -> str:
-    """The text with the halves of characters put together; a lone one becomes U+FFFD."""
+    """Returns the text with surrogate pairs joined. A lone half becomes U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -419,7 +426,7 @@ def _whole_characters(part: Part) -> Part:
 
 
 def reported_error(frame: ReplyContext, error: Any) -> ModelError:
-    """The error that a provider reports in the body of an answer with status 200."""
+    """Returns the error that a provider reports in an answer with status 200."""
     report: dict[str, Any] = error if is_object(error) else {"message": str(error or "")}
     inner: Any = report.get("error")
     if inner and is_object(inner):
@@ -437,15 +444,15 @@ def reported_error(frame: ReplyContext, error: Any) -> ModelError:
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
-    """The JSON objects in `value` if it is a list; what else is in it is left out."""
+    """Returns the JSON objects in a list `value`, without other entries."""
     return [entry for entry in value if is_object(entry)] if is_sequence(value) else []
 
 
 class EventReader:
-    """Reads one answer as events; the `ReplyReader` of a format is a subclass.
+    """Reads one answer as events. A format's `ReplyReader` is a subclass.
 
-    Subclasses take in an event (`_event`), say whether the reply is whole (`complete`), and make
-    it (`_reply`). `_ended`: the provider said that nothing follows.
+    Subclasses take events (`_event`), report whether the reply is whole (`complete`), and make it
+    (`_reply`). `_ended`: the provider announced the end.
     """
 
     def __init__(self, frame: ReplyContext) -> None:
@@ -455,16 +462,20 @@ class EventReader:
 
     @property
     def complete(self) -> bool:
-        """Is the reply whole, even if the stream should break off now?"""
+        """True if the reply is whole, even if the stream breaks off now."""
         raise NotImplementedError
 
     def feed(self, chunk: bytes) -> bool:
-        """Take in bytes of a stream. True if it says that nothing follows."""
+        """Takes bytes of a stream. Returns True if nothing follows."""
         self._events.feed(chunk)
         return self._ended
 
     def close(self) -> Reply:
-        """The stream ended. Raises `ModelError` if the reply is not complete."""
+        """Ends the stream and returns the reply.
+
+        Raises:
+            ModelError: The reply is incomplete.
+        """
         self._events.close()
         if not self.complete:
             raise self._frame.broken_off()
@@ -480,16 +491,16 @@ class EventReader:
         return reply
 
     def _next(self, data: bytes) -> None:
-        """The next event. Gateways end the streams of all formats as chat completions do."""
+        """Takes the next event. Gateways end streams of all formats as chat completions do."""
         if self._ended:
-            return  # the bytes of one read may hold more, and those of the next are not read
+            return  # one read may hold more bytes
         if data.strip() == _DONE:
             self._ended = True
         else:
             self._event(data)
 
     def _error(self, data: bytes) -> None:
-        """An event that is named "error": its data may be JSON of any shape, or words."""
+        """Takes an event named "error". Its data may be any JSON, or a text."""
         try:
             report: Any = _loaded(data)
         except (ValueError, RecursionError):

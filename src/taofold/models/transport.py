@@ -1,12 +1,11 @@
-"""The network under all providers: POST a body, get an answer or a stream of bytes, through the
-proxy that the environment asks for.
+"""HTTP for all providers: posts a body, returns an answer or a stream of bytes.
 
-`Transport` is the interface, `Http` the one over real HTTP. Tests switch it off
-(`forbid_model_requests`) or have another answer in its place (`answered_by`). One `aiohttp` session
-per event loop is shared by all adapters (docs/adr/0006: a third of the CPU of the alternative). It
-is loaded at the first request, closed when the loop shuts down, never follows a redirect (that
-would hand the key to another host) and never reads more than it was told to. Knows nothing about
-JSON, providers or retries.
+`Transport` is the interface, `Http` the implementation, which uses the environment's proxy. Tests
+disable it (`forbid_model_requests`) or replace it (`answered_by`). All adapters share one `aiohttp`
+session per event loop (docs/adr/0006: a third of the CPU of the alternative). The session is loaded
+at the first request and closed with the loop. It never follows a redirect, which could send the key
+to another host, and never reads more than its bound. This module does not depend on JSON, providers
+or retries.
 """
 
 from __future__ import annotations
@@ -30,32 +29,32 @@ if TYPE_CHECKING:
     import aiohttp
 
 OnBytes: TypeAlias = Callable[[bytes], bool | None]
-"""Hears bytes of a stream. True: the reply has ended, whatever may still come."""
+"""Takes bytes of a stream. Returns True if the reply has ended."""
 Body: TypeAlias = bytes | tuple[bytes, ...]
-"""What is sent; in pieces if it is so large that joining them would cost more than sending them."""
+"""The body of a request, in pieces if joining them would cost more than sending them."""
 LARGE: Final = 1 << 20
-"""Bytes from which a body stays in pieces."""
+"""Number of bytes from which a body stays in pieces."""
 
 
 def same_server(url: str, other: str) -> bool:
-    """Do both lead to one server, by one protocol? Over http a key would be sent in clear."""
+    """Returns True if both URLs lead to one server by one protocol. HTTP would expose a key."""
     first, second = urlsplit(url), urlsplit(other)
     return (first.scheme, first.netloc) == (second.scheme, second.netloc)
 
 
 def joined(pieces: Sequence[bytes]) -> Body:
-    """The pieces of a body, joined if that is cheap."""
+    """Returns the pieces of a body, joined if that is cheap."""
     large = max(map(len, pieces), default=0) >= LARGE
     return tuple(pieces) if large else b"".join(pieces)
 
 
 def whole(body: Body) -> bytes:
-    """The body as one string of bytes."""
+    """Returns the body as one bytes object."""
     return body if isinstance(body, bytes) else b"".join(body)
 
 
 class HttpResponse(NamedTuple):
-    """An HTTP answer. `body` is empty if it went to the listener; header names have any case."""
+    """An HTTP answer. `body` is empty if it went to the listener. Header names have any case."""
 
     status: int
     headers: Mapping[str, str]
@@ -63,7 +62,7 @@ class HttpResponse(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How long and how much. Seconds and bytes."""
+    """Bounds of time and size, in seconds and bytes."""
 
     connect: float = 10.0
     total: float = 120.0
@@ -71,7 +70,7 @@ class Bounds(NamedTuple):
 
 
 class Transport(Protocol):
-    """Carries one request. Raises `ModelError` of kind network or timeout; never retries."""
+    """Carries one request. Raises `ModelError` of kind network or timeout. Never retries."""
 
     async def post(
         self,
@@ -81,17 +80,18 @@ class Transport(Protocol):
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
     ) -> HttpResponse:
-        """POST `body`. A streamed answer with status 200 goes to `on_bytes` as it arrives."""
+        """Posts `body`. A streamed answer with status 200 goes to `on_bytes` as it arrives."""
         ...
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY) asks for.
+    """Returns the environment's proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY).
 
-    Raises `ConfigError` for a SOCKS proxy, which the client cannot use.
+    Raises:
+        ConfigError: It is a SOCKS proxy, which the client does not support.
     """
     parts = urlsplit(url)
-    # Without user and password, which NO_PROXY does not name.
+    # Without user and password, which NO_PROXY does not contain.
     if proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
     proxies = getproxies()
@@ -108,16 +108,16 @@ def proxy_for(url: str) -> str | None:
 
 @dataclass(slots=True)
 class Guard:
-    """May real requests leave this process? Tests switch them off."""
+    """Permission for real requests of this process. Tests withdraw it."""
 
     closed: bool = False
     allowed: tuple[str, ...] = ()
     stand_in: Transport | None = None
-    """What answers instead of the network, e.g. a cassette."""
+    """A replacement for the network, such as a cassette."""
 
     def check(self, url: str) -> None:
-        """Raise `ConfigError` if `url` must not be called."""
-        # Nothing is allowed: no URL begins with NUL.
+        """Raises `ConfigError` if `url` must not be called."""
+        # NUL matches no URL, so nothing is allowed.
         if self.closed and not url.startswith(self.allowed or ("\0",)):
             raise ConfigError(
                 f"a model request to {bare_url(url)} was forbidden by forbid_model_requests(): use "
@@ -130,7 +130,22 @@ guard: Final = Guard()
 
 @contextmanager
 def forbid_model_requests(*allow: str) -> Generator[None, None, None]:
-    """Within this block the HTTP client refuses every URL that starts with none of `allow`."""
+    """Refuses all HTTP requests to models in this block, for tests.
+
+    Example:
+        ```python
+        from taofold.testing import forbid_model_requests
+
+        with forbid_model_requests("http://127.0.0.1"):
+            ...  # only a local server can be called
+        ```
+
+    Args:
+        allow: URL prefixes that stay allowed.
+
+    Raises:
+        ConfigError: At a request to another URL.
+    """
     before = guard.closed, guard.allowed
     guard.closed, guard.allowed = True, allow
     try:
@@ -141,9 +156,18 @@ def forbid_model_requests(*allow: str) -> Generator[None, None, None]:
 
 @contextmanager
 def allow_model_requests() -> Generator[None, None, None]:
-    """Undo `forbid_model_requests` within this block."""
+    """Allows HTTP requests to models in this block, inside of `forbid_model_requests`.
+
+    Example:
+        ```python
+        from taofold.testing import allow_model_requests, forbid_model_requests
+
+        with forbid_model_requests(), allow_model_requests():
+            ...  # requests are allowed again
+        ```
+    """
     before = guard.closed
-    # `allowed` stays: it has a meaning only while the guard is closed.
+    # `allowed` stays, because it matters only while the guard is closed.
     guard.closed = False
     try:
         yield
@@ -153,8 +177,20 @@ def allow_model_requests() -> Generator[None, None, None]:
 
 @contextmanager
 def answered_by(transport: Transport) -> Generator[None, None, None]:
-    """Within this block `transport` answers the requests of all adapters that have none of
-    their own.
+    """Answers the requests of all adapters in this block with `transport`.
+
+    Adapters with their own transport keep it.
+
+    Example:
+        ```python
+        from taofold.testing import Cassette, answered_by
+
+        with answered_by(Cassette("hello.json", record=False)):
+            ...  # models answer from the recording
+        ```
+
+    Args:
+        transport: The replacement for the network.
     """
     before = guard.stand_in
     guard.stand_in = transport
@@ -166,17 +202,17 @@ def answered_by(transport: Transport) -> Generator[None, None, None]:
 
 @dataclass(slots=True)
 class _Lane:
-    """What is worked out once for a URL."""
+    """Values computed once for a URL."""
 
     url: Any
     proxy: str | None
     was_kept: bool = False
-    """A connection may have been kept open from an earlier request."""
+    """A connection may be open from an earlier request."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """The session of one loop, and the generator that closes it when the loop shuts down."""
+    """The session of one loop, and the generator that closes it with the loop."""
 
     client: aiohttp.ClientSession
     lanes: dict[str, _Lane] = field(default_factory=dict[str, _Lane])
@@ -188,14 +224,13 @@ class _Session:
 
 _DOCUMENTS: Final = ("application/json", "text/html")
 _LINGER: Final = 1.0
-"""Seconds in which a server should end a stream after the reply has."""
+"""Seconds in which a server should end a stream after the reply."""
 
 _sessions: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Session]] = WeakKeyDictionary()
 
 
 async def _live(client: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
-    # asyncio closes the generators that are open when a loop shuts down: no atexit,
-    # no "Unclosed client session", and nobody has to remember anything.
+    # asyncio closes open generators when a loop shuts down, so sessions need no explicit close.
     try:
         yield
     finally:
@@ -205,29 +240,28 @@ async def _live(client: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
 async def _open(loop: asyncio.AbstractEventLoop) -> _Session:
     import aiohttp  # noqa: PLC0415  (an import of 0.2 s, paid by the first request)
 
-    # Loops that ended without `shutdown_asyncgens`; their sockets go with them.
+    # Loops that ended without `shutdown_asyncgens`. Their sockets are closed with them.
     for dead in [other for other in _sessions if other.is_closed()]:
         _sessions.pop(dead, None)
     client = aiohttp.ClientSession(
-        # No limit of its own: how many calls go on at
-        # once is the limiter's and the runs' to say.
+        # No limit here: the limiter and the runs bound concurrent calls.
         connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, keepalive_timeout=30),
-        # A provider's cookies would tie one account's calls to another's.
+        # A provider's cookies would link the calls of different accounts.
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=("User-Agent",),
-        # Unpacked here, within the bound: the client would unpack what it has received at once.
+        # Unpacked here, within the bound. The client would unpack everything at once.
         headers={"Accept-Encoding": "identity"},
         auto_decompress=False,
     )
     session = _sessions[loop] = _Session(client)
     session.lifetime = _live(client)
-    # Only a generator that was begun is closed by the loop.
+    # A loop closes only generators that have started.
     await anext(session.lifetime)
     return session
 
 
 async def aclose_all() -> None:
-    """Close the session of the running loop. The next request opens a new one."""
+    """Closes the session of the running loop. The next request opens a new one."""
     session = _sessions.pop(asyncio.get_running_loop(), None)
     if session is not None and session.lifetime is not None:
         await session.lifetime.aclose()
@@ -244,7 +278,7 @@ class Http:
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
     ) -> HttpResponse:
-        """POST `body`; see `Transport`."""
+        """Posts `body`. See `Transport`."""
         guard.check(url)
         loop = asyncio.get_running_loop()
         session = _sessions.get(loop)
@@ -273,7 +307,7 @@ def _lane(session: _Session, url: str) -> _Lane:
 
 
 def _timeout(session: _Session, bounds: Bounds, streamed: bool) -> aiohttp.ClientTimeout:
-    # A stream may take long as long as it moves: `total` bounds its silence there.
+    # A stream may take any time while data arrive: `total` bounds its silence.
     key = bounds, streamed
     if (timeout := session.timeouts.get(key)) is None:
         import aiohttp  # noqa: PLC0415
@@ -298,8 +332,8 @@ async def _exchange(
     timeout = _timeout(session, bounds, on_bytes is not None)
     async with await _start(session, lane, headers, body, timeout) as response:
         if on_bytes is not None and not _streams(response):
-            # An error, or a server that does not stream: it is
-            # read whole, and the reader gets the document.
+            # An error, or a server that does not stream. Read as a whole, and the reader gets the
+            # document.
             on_bytes = None
         got: list[bytes] = []
         size = 0
@@ -308,7 +342,7 @@ async def _exchange(
             chunk = unpacked(received) if unpacked else received
             size += len(chunk)
             if size > bounds.size:
-                # Of no kind that is tried again: the next answer would be as large.
+                # Not retried, because the next answer would be as large.
                 raise ModelError(
                     f"the answer of {bare_url(str(lane.url))} is larger than {bounds.size} bytes",
                     kind="request",
@@ -325,10 +359,10 @@ async def _exchange(
 
 
 def _unpacking(response: aiohttp.ClientResponse, most: int) -> Callable[[bytes], bytes] | None:
-    """Returns what unpacks the pieces of an answer; None if they are sent as they are.
+    """Returns a function that unpacks pieces of an answer, or None for plain ones.
 
     Raises:
-        ModelError: the answer has a coding that was not asked for and is not known.
+        ModelError: The answer has an unknown encoding that was not requested.
     """
     try:
         return unpacking(response.headers.get("Content-Encoding", ""), most)
@@ -355,10 +389,9 @@ async def _start(
                 timeout=timeout,
             )
         except _disconnected() as error:
-            # A connection that was kept open may have been closed by the server meanwhile
-            # (llama.cpp does so after a stream): that is no failure yet.
-            # Tried again once, and only on a connection that was kept. The server may
-            # have read the request before it closed: a model call is made at least once.
+            # The server may have closed an open connection (llama.cpp does so after a stream),
+            # which is not a failure. Retried once, and only on a reused connection. The server may
+            # have read the request before: a model call is made at least once.
             if not lane.was_kept or isinstance(error, _refused()):
                 raise
             lane.was_kept = False
@@ -368,7 +401,7 @@ async def _start(
 
 
 def _payload(body: Body) -> Any:
-    """What the client sends: large bodies piece by piece, never as one more copy."""
+    """Returns the payload for the client: large bodies piece by piece, without another copy."""
     if isinstance(body, bytes):
         return body if len(body) < LARGE else io.BytesIO(body)
     import aiohttp  # noqa: PLC0415
@@ -410,7 +443,7 @@ def _streams(response: aiohttp.ClientResponse) -> bool:
 
 
 class _ListenerFailed(Exception):
-    """Keeps a listener's OSError (a closed pipe, say) from being taken for the network's."""
+    """Separates a listener's OSError (such as a closed pipe) from the network's."""
 
 
 def _tell(on_bytes: OnBytes, chunk: bytes) -> bool:
@@ -421,9 +454,9 @@ def _tell(on_bytes: OnBytes, chunk: bytes) -> bool:
 
 
 async def _finish(response: aiohttp.ClientResponse, size: int) -> None:
-    """Read to the end of a stream whose reply is complete, so that its connection can be kept.
+    """Reads a stream to its end after the reply, so that the connection can be reused.
 
-    A server that does not close it, breaks off, or goes on talking loses the connection instead.
+    If the server does not end it in time, the connection is dropped.
     """
     body = response.content
     with suppress(TimeoutError, *_failures()):
@@ -437,8 +470,7 @@ def _broken(error: Exception, url: str, bounds: Bounds) -> ModelError:
 
     where = bare_url(url)
     kind = type(error).__name__
-    # Before TimeoutError, of which it is a subclass:
-    # no connection may pass, a slow answer does not.
+    # Before its base class TimeoutError: a missing connection is retried, a slow answer is not.
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ModelError(f"no connection to {where} within {bounds.connect:g} s", kind="network")
     if isinstance(error, TimeoutError):

@@ -1,9 +1,9 @@
-"""Names and ids in the form a provider accepts, and the way back.
+"""Names and ids in the form that a provider accepts, and their originals.
 
-Models and servers invent tool names, property names and call ids. A provider that did not make
-them may refuse every later request of the conversation. A valid name is sent as it is; any other
-is replaced by a stand-in. Stand-ins depend on nothing but the name, so a history keeps its bytes.
-`WireTools` is the list of tools as one provider takes it. Pure; knows nothing about HTTP.
+Models and servers invent tool names, property names and call ids. Another provider may refuse every
+later request of the conversation because of them. Valid names are sent unchanged. Others are
+replaced by stand-ins that depend only on the name, so a history keeps its bytes. `WireTools` is a
+list of tools for one provider. Pure and independent of HTTP.
 """
 
 import re
@@ -20,11 +20,12 @@ from taofold.runtime.model import ToolSpec
 
 _LONGEST: Final = 64
 _VALID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-"""A tool name that each vendor takes: OpenAI and Anthropic document 64 letters, digits, `_` and
-`-`; Gemini's `FunctionDeclaration.name` must begin with a letter or `_`."""
+"""Tool names for all vendors. OpenAI and Anthropic document 64 letters, digits, `_` and `-`.
+Gemini's `FunctionDeclaration.name` must begin with a letter or `_`.
+"""
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9_.-]")
 UNNAMED: Final = "unnamed"
-"""Stands for the name of a call that has none."""
+"""Stand-in for a missing name of a call."""
 
 
 def _digest(text: str) -> str:
@@ -33,7 +34,7 @@ def _digest(text: str) -> str:
 
 def _escaped(name: str) -> str:
     """Replaces invalid characters by their code point, and a long rest by a digest."""
-    # Escaped, not dropped: two names that differ in a sign only must stay two.
+    # Escaped, not dropped, so that names which differ in one character stay different.
     escaped = _OUTSIDE.sub(lambda match: f"_x{ord(match[0]):x}_", name)
     if len(escaped) <= _LONGEST:
         return escaped
@@ -54,7 +55,7 @@ def wire_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class IdRule:
-    """Which call ids a provider accepts: `valid` ones, others become `prefix` and a digest."""
+    """A provider's rule for call ids. Ids not in `valid` become `prefix` and a digest."""
 
     valid: re.Pattern[str]
     prefix: str = "call_"
@@ -68,7 +69,7 @@ class IdRule:
 
 
 ANY_ID: Final = IdRule(re.compile(r"(?s).+"))
-"""A server of which no rule is known: it accepts the ids that it made."""
+"""A server without a known rule: it accepts the ids that it made."""
 RESPONSES_ID: Final = IdRule(re.compile(r"[A-Za-z0-9_-]{1,64}"))
 """OpenAI, Responses API, `input[].call_id`: at most 64 letters, digits, `_` and `-`."""
 OPENAI_CHAT_ID: Final = IdRule(re.compile(r"[A-Za-z0-9_.:-]{1,40}"))
@@ -81,11 +82,11 @@ ANTHROPIC_ID: Final = IdRule(re.compile(r"[A-Za-z0-9_-]{1,64}"))
 
 @dataclass(frozen=True, slots=True)
 class ToolRules:
-    """What a provider accepts of a list of tools.
+    """A provider's rules for a list of tools.
 
     Args:
-        properties: the names of properties that it accepts; None = all.
-        most: how many tools it accepts; 0 = no documented bound.
+        properties: Accepted names of properties. None = all.
+        most: Maximum number of tools. 0 = no documented maximum.
     """
 
     properties: re.Pattern[str] | None = None
@@ -101,13 +102,13 @@ OPENAI_TOOLS: Final = ToolRules(most=128)
 
 @dataclass(frozen=True, slots=True)
 class WireTools:
-    """The tools of a request as one provider takes them, and the way back.
+    """The tools of a request for one provider, and the original names.
 
     Args:
-        tools: with wire names and adapted schemas, without those that cannot be adapted.
-        names: tool to wire name, for the tools that are sent.
-        properties: by tool, the properties that have a stand-in.
-        notes: which tools are left out, and why.
+        tools: With wire names and adapted schemas, without tools that cannot be adapted.
+        names: Tool to wire name, for the tools that are sent.
+        properties: Properties with a stand-in, by tool.
+        notes: Omitted tools, with reasons.
     """
 
     tools: tuple[ToolSpec, ...] = ()
@@ -119,14 +120,14 @@ class WireTools:
 
     @property
     def form(self) -> str:
-        """Identifies the stand-ins that depend on the list of tools; "" = there are none."""
+        """Identifies the stand-ins that depend on the list of tools. "" = none."""
         own = {name: wire for name, wire in self.names.items() if wire != wire_name(name)}
         if not own and not self.properties:
             return ""
         return _digest(repr((sorted(own.items()), self.properties)))
 
     def name(self, name: str) -> str:
-        """Returns the wire name of a tool, also of one that is not offered."""
+        """Returns the wire name of any tool, offered or not."""
         return self.names.get(name) or wire_name(name)
 
     def allowed(self, names: Iterable[str]) -> list[str]:
@@ -139,7 +140,7 @@ class WireTools:
         return _renamed(arguments, there) if there else arguments
 
     def original_names(self) -> dict[str, str]:
-        """Returns wire name to tool."""
+        """Returns wire names with their tools."""
         return {wire: name for name, wire in self.names.items()}
 
 
@@ -148,7 +149,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
         renamed = {names.get(key, key): _renamed(item, names) for key, item in value.items()}
         if len(renamed) == len(value):
             return renamed
-        # A free key equals a stand-in: no rename, so that no value is lost.
+        # A free key may equal a stand-in. It is then kept, so that no value is lost.
         return {key: _renamed(item, names) for key, item in value.items()}
     if is_sequence(value):
         return [_renamed(item, names) for item in value]
@@ -161,14 +162,14 @@ def original_arguments(arguments: str, names: Mapping[str, str]) -> str:
     try:
         return msgspec.json.encode(_renamed(msgspec.json.decode(arguments), back)).decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        # Not JSON: the reader of arguments repairs it later, under the names it knows.
+        # Not JSON: the reader of arguments repairs it later, with the original names.
         for wire, name in back.items():
             arguments = arguments.replace(f'"{wire}"', msgspec.json.encode(name).decode())
         return arguments
 
 
 def wire_tools(tools: Sequence[ToolSpec], rules: ToolRules) -> WireTools:
-    """Adapts `tools` to a provider. Tools that cannot be adapted are left out with a note."""
+    """Adapts `tools` to a provider. Tools that cannot be adapted are omitted with a note."""
     sent: list[ToolSpec] = []
     notes: list[str] = []
     properties: dict[str, Mapping[str, str]] = {}
@@ -189,7 +190,7 @@ def wire_tools(tools: Sequence[ToolSpec], rules: ToolRules) -> WireTools:
             notes.append(f"tool {tool.name!r} is left out: {why}")
             continue
         wire = wire_name(tool.name)
-        # A tool's own valid name goes before another tool's stand-in.
+        # A tool's own valid name takes precedence over another tool's stand-in.
         if wire in taken or (wire != tool.name and wire in own):
             wire = f"{wire[:47]}_{_digest(tool.name)}"
         taken.add(wire)

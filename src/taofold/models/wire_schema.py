@@ -1,10 +1,10 @@
-"""Schemas in the form a provider accepts: parameters of tools, and forms of answers.
+"""Schemas in the form that a provider accepts: parameters of tools, and forms of answers.
 
-Servers, users and libraries write JSON Schema in every draft; providers take subsets and refuse
+Servers, users and libraries write JSON Schema in every draft. Providers accept subsets and refuse
 the whole request for one schema outside of them. Parameters are relaxed, never narrowed: each call
-that the tool's own schema allows stays possible, and the runtime checks calls against the tool's
-own schema. Forms of answers are closed and shortened so that the provider can enforce them; the
-reply is checked against the original. Pure; knows nothing about requests or HTTP.
+that the tool's own schema allows stays possible, and the runtime checks calls against that schema.
+Forms of answers are closed and reduced so that the provider can enforce them. The reply is checked
+against the original. Pure and independent of requests and HTTP.
 """
 
 import re
@@ -19,10 +19,11 @@ import msgspec
 from taofold.core.json_values import JSON, at_pointer, is_array, is_object, is_sequence
 
 _DEEPEST: Final = 64
-"""Levels of a schema that are walked. No vendor documents more than ten; a call is that deep
-only by accident, and the walk is recursive."""
+"""Maximum levels of a schema, because the walk is recursive. No vendor documents more than ten, and
+calls are rarely that deep.
+"""
 _MOST_FOLDED: Final = 1_000
-"""Schemas at the root, with those of unions and references, that are made one object."""
+"""Maximum schemas that are merged into the root object, from unions and references."""
 _TYPES: Final = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 _NAMED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -35,21 +36,18 @@ _ROOT_ONLY_REFUSED: Final = ("enum", "const", "not")
 
 
 _ROOT: Final = "taofold_root"
-"""The definition that a reference to the whole schema (`#`) leads to."""
+"""The definition for references to the whole schema (`#`)."""
 
 
 class Unsupported(Exception):
-    """A schema cannot be adapted; the text is the reason."""
-
-
-# --- parameters of tools -------------------------------------------------------------------------
+    """A schema cannot be adapted. The text is the reason."""
 
 
 def property_names(schema: JSON) -> set[str]:
     """Returns the names of all properties in `schema`.
 
     Raises:
-        Unsupported: it is nested too deep.
+        Unsupported: It is nested too deep.
     """
     names: set[str] = set()
     for node in _nodes(schema):
@@ -70,7 +68,7 @@ def _nodes(schema: JSON, depth: int = 0) -> Iterator[dict[str, Any]]:
 
 
 def _inner(node: dict[str, Any]) -> Iterator[JSON]:
-    """Yields the schemas directly inside of `node`."""
+    """Yields the direct subschemas of `node`."""
     for key in _NAMED:
         if is_object(node.get(key)):
             yield from node[key].values()
@@ -88,13 +86,13 @@ def _inner(node: dict[str, Any]) -> Iterator[JSON]:
 def adapt_parameters(schema: JSON, renames: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     """Returns parameters that every provider accepts, and a hint for the tool's description.
 
-    The root becomes an object without unions: OpenAI ("schema must have type 'object' and not
-    have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level") and Anthropic ("input_schema does
-    not support oneOf, allOf, or anyOf at the top level") refuse others. Old drafts become draft
-    2020-12, which Anthropic demands. Properties get the names in `renames`.
+    The root becomes an object without unions: OpenAI ("schema must have type 'object' and not have
+    'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level") and Anthropic ("input_schema does not
+    support oneOf, allOf, or anyOf at the top level") refuse others. Old drafts become draft
+    2020-12, which Anthropic requires. Properties get the names in `renames`.
 
     Raises:
-        Unsupported: the arguments are no object, or the schema is nested too deep.
+        Unsupported: The arguments are not an object, or the schema is nested too deep.
     """
     if not is_object(schema):
         raise Unsupported("its schema is no object")
@@ -126,10 +124,10 @@ def _folded(
     groups: list[tuple[str, ...]],
     steps: Iterator[int],
 ) -> dict[str, Any]:
-    """Returns the object that `schema` describes, with the members of its unions in one object.
+    """Returns the object that `schema` describes, with the members of its unions merged.
 
-    `groups` takes the properties that the members of unions demand. `steps` counts the schemas
-    that are looked at: unions within unions double them with every level.
+    `groups` receives the properties that members of unions require. `steps` counts the schemas,
+    because nested unions double them with every level.
     """
     if next(steps) > _MOST_FOLDED:
         raise Unsupported(f"its root combines more than {_MOST_FOLDED} schemas")
@@ -172,7 +170,7 @@ def _strings(value: JSON) -> list[str]:
 
 
 def _merged(node: dict[str, Any], members: list[dict[str, Any]], *, every: bool) -> dict[str, Any]:
-    """Returns `node` with the properties of `members`, of which every or any must hold."""
+    """Returns `node` with the properties of `members`, all or any of which must hold."""
     if not members:
         return node
     own: dict[str, Any] = node["properties"] if is_object(node.get("properties")) else {}
@@ -190,8 +188,8 @@ def _merged(node: dict[str, Any], members: list[dict[str, Any]], *, every: bool)
     required = [set(_strings(member.get("required"))) for member in members]
     demanded = set[str]().union(*required) if every else set[str].intersection(*required)
     names = list(dict.fromkeys([*_strings(node.get("required")), *sorted(demanded)]))
-    # `additionalProperties` sees only the properties beside it: with those of the members in one
-    # object it stays closed only where nothing open was merged.
+    # `additionalProperties` covers only properties beside it. Merged with the members' properties,
+    # it stays closed only if nothing open was merged.
     closings = [member.get("additionalProperties") is False for member in members]
     closed = node.get("additionalProperties") is False or (
         any(closings) if every else all(closings)
@@ -218,7 +216,7 @@ class _Repair:
         if not is_object(schema):
             return {"not": {}} if schema is False else {}
         node: dict[str, Any] = dict(schema)
-        # Ids and dialects change what a `$ref` means and which draft holds.
+        # Ids and dialects change the meaning of `$ref` and the draft.
         for key in ("$schema", "$id"):
             node.pop(key, None)
         self._references(node)
@@ -235,7 +233,7 @@ class _Repair:
             if key in node:
                 node[key] = [self.node(inner, depth + 1) for inner in node[key]]
         for key in _SINGLE:
-            # llama.cpp: "items: schema must be an object". `false` there is relaxed to anything.
+            # llama.cpp: "items: schema must be an object". `false` is relaxed to anything.
             if key in ("items", "contains") and isinstance(node.get(key), bool):
                 node[key] = {}
             elif key in node and not isinstance(node[key], bool):
@@ -245,8 +243,8 @@ class _Repair:
 
     def _references(self, node: dict[str, Any]) -> None:
         reference = node.get("$ref")
-        # OpenAI refuses a reference that leads nowhere; "anything" is what it means to us. That
-        # llama.cpp does not read the escapes of RFC 6901 (`~1`) has the same end.
+        # OpenAI refuses a dangling reference, which here means "anything". llama.cpp does not read
+        # the escapes of RFC 6901 (`~1`), so such references become "anything" too.
         if "$ref" in node and (
             not isinstance(reference, str)
             or not reference.startswith("#")
@@ -256,7 +254,7 @@ class _Repair:
             del node["$ref"]
         elif isinstance(reference, str) and self._renames:
             parts = reference.split("/")
-            # The segment behind `properties` is a name.
+            # The segment after `properties` is a name.
             node["$ref"] = "/".join(
                 self._renames.get(part, part) if before == "properties" else part
                 for before, part in zip(["", *parts], parts, strict=False)
@@ -307,7 +305,7 @@ def _types(node: dict[str, Any]) -> None:
 
 
 def _lists(node: dict[str, Any]) -> None:
-    """Drops lists that are none. Draft 3 has `required: true` in a property."""
+    """Drops invalid lists. Draft 3 has `required: true` in a property."""
     if "required" in node:
         node["required"] = list(dict.fromkeys(_strings(node["required"])))
         if not node["required"]:
@@ -349,11 +347,11 @@ _VALUES: Final[Mapping[str, Callable[[JSON], bool]]] = {
     "examples": is_sequence,
     "dependentRequired": is_object,
 }
-"""What the keywords of draft 2020-12 take. `"minLength": "3"` is refused with the request."""
+"""Valid values of draft 2020-12's keywords. `"minLength": "3"` would fail the request."""
 
 
 def _values(node: dict[str, Any]) -> None:
-    """Drops keywords whose value the draft does not allow: a bound that none is."""
+    """Drops keywords with a value that the draft does not allow."""
     for key in node.keys() & _VALUES.keys():
         if not _VALUES[key](node[key]):
             del node[key]
@@ -384,13 +382,13 @@ def _choices(node: dict[str, Any]) -> None:
 
 
 def _is_kind(value: JSON, kind: str) -> bool:
-    if isinstance(value, bool):  # an int to isinstance
+    if isinstance(value, bool):  # an int for isinstance
         return kind == "boolean"
     return isinstance(value, _KINDS[kind])
 
 
 def _bounds(node: dict[str, Any]) -> None:
-    """Draft 4 has a flag where later drafts have a number."""
+    """Converts draft 4's flags to the numbers of later drafts."""
     for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         flag = node.get(exclusive)
         if isinstance(flag, bool):
@@ -414,29 +412,27 @@ def _items(node: dict[str, Any]) -> None:
         node["items"] = {}
 
 
-# --- forms of answers ----------------------------------------------------------------------------
-
 ANSWER: Final = "answer"
-"""The property that holds an answer which is no object."""
+"""The property that holds an answer which is not an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormRules:
-    """What a provider enforces of an answer's schema.
+    """The parts of an answer's schema that a provider enforces.
 
     Args:
-        keywords: what it enforces; other bounds become text of the description.
-        formats: values of `format` that it knows.
-        object_root: the root must be an object without unions.
-        closed: objects must have `additionalProperties: false`.
-        all_required: each property must be required.
-        recursive: a schema may refer to itself.
-        most_items: the largest `minItems`; None = any.
-        constants: `const` and an `enum` of anything but text and numbers are known.
-        depth: levels of objects and arrays; 0 = no documented bound.
-        properties: properties altogether; 0 = no documented bound.
-        optional: properties that may be absent; 0 = no documented bound.
-        unions: values of more than one type; 0 = no documented bound.
+        keywords: Enforced keywords. Other bounds become text of the description.
+        formats: Known values of `format`.
+        object_root: The root must be an object without unions.
+        closed: Objects must have `additionalProperties: false`.
+        all_required: Each property must be required.
+        recursive: A schema may refer to itself.
+        most_items: Maximum `minItems`. None = any.
+        constants: `const`, and an `enum` of values besides text and numbers, are known.
+        depth: Levels of objects and arrays. 0 = no documented maximum.
+        properties: Total properties. 0 = no documented maximum.
+        optional: Optional properties. 0 = no documented maximum.
+        unions: Values of more than one type. 0 = no documented maximum.
     """
 
     keywords: frozenset[str]
@@ -499,8 +495,8 @@ class AnswerForm:
     """An answer's schema as it is sent.
 
     Args:
-        wrapped: the answer is the property `answer` of the reply.
-        reason: why the provider cannot enforce it; "" = it does.
+        wrapped: The answer is the property `answer` of the reply.
+        reason: The reason why the provider cannot enforce it, or "".
     """
 
     schema: dict[str, JSON]
@@ -508,7 +504,7 @@ class AnswerForm:
     reason: str = ""
 
     def unwrap(self, text: str) -> str:
-        """Returns the answer's own JSON; `text` itself if it is not wrapped."""
+        """Returns the answer's own JSON. Unwrapped text is returned unchanged."""
         if not self.wrapped:
             return text
         try:
@@ -516,7 +512,7 @@ class AnswerForm:
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return text
         if not is_object(value) or set(value) != {ANSWER}:
-            return text  # the server did not hold to the form
+            return text  # the server did not follow the form
         return msgspec.json.encode(value[ANSWER]).decode()
 
 
@@ -528,23 +524,22 @@ _CLOSING: Final = re.compile(r"\s*\}?\s*\Z")
 class UnwrappedText:
     """Passes on the text of a wrapped answer, as it arrives, without its wrapper.
 
-    Text that does not begin as a wrapper is passed on as it is. Call it with each piece, then
-    `end`.
+    Text without a wrapper is passed on unchanged. Call it with each piece, then call `end`.
     """
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
         self._held = ""
         self._inside: bool | None = None
-        """None: not known yet whether it is wrapped."""
+        """None: not yet known if it is wrapped."""
 
     def __call__(self, piece: str) -> None:
-        """Hears the next piece."""
+        """Takes the next piece."""
         text = self._held + piece
         self._held = ""
         if self._inside is None:
             if opening := _OPENING.match(text):
-                # Whitespace that belongs to the opening may still come.
+                # Whitespace of the opening may still follow.
                 if opening.end() == len(text):
                     self._held = text
                     return
@@ -555,23 +550,23 @@ class UnwrappedText:
             else:
                 self._inside = False
         if self._inside and (closing := _CLOSING.search(text)):
-            # What may close the wrapper is held back until more text shows that it does not.
+            # A possible end of the wrapper is held back until more text rules it out.
             self._held, text = text[closing.start() :], text[: closing.start()]
         if text:
             self._tell(text)
 
     def end(self) -> None:
-        """The text is over."""
+        """Ends the text."""
         if not self._inside and self._held:
             self._tell(self._held)
         self._held = ""
 
 
 def adapt_form(schema: dict[str, JSON], rules: FormRules) -> AnswerForm:
-    """Returns the form of an answer that a provider with `rules` accepts and, if it can, enforces.
+    """Returns an answer's form that a provider with `rules` accepts and, if possible, enforces.
 
-    An enforced form is narrower than the schema (closed, defaults written out) except for bounds
-    that the provider does not know, which become text.
+    An enforced form is narrower than the schema (closed, defaults written out), except for bounds
+    that the provider does not support, which become text.
     """
     rooted, wrapped = _rooted(schema, rules)
     try:
@@ -581,7 +576,7 @@ def adapt_form(schema: dict[str, JSON], rules: FormRules) -> AnswerForm:
 
 
 def _rooted(schema: dict[str, JSON], rules: FormRules) -> tuple[dict[str, JSON], bool]:
-    """Returns the schema with a root in place of a reference, and whether it had to be wrapped."""
+    """Returns the schema with its root reference resolved, and True if it had to be wrapped."""
     root = dict(schema)
     followed: set[str] = set()
     while isinstance(root.get("$ref"), str) and root["$ref"] not in followed:
@@ -606,7 +601,7 @@ def _rooted(schema: dict[str, JSON], rules: FormRules) -> tuple[dict[str, JSON],
 
 
 def _moved(value: JSON, depth: int = 0) -> JSON:
-    """Returns a piece of a schema whose root moved to `#/properties/answer`."""
+    """Returns a part of a schema whose root moved to `#/properties/answer`."""
     if depth > _DEEPEST:
         return value
     if is_object(value):
@@ -620,7 +615,7 @@ def _moved(value: JSON, depth: int = 0) -> JSON:
 
 
 class _Form:
-    """Rewrites an answer's schema within the rules of a provider."""
+    """Rewrites an answer's schema within a provider's rules."""
 
     def __init__(self, root: dict[str, JSON], rules: FormRules) -> None:
         self._root, self._rules = root, rules
@@ -657,7 +652,7 @@ class _Form:
         if isinstance(node.get("$ref"), str):
             if at_pointer(self._root, node["$ref"]) is None:
                 raise Unsupported(f"the schema's {node['$ref']!r} leads nowhere")
-            # Beside a reference each vendor refuses or ignores other keywords.
+            # Each vendor refuses or ignores other keywords beside a reference.
             kept = {"$ref": node["$ref"]}
             return kept | (self._definitions(node, depth) if schema is self._root else {})
         self._combine(node)
@@ -699,7 +694,7 @@ class _Form:
             raise Unsupported("the schema combines several with 'allOf'")
 
     def _tuple(self, node: dict[str, Any]) -> None:
-        """Writes a tuple as an array of its members' types where tuples are not known."""
+        """Writes a tuple as an array of its members' types, if tuples are unsupported."""
         members = node.get("prefixItems")
         if not is_sequence(members) or "prefixItems" in self._rules.keywords:
             if node.get("items") is False:
@@ -729,7 +724,7 @@ class _Form:
             return
         properties: Any = node.get("properties")
         free: Any = node.get("additionalProperties")
-        # An object without properties that is not closed holds anything.
+        # An open object without properties holds anything.
         loose = free is not False and (free or not properties)
         if "patternProperties" in node or (self._rules.closed and loose):
             raise Unsupported("the schema has an object with free keys")
@@ -760,7 +755,7 @@ class _Form:
             node["additionalProperties"] = self.node(free, depth + 1) if free else True
 
     def _described(self, node: dict[str, Any]) -> dict[str, Any]:
-        """Moves the bounds that the provider does not know into the description."""
+        """Moves bounds that the provider does not support into the description."""
         rules = self._rules
         kept: dict[str, Any] = {}
         said: list[str] = []
