@@ -35,11 +35,11 @@ T = TypeVar("T")
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Opens a turn: collects steering messages and nearby limits. Resolves to an `Outlook`."""
+    """The start of a turn: collects messages and nearby limits. Resolves to an `Outlook`."""
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Asks the model. Resolves to a `Reply`.
+    """A call of the model. Resolves to a `Reply`.
 
     `tools` are the names offered natively (none: a plain completion). `schema` requests constrained
     decoding where the model's profile supports it.
@@ -62,7 +62,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Act(msgspec.Struct, frozen=True):
-    """Takes one step: records the thought and performs its batch. Resolves to the observations."""
+    """One step: the thought to record and its batch to perform. Resolves to the observations."""
 
     thought: Thought
     actions: tuple[Action, ...]
@@ -73,14 +73,14 @@ class Act(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Records something derived: a violation, a compaction, a trace entry."""
+    """A derived fact to record: a violation, a compaction, a trace entry."""
 
     kind: str
     data: dict[str, Any] = {}
 
 
 class Fork(msgspec.Struct, frozen=True):
-    """Runs strategies concurrently. Resolves to the tuple of their answers, in order."""
+    """Strategies to run concurrently. Resolves to the tuple of their answers, in order."""
 
     branches: "tuple[Strategy[Any], ...]"
 

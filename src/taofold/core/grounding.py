@@ -111,7 +111,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 class TokenLedger:
-    """Records the first source of each token. Feed it in the order of the log."""
+    """The first source of each token. Feed it in the order of the log."""
 
     def __init__(self, *known: str) -> None:
         self._own: set[str] = set()

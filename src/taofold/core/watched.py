@@ -48,7 +48,7 @@ class WatchedChange(Value, frozen=True):
 
 
 class WatchedRun:
-    """Follows the records of one run.
+    """The view of one run, built from its records in order.
 
     Example:
         view = WatchedRun()

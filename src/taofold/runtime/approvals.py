@@ -1,11 +1,11 @@
-"""Approvals: from the question to a person about one action to what became of it (D10).
+"""Approvals: a question about one action, from its record to its resolution (D10).
 
-An approval is the `Decided(ask)` event in the log; it is bound to the action's digest, the
-policy's version and the tool's definition, is used once, and may expire. It is closed by what is
-on record, the inbox (from anywhere), the clock, or an `approve` callback in process; one whose
-bounds changed meanwhile is void and asked anew. What is decided is checked here too, by whomever it
-was: edits hold no secrets and fit the tool. Questions of tools and of `ask_user` take the same way.
-How people find and answer questions from outside is in `control`, callbacks of ours in `approvers`.
+An approval is the `Decided(ask)` event in the log. It is bound to the action's digest, the policy's
+version and the tool's definition, is used once, and may expire. It is closed by a recorded
+resolution, by the inbox (from anywhere), by expiry, or by an `approve` callback in the process. If
+its bounds changed, it is void and asked again. All decisions are checked here, from any source:
+edits hold no secrets and fit the tool. Questions of tools and of `ask_user` take the same path.
+`control` lists and answers questions from outside; `approvers` has the built-in callbacks.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ VERDICTS: Final[dict[DecisionWord, Verdict]] = {
     "deny": "deny",
     "done": "done",
 }
-"""From the verdict of a `Decision` to the one that is recorded."""
-# Half a second is soon enough for people and two queries a second for the log.
+"""The recorded verdict for each verdict of a `Decision`."""
+# Half a second is fast enough for users and costs the log two queries a second.
 LOOK = 0.5
-"""Seconds between two looks into the inbox while a callback waits for its person."""
+"""Seconds between two checks of the inbox while a callback waits for its answer."""
 _EDITED_IN_PLACE: Final = (
     "approve changed the parameters that it was shown; to edit a call return "
     "Decision('approve', parameters=…)"
 )
 MOST_VOIDED: Final = 8
-"""How often one call is asked about again."""
+"""Maximum number of repeated questions about one call."""
 _NEVER_THE_SAME: Final = (
     "it was not called: each time a person approved it, it would have done something else by then"
 )
@@ -58,24 +58,24 @@ _NEVER_THE_SAME: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question on record: the record, by whose number it is answered, and what it asks."""
+    """A recorded question: the record, whose number answers refer to, and its event."""
 
     record: e.Record
     event: e.Decided
 
     @property
     def id(self) -> str:
-        """As people name it."""
+        """The action id, as users give it."""
         return f"{self.record.run}:{self.record.seq}"
 
 
 class OpenQuestion:
-    """What a person is asked about one action: from the asking to what became of it.
+    """A question about one action, from asking to its resolution.
 
         settled = await OpenQuestion(ledger, key, index, action, tool).settle(ruling)
 
-    `text` is asked where it is not about a ruling: by `ask_user`, about an action that may
-    already have happened, or by a tool in the middle of its call (then `request` has its form).
+    `text` is the question if it is not about a ruling: from `ask_user`, about an action that may
+    already have happened, or from a tool in the middle of its call (`request` then has its form).
     """
 
     def __init__(
@@ -96,21 +96,21 @@ class OpenQuestion:
         self._voided = 0
         self._asked: _Asked | None = None
         self._resolved: e.Resolved | None = None
-        """What became of it before it was its turn."""
+        """The resolution if it was recorded before the question's turn."""
 
     def ask(self, ruling: Ruling) -> None:
-        """Put the question on record before its turn; `settle` waits for the answer."""
+        """Records the question before its turn; `settle` waits for the answer."""
         self._asked = self._ask(ruling)
 
     async def settle(
         self, ruling: Ruling | None, *, rule: Callable[[], Ruling] | None = None
     ) -> Action | Observation:
-        """The action to run as a person approved it, or the observation that answers it.
+        """Returns the approved action to run, perhaps edited, or the observation that answers it.
 
-        If the approval is void, `rule` is asked anew. Parks the run if nobody answers now.
+        If the approval is void, `rule` is evaluated again. Parks the run if there is no answer now.
         """
         while True:
-            # Asked once: what became void is asked anew.
+            # Used once: a void question is asked again.
             question, self._asked = self._asked or self._ask(ruling), None
             resolved = await self._resolve(question)
             if resolved.verdict != "void":
@@ -127,7 +127,7 @@ class OpenQuestion:
                     return self.action
 
     async def answer(self) -> e.Resolved:
-        """What a person answered to a tool. Parks the run if nobody answers now."""
+        """Returns the answer to a tool's question. Parks the run if there is no answer now."""
         while True:
             resolved = await self._resolve(self._ask(None))
             if resolved.verdict != "void":
@@ -135,19 +135,19 @@ class OpenQuestion:
             self._renew()
 
     def _renew(self) -> None:
-        """What is asked anew is asked about the tool as it is now."""
+        """Updates the tool: a repeated question concerns its present version."""
         if self.tool is not None:
             self.tool = self.ledger.tool(self.tool.name) or self.tool
 
     def _attempts(self) -> int:
-        """How often the call was started so far."""
-        # Not in the past: in a fork the state may be ahead of what one branch recorded.
+        """Returns the number of starts of the call so far."""
+        # Not for a recorded question: in a fork the state may be ahead of one branch's records.
         step = self.ledger.store.state.open.get(self.key)
-        # None in the replay of a log that was changed: what follows is compared with it.
+        # None in the replay of a modified log: the following events are compared with it.
         return 0 if step is None else step.slots[self.index].attempts
 
     def _ask(self, ruling: Ruling | None) -> _Asked:
-        """Record that a person is asked, or find it recorded."""
+        """Records the question, or finds it recorded."""
         ledger, setup, tool = self.ledger, self.ledger.setup, self.tool
         seconds = setup.policy.approve_seconds
         recorded = ledger.recording.event(e.Decided, self.key, self.index)
@@ -161,16 +161,16 @@ class OpenQuestion:
             digest=digest(self.action, tool.definition if tool else ""),
             policy=setup.policy.version,
             preview=self._preview(),
-            # The clock of the world, read once: what is recorded here decides for good.
+            # The real clock, read once: the recorded value stays.
             expires_at=setup.now() + round(seconds * 1000) if seconds else 0,
             request=self.request,
             attempt=recorded.attempt if recorded is not None else self._attempts(),
             deciders=self._deciders(),
         )
         if recorded is not None and recorded.verdict == "ask":
-            # The policy's version may have changed without changing what it says; the preview
-            # and the time are the world's. How often the call had started is the log's: while a
-            # replay meets parallel branches in another order, the state may count a later start.
+            # The policy's version may have changed without a change of the ruling; preview and time
+            # come from the world. The number of starts comes from the log: if a replay meets
+            # parallel branches in another order, the state may count a later start.
             event = replace(
                 event,
                 expires_at=recorded.expires_at,
@@ -187,19 +187,19 @@ class OpenQuestion:
         return _Asked(record, record.event)
 
     def _preview(self) -> str:
-        """The preview of the call as of now: an approval is bound to it."""
+        """Returns the present preview of the call, to which an approval is bound."""
         preview: str = redact_json(self.ledger.setup.redactor, _preview(self.action, self.tool))
-        # Only then: a mark of the cut that is changed would not be known.
+        # After redaction: a changed cut mark would not be recognised.
         return cut_preview(preview)
 
     def _deciders(self) -> Deciders | None:
-        """Who may answer. What the model asks (`ask_user`) is no approval."""
+        """Returns the permitted deciders. A question of the model (`ask_user`) is no approval."""
         if self.tool is None:
             return None
         return self.ledger.setup.policy.deciders(self.tool.name, self.tool.role)
 
     async def _resolve(self, asked: _Asked) -> e.Resolved:
-        """What became of the question: recorded, or by the inbox, the clock or the callback."""
+        """Returns the resolution: recorded, or from the inbox, by expiry, or from the callback."""
         ledger, event = self.ledger, asked.event
         key, index = event.key, event.index
         if self._resolved is not None:
@@ -208,8 +208,7 @@ class OpenQuestion:
         recorded = ledger.recording.recall_next(e.Resolved, key, index)
         if recorded is not None:
             voided = ledger.recording.event(e.Resolved, key, index)
-            # The void stands right behind the decision that it took back: both count, in this
-            # order.
+            # The void directly follows the decision that it revokes: both count, in this order.
             if voided is not None and voided.verdict == "void":
                 ledger.put(voided)
                 return voided
@@ -217,14 +216,14 @@ class OpenQuestion:
 
         ledger.touch(call_place(key, index))
         await ledger.inbox.refresh(ledger.store)
-        # First what a person posted, then the clock; only then a callback, or parking. A decision
-        # that was posted in time counts, even if it is read after the question expired.
+        # The inbox first, then expiry, then a callback or parking. A decision posted in time counts
+        # even if it is read after the question expired.
         resolved = self._from_inbox(asked) or self._expiry(event)
         if resolved is None:
             try:
                 resolved = await self._from_callback_or_inbox(asked)
             except Park:
-                # Steering in the inbox goes on record first: no run is parked over unread messages.
+                # Steering in the inbox is recorded first: no run is parked over unread messages.
                 ledger.record_steering(key)
                 for question in self.behind:
                     question._hear()
@@ -234,9 +233,9 @@ class OpenQuestion:
         return self._void_if_changed(event, resolved) or resolved
 
     def _hear(self) -> None:
-        """Take in what a person posted before it is this question's turn.
+        """Records a posted decision before this question's turn.
 
-        The run waits for another answer: a message that stays would wake it for nothing.
+        The run waits for another answer, and a message left in the inbox would wake it needlessly.
         """
         if self._asked is None or self._resolved is not None or self._is_recorded():
             return
@@ -245,27 +244,26 @@ class OpenQuestion:
             self.ledger.put(self._resolved)
 
     def _is_recorded(self) -> bool:
-        """Is it on record what became of it?"""
+        """Returns whether the resolution is on record."""
         return self.ledger.recording.event(e.Resolved, self.key, self.index) is not None
 
     async def _from_callback_or_inbox(self, asked: _Asked) -> e.Resolved:
-        """The callback's word, or that of a person who decided elsewhere meanwhile.
+        """Returns the callback's answer, or a decision that was posted elsewhere while it ran.
 
-        Parks the run if there is no callback, or it leaves the question open.
+        Parks the run if there is no callback, or if it leaves the question open.
         """
         ledger = self.ledger
         if ledger.setup.approve is None:
             await ledger.raise_if_cancelled()
             raise Park(self._approval(asked).waits_for)
-        # The question is durable before anybody sees it: an answer refers to its number.
+        # The question must be durable before it is shown: an answer refers to its number.
         await ledger.save()
         try:
             with ledger.store.idle():
                 answer = await self._callback(asked)
         except _NoAnswer as failure:
             self._leave_open(asked, failure)
-        # A callback may have taken minutes: look once more, or a decision
-        # from elsewhere is overrun.
+        # A callback may take minutes: check again, or a posted decision would be overridden.
         ledger.inbox.stale = True
         await ledger.inbox.refresh(ledger.store)
         if isinstance(answer, e.Resolved):
@@ -278,7 +276,7 @@ class OpenQuestion:
         return self._reconcile(asked, decisions[0])
 
     def _leave_open(self, asked: _Asked, failure: "_NoAnswer") -> NoReturn:
-        """Record why the callback gave no answer, and leave the question to people elsewhere."""
+        """Records why the callback failed, and leaves the question open for other deciders."""
         setup = self.ledger.setup
         why = setup.redactor.text(f"the approve function failed: {failure}")
         failed = e.DecisionRefused(id=asked.id, by="approve", why=why, at=setup.now())
@@ -286,7 +284,7 @@ class OpenQuestion:
         raise Park(self._approval(asked).waits_for) from failure
 
     def _require(self, asked: _Asked, decision: Decision) -> None:
-        """Leave the question open where the callback allows what `_refusal` names."""
+        """Leaves the question open if the callback allows what `_refusal` forbids."""
         why = self._refusal(asked, decision)
         if not why:
             return
@@ -297,9 +295,10 @@ class OpenQuestion:
         raise Park("awaiting_approval")
 
     def _refusal(self, asked: _Asked, decision: Decision) -> str:
-        """Why it is not allowed by this decision: the requester may not, or the edit does not fit.
+        """Returns the reason why this decision cannot allow the call: no permission, or a misfit
+        edit.
 
-        Who else speaks through a callback is its author's word.
+        The callback's author is responsible for the identity of other deciders.
         """
         event, requester = asked.event, self.ledger.setup.principal
         if flaw(decision) or VERDICTS[decision.verdict] != "allow":
@@ -312,12 +311,14 @@ class OpenQuestion:
         return refusal(event.deciders, requester, requester, self.ledger.setup.policy.roles)
 
     def _each(self, answer: Any) -> list[Decision]:
-        """The callback's answer as decisions: on this question, or on it and on all behind it."""
+        """Returns the callback's answer as decisions: for this question, or for it and all behind
+        it.
+        """
         if not isinstance(answer, list | tuple):
             return [self._decision(answer)]
         answers = cast("Sequence[Any]", answer)
         if len(answers) != 1 + len(self.behind):
-            # Which of them is about which call is anybody's guess: nothing is approved.
+            # The assignment of answers to calls is ambiguous, so nothing is approved.
             calls = f"{1 + len(self.behind)} call" + ("s" if self.behind else "")
             wrong = f"approve gave {len(answers)} answers about {calls}"
             refusal = Decision("deny", by=self.ledger.setup.principal.id, reason=wrong)
@@ -325,7 +326,7 @@ class OpenQuestion:
         return [self._decision(each) for each in answers]
 
     def _decide_early(self, decision: Decision) -> None:
-        """Record the callback's decision before it is this question's turn."""
+        """Records the callback's decision before this question's turn."""
         if self._asked is None or self._resolved is not None or self._is_recorded():
             return
         if not self._refusal(self._asked, decision):
@@ -333,17 +334,16 @@ class OpenQuestion:
             self.ledger.put(self._resolved)
 
     def _reconcile(self, asked: _Asked, decision: Decision) -> e.Resolved:
-        """What a callback and a person elsewhere come to.
+        """Combines the decisions of a callback and of another interface.
 
-        Where both spoke, whoever did not allow is heard; the other is on the record as refused.
+        If there are both, a denial takes precedence, and the other one is recorded as refused.
         """
         ledger, event = self.ledger, asked.event
         posted = self._from_inbox(asked)
         resolved = self._from_decision(event, decision)
         if posted is None:
             return resolved
-        # The stricter word is heard: a race between two people must not open
-        # what one of them closed.
+        # The stricter decision wins: a race must not allow what one decider denied.
         heard, lost = (resolved, posted) if posted.verdict == "allow" else (posted, resolved)
         why = f"{heard.by} decided {heard.verdict} at the same time"
         refusal = e.DecisionRefused(id=asked.id, by=lost.by, why=why, at=ledger.setup.now())
@@ -357,7 +357,9 @@ class OpenQuestion:
         return dataclasses.replace(question, tool=self.tool)
 
     async def _callback(self, asked: _Asked) -> Any:
-        """What the callback says; while it waits, a person elsewhere may decide or cancel."""
+        """Returns the callback's answer. Meanwhile the question may be answered or cancelled
+        elsewhere.
+        """
         approve = self.ledger.setup.approve
         assert approve is not None
         request = self._approval(asked)
@@ -385,11 +387,11 @@ class OpenQuestion:
     async def _ended_before(
         self, asking: "asyncio.Future[Any]", asked: _Asked
     ) -> e.Resolved | None:
-        """What a person elsewhere or the clock said before the callback; None: it was first."""
+        """Returns a posted decision or the expiry that precedes the callback, or None."""
         ledger = self.ledger
         try:
-            # asyncio.wait with a timeout, not wait_for: that would cancel the callback at each
-            # look.
+            # asyncio.wait with a timeout, not wait_for, which would cancel the callback at each
+            # check.
             while not (await asyncio.wait({asking}, timeout=LOOK))[0]:
                 await ledger.inbox.refresh(ledger.store)
                 ended = self._from_inbox(asked) or self._expiry(asked.event)
@@ -399,7 +401,8 @@ class OpenQuestion:
             return None
         finally:
             if not asking.done():
-                # The prompt of a callback must not stay open when somebody else has answered.
+                # The callback's prompt must not stay open after the question was answered
+                # elsewhere.
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
 
@@ -409,12 +412,12 @@ class OpenQuestion:
             return answer
         if isinstance(answer, bool):
             return Decision("allow" if answer else "deny", by=requester)
-        # Fail closed: a callback that gives anything else (None, "yes") has approved nothing.
+        # Fail closed: a callback that returns anything else (None, "yes") has approved nothing.
         wrong = f"approve gave {quote(answer)}, not a bool or a Decision"
         return Decision("deny", by=requester, reason=wrong)
 
     def _from_decision(self, asked: e.Decided, decision: Decision) -> e.Resolved:
-        """What the callback's decision comes to. One that cannot be used as it stands denies."""
+        """Returns the resolution for the callback's decision. An unusable decision denies."""
         setup = self.ledger.setup
         wrong = flaw(decision)
         if not wrong and decision.digest and decision.digest != asked.digest:
@@ -434,10 +437,10 @@ class OpenQuestion:
         return self._as_edited(asked, verdict, by, utf8(words), parameters)
 
     def _from_inbox(self, asked: _Asked) -> e.Resolved | None:
-        """What a person's message in the inbox says."""
+        """Returns the resolution from a message in the inbox, or None."""
         inbox, event = self.ledger.inbox, asked.event
         # By the number of the question's record, so an answer to an earlier question about the same
-        # action is not taken for this one.
+        # action does not count for this one.
         signal = inbox.find("decide", asked.record.seq) or inbox.find("answer", asked.record.seq)
         if signal is None:
             return None
@@ -453,33 +456,32 @@ class OpenQuestion:
     def _as_edited(
         self, asked: e.Decided, verdict: str, by: str, text: str, parameters: dict[str, Any] | None
     ) -> e.Resolved:
-        """The word of `by`, who edited the `parameters` or left them as they are (None)."""
+        """Returns the resolution by `by`, with edited `parameters` or unchanged ones (None)."""
         redactor = self.ledger.setup.redactor
         reason = redactor.text(text)
         masked = is_masked(text, reason)
         if parameters is None:
             return _resolution(asked, verdict, by, reason, masked=masked)
-        # After redaction the call would run with other parameters than the person saw and approved.
+        # After redaction the call would run with other parameters than the approved ones.
         lost = secret(redactor, parameters)
-        if lost:  # who posted a message was told when he decided
+        if lost:  # the sender of a message was informed when deciding
             return _resolution(asked, "deny", by, lost)
         edited = replace(self.action, parameters=dict(parameters))
         return _resolution(asked, verdict, by, reason, edited, self.tool, masked=masked)
 
     def _expiry(self, asked: e.Decided) -> e.Resolved | None:
-        """What the clock says: the end of a question that has expired."""
+        """Returns the resolution of an expired question, or None."""
         if not asked.expires_at or self.ledger.setup.now() <= asked.expires_at:
             return None
         return _resolution(asked, "expired", "clock")
 
     def _void_if_changed(self, asked: e.Decided, resolved: e.Resolved) -> e.Resolved | None:
-        """Re-check an approval right before it is used.
+        """Checks an approval again directly before its use.
 
-        It is void if what it is bound to has changed, or if it brings parameters that do not fit.
+        It is void if a bound property has changed, or if its edited parameters do not fit.
         """
         ledger, action = self.ledger, self.action
-        # Only "allow" is bound: a denial stands whatever has changed. A
-        # replay takes the log's word.
+        # Only "allow" is bound: a denial always stands. A replay trusts the log.
         if resolved.verdict != "allow" or ledger.recording.exact:
             return None
         tool = ledger.tool(action.tool)
@@ -494,16 +496,17 @@ class OpenQuestion:
         elif ledger.setup.policy.version != asked.policy:
             changed = "the policy changed after the approval was asked for"
         elif asked.request is None and self._preview() != asked.preview:
-            # For example the file whose change was shown.
+            # For example, the file whose change was shown.
             changed = "what the call would do changed after a person was shown it"
         elif resolved.action is not None:
-            # Whoever decided where the tool is not known could not be told: he is asked once more.
+            # A decider without the tool at hand could not be warned, so the question is asked once
+            # more.
             wrong = tool.misfit(resolved.action.parameters)
             changed = f"edited parameters: {wrong}" if wrong else ""
 
         if not changed:
             return None
-        # A void edit is taken back: the question is asked anew about the action as it was.
+        # A void edit is revoked: the next question concerns the original action.
         original = action if resolved.action is not None else None
         void = _resolution(asked, "void", "runtime", changed, original, tool)
         ledger.put(void)
@@ -516,7 +519,7 @@ class _NoAnswer(Exception):
 
 @contextmanager
 def _callback_contained() -> Generator[None]:
-    """Turns all that a callback raises into `_NoAnswer`; `Park` is its way to leave a question."""
+    """Turns every exception of a callback into `_NoAnswer`; `Park` leaves the question open."""
     try:
         with contained(Park):
             yield
@@ -527,13 +530,13 @@ def _callback_contained() -> Generator[None]:
 
 
 async def _contained_answer(answer: Awaitable[Any]) -> Any:
-    # Inside of the task: the event loop itself lets SystemExit and KeyboardInterrupt through.
+    # Inside the task: the event loop itself lets SystemExit and KeyboardInterrupt through.
     with _callback_contained():
         return await answer
 
 
 def flaw(decision: Decision) -> str:
-    """Why nobody can act on `decision`, or "". It comes from code that may be wrong."""
+    """Returns why `decision` is unusable, or "". It comes from code that may be faulty."""
     verdict: Any = decision.verdict
     if not isinstance(verdict, str) or verdict not in VERDICTS:
         return f"a decision is approve, deny, edit or done, not {quote(verdict)}"
@@ -551,19 +554,19 @@ def flaw(decision: Decision) -> str:
 
 
 def _form(filled: dict[str, Any]) -> str:
-    """An answer to a tool's question that came as parameters instead of as text."""
+    """Returns an answer to a tool's question that came as parameters, as text."""
     return msgspec.json.encode(filled).decode()
 
 
 def secret(redactor: Redactor, parameters: dict[str, Any]) -> str:
-    """Why edited parameters that hold a secret are refused, or "" if they hold none.
+    """Returns why edited parameters with a secret are refused, or "" if they hold none.
 
-    The log keeps no secrets, so the call would run with something else than was approved.
+    The log keeps no secrets, so the call would run with other values than the approved ones.
     """
     redacted = redactor.json(parameters)
     if redacted == parameters:
         return ""
-    # Values are compared per parameter to name the one that holds it; the name may hold one, too.
+    # Compared per parameter, to name the one that holds it; the name may hold one, too.
     lost = {name: value for name, value in redacted.items() if parameters.get(name) != value}
     place = next(mask_places(lost), "")
     where = f"the parameter {place} holds" if place else "they hold"
@@ -580,7 +583,7 @@ def _resolution(
     *,
     masked: bool = False,
 ) -> e.Resolved:
-    """The end of the question. Edited parameters make a new digest."""
+    """Returns the resolution of the question. Edited parameters get a new digest."""
     bound = asked.digest
     if edited is not None:
         bound = digest(edited, tool.definition if tool else "")
@@ -601,7 +604,7 @@ def _resolution(
 def approval(
     run: str, asked: e.Record, action: Action, requester: str, question: str = ""
 ) -> Approval:
-    """The question in the log as a person sees it."""
+    """Returns the question in the log as an `Approval`."""
     event = asked.event
     assert isinstance(event, e.Decided)
     return Approval(
@@ -627,7 +630,9 @@ def approval(
 def _consequence(
     resolved: e.Resolved, action: Action, tool: Tool | None, *, doubt: bool
 ) -> Action | Observation:
-    """`doubt`: the question was whether an interrupted call had happened."""
+    """Returns the consequence. `doubt`: the question was whether an interrupted call
+    had happened.
+    """
     if action.tool == ASK_USER:
         return Observation(resolved.reason or "(no answer)", extraction=resolved.reason, auto=True)
     match resolved.verdict:
@@ -646,10 +651,10 @@ def _consequence(
 
 
 def _preview(action: Action, tool: Tool | None) -> str:
-    """What would happen, for a person to read."""
+    """Returns a readable preview of the call."""
     if tool is not None and tool.preview is not None:
-        # The plain form below is shown instead; what is approved is bound by the
-        # digest, not the preview.
+        # The plain form below is shown instead; an approval is bound by the digest, not the
+        # preview.
         with suppress(Exception), contained():  # a bad preview must not stop the question
             shown: Any = tool.preview(copied(action.parameters))
             if isinstance(shown, str):

@@ -1,10 +1,9 @@
-"""The approvers that come with taofold: one that says yes to all, and the person at a terminal.
+"""The built-in approvers: one that approves everything, and one that asks at the terminal.
 
-What the terminal shows was made visible first, and text that a model wrote stands behind a bar: it
-can neither move the cursor nor look like the question. Nobody is taken to have decided: the end of
-the input leaves the run waiting, and so does a question of a tool to one that can only say yes; and
-what was typed before a question (`discard_typed`) is no answer. Any callback of type
-`setup.Approver` will do.
+Terminal output is made visible first, and text from a model is placed behind a bar, so it can
+neither move the cursor nor imitate the question. A missing answer is never a decision: the end of
+the input leaves the run waiting, and so does a tool's question to `approve_all`. Input typed before
+a question is discarded (`discard_typed`). Any callback of type `setup.Approver` works as well.
 """
 
 import os
@@ -23,18 +22,18 @@ if sys.platform != "win32":
     import termios
 
 _QUIET_S: Final = 0.1
-"""Seconds without input after which nothing more of what was typed or pasted before arrives."""
+"""Seconds without input after which earlier typed or pasted text has arrived completely."""
 
 
 def approve_all(request: Approval) -> bool:
-    """Approve every action; questions are left to a person. Only for runs that cannot do harm."""
+    """Approves every action; questions stay open. Only for runs that cannot do harm."""
     if request.question:
         raise Park(request.waits_for)
     return True
 
 
 async def at_terminal(request: Approval) -> Decision | list[Decision]:
-    """Ask the person at the terminal; what a step asks at once is listed first."""
+    """Asks at the terminal. The questions of one step are listed first."""
     if not request.batch:
         return await _answer(request)
     if not await WORKERS.run(_overview, request.batch):
@@ -43,10 +42,10 @@ async def at_terminal(request: Approval) -> Decision | list[Decision]:
 
 
 def discard_typed() -> None:
-    """Discards what was typed at the terminal before now. A pipe is left as it is.
+    """Discards earlier input of the terminal. A pipe is not changed.
 
-    Blocks until no input has arrived for a tenth of a second: the rest of a paste may be on its
-    way. Call it before the prompt is written, so that an answer to the prompt is kept.
+    Blocks until no input has arrived for a tenth of a second, because the rest of a paste may
+    follow. Call it before the prompt is written, so that an answer to the prompt is kept.
     """
     if sys.platform == "win32":
         return
@@ -56,7 +55,7 @@ def discard_typed() -> None:
             return
         termios.tcflush(source, termios.TCIFLUSH)
         while has_input(source, _QUIET_S):
-            # The end of a terminal stays readable: the reader of the answer will see it.
+            # The end of a terminal's input stays readable: the reader of the answer will see it.
             if not os.read(source, 65_536):
                 return
     except (OSError, ValueError):
@@ -64,8 +63,8 @@ def discard_typed() -> None:
 
 
 def has_input(source: int, seconds: float) -> bool:
-    """Waits up to `seconds` for something to read from the descriptor `source`."""
-    # Not select(): a busy server has descriptors beyond the 1,024 that it knows.
+    """Waits up to `seconds` for input on the descriptor `source`."""
+    # Not select(): a busy server has descriptors beyond its limit of 1,024.
     kind = selectors.PollSelector if sys.platform == "linux" else selectors.DefaultSelector
     with kind() as selector:
         selector.register(source, selectors.EVENT_READ)
@@ -73,7 +72,7 @@ def has_input(source: int, seconds: float) -> bool:
 
 
 def terminal_columns() -> int:
-    """Columns of the terminal that questions are written to; 80 where there is none."""
+    """Returns the columns of the terminal that shows questions; 80 if there is none."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except (OSError, ValueError):
@@ -81,7 +80,7 @@ def terminal_columns() -> int:
 
 
 def screens(rows: list[str]) -> list[list[str]]:
-    """`rows` in parts that fit the terminal with a prompt below; one part without a terminal."""
+    """Returns `rows` in pages that leave room for a prompt; one page without a terminal."""
     try:
         if not (os.isatty(sys.stdin.fileno()) and os.isatty(sys.stderr.fileno())):
             return [rows]
@@ -93,7 +92,7 @@ def screens(rows: list[str]) -> list[list[str]]:
 
 
 async def _answer(request: Approval) -> Decision:
-    # In a thread: reading a line blocks, and leases and other branches must go on.
+    # In a thread: reading a line blocks, and leases and other branches must continue.
     answer = await WORKERS.run(_ask, request)
     if answer is None:
         raise Park(request.waits_for)
@@ -103,7 +102,7 @@ async def _answer(request: Approval) -> Decision:
 
 
 def _overview(batch: Sequence[Approval]) -> bool:
-    """What is asked at once, before each of it is asked; False at the end of the input."""
+    """Lists all questions of a step before the first one; False at the end of the input."""
     rows = ["", f"! {len(batch)} calls of one step need your word:"]
     for number, each in enumerate(batch, 1):
         first, *others = _framed(each.preview)
@@ -112,18 +111,18 @@ def _overview(batch: Sequence[Approval]) -> bool:
 
 
 def _framed(text: str) -> list[str]:
-    # 8: what is indented, and a column to spare.
+    # 8: the indentation, and a column to spare.
     return framed(text, terminal_columns() - 8)
 
 
 def _ask(request: Approval) -> str | None:
-    """The line that the person typed, None at the end of the input."""
+    """Returns the typed line, or None at the end of the input."""
     tool, tier = visible_line(request.action.tool), int(request.tier)
     if request.wants_text:
         who = "the agent" if request.form is None else tool
         rows, prompt = ["", *_titled("? ", f"{who} asks:"), *_shown(request.question)], "> "
     else:
-        # A doubt, or what a tool wants to know, stands in the place of the policy's reason.
+        # A doubt, or a tool's own question, replaces the policy's reason.
         why = "" if request.question else f": {visible_line(request.reason)}"
         rows = ["", *_titled("! ", f"{tool} needs your word (tier {tier}{why})")]
         rows += _shown(request.question) + _shown(request.preview)
@@ -135,7 +134,7 @@ def _ask(request: Approval) -> str | None:
 
 
 def _write(rows: list[str]) -> bool:
-    """Writes `rows`, a screen after the other; False if the input ends before the last one."""
+    """Writes `rows` page by page; False if the input ends before the last one."""
     pages = screens(rows)
     for number, page in enumerate(pages, 1):
         sys.stderr.write("\n".join(page) + "\n")
@@ -146,7 +145,7 @@ def _write(rows: list[str]) -> bool:
 
 
 def _typed(prompt: str) -> str | None:
-    """The line that is typed behind `prompt`, None at the end of the input."""
+    """Returns the line typed after `prompt`, or None at the end of the input."""
     sys.stderr.flush()
     discard_typed()
     sys.stderr.write(prompt)

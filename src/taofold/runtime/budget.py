@@ -1,8 +1,7 @@
-"""`Budget`: the limits in force of one activation, and what calls under way may still spend.
+"""`Budget`: the limits in force of one activation, and the reservations of running calls.
 
-Whoever is about to begin something asks here whether it may. Nobody else reads `Setup.limits`, so
-what changes the limits of a run while it goes on changes `Budget.limits`. Knows nothing about
-models, tools or people.
+Every start of a call is checked here. No other module reads `Setup.limits`, so a change of a
+running run's limits is a change of `Budget.limits`. Knows nothing about models, tools or users.
 """
 
 import asyncio
@@ -17,32 +16,32 @@ from taofold.runtime.setup import Setup
 
 
 class Budget:
-    """What a run may do now, besides what it has done: that is the state's."""
+    """The remaining allowance of a run. Its consumption is in the state."""
 
     def __init__(self, setup: Setup, store: Store) -> None:
         self._setup, self._store = setup, store
         self.limits = setup.limits
-        """The limits in force: of a child run, within its caller's."""
+        """The limits in force; those of a child run are within its caller's."""
         self.reserved: dict[str, Reserved] = {}
-        """What calls under way may still consume, by place."""
+        """The reservations of running calls, by place."""
         self.allowed: dict[str, Reserved] = {}
-        """Calls of tools that the limits allowed and that have not begun, by place.
+        """Tool calls that the limits allowed and that have not begun, by place.
 
-        Between the two others may be allowed: each must see those before it.
+        Others may be allowed in between, and each must count those before it.
         """
         self.sampling = asyncio.Lock()
-        """Held while a tool asks the run's model: whoever asks may use all that is left."""
+        """Held while a tool asks the run's model: one sample may use all that is left."""
         self.queue: set[str] = set()
         """Places of child runs that are about to start."""
         self.others = 0
-        """How many branches run beside the one that asks."""
+        """Number of branches that run beside the present one."""
 
     def for_model_call(self, tokens: float, usd: float) -> tuple[Limit, float] | None:
-        """The limit that forbids a model call of so much, and what of it the call needs (0: any).
+        """Returns the limit that forbids a model call of this size, and the call's need (0: any).
 
         Args:
-            tokens: a lower estimate: one reply may exceed the limit.
-            usd: an upper bound: none may exceed it where its price is known.
+            tokens: A lower estimate: one reply may exceed the limit.
+            usd: An upper bound: no call may exceed it if its price is known.
         """
         limits, state, calls = self.limits, self._store.state, self.reserved.values()
         hit = limits.hit(state, turn=False)
@@ -56,7 +55,7 @@ class Budget:
             reserved = sum([call.usd for call in calls])
             if state.usage.priced_usd + reserved + usd > limits.usd:
                 return "usd", usd
-        # Only in a fork: alone, `hit` above has counted every call that was made.
+        # Only in a fork: alone, `hit` above has counted every call.
         if self.others and limits.calls is not None:
             asking = sum([call.model_calls for call in calls])
             if limits.asked(state) + asking >= limits.calls:
@@ -64,40 +63,42 @@ class Budget:
         return None
 
     def for_tool(self, tool: str, place: str) -> Blocked | None:
-        """What forbids one more call of `tool`, the one at `place`, if anything does."""
+        """Returns the limit that forbids one more call of `tool`, the one at `place`, or None."""
         return self.limits.blocks(self._store.state, tool, self._beside(place))
 
     def for_child(self, place: str, *more: Reserved, among: int = 1) -> Limits:
-        """What is left for the child run of the call at `place`; `more` is reserved for it already.
+        """Returns the limits for the child run of the call at `place`; `more` is reserved for it.
 
         Args:
-            among: how many that are about to start share it.
+            among: Number of starting child runs that share the remainder.
         """
         return self.limits.left(self._store.state, [*self._beside(place), *more], among)
 
     def seconds_left(self) -> float | None:
-        """Of the run's activity; None: unbounded."""
+        """Returns the remaining seconds of activity, or None if unbounded."""
         seconds = self.limits.seconds
         return None if seconds is None else max(0.0, seconds - self._store.state.active_ms / 1000)
 
     def _beside(self, place: str) -> Iterator[Reserved]:
-        """What all others may still consume, beside the call at `place`."""
+        """Yields the reservations of all calls except the one at `place`."""
         tables = (self.reserved, self.allowed)
         return (share for table in tables for at, share in table.items() if at != place)
 
     def sharing(self, key: str) -> int:
-        """The number of consumers that the remaining limits are divided by, at least 1.
+        """Returns the number of consumers that share the remaining limits, at least 1.
 
-        They are the branch of `key`, the child runs that are queued, and the other branches that
-        are not counted already by child runs of theirs, queued or at work.
+        They are the branch of `key`, the queued child runs, and the other branches that are not
+        already counted by child runs of theirs, queued or running.
         """
-        # Keys of calls end in "]" (`3[0]`), those of model calls do not.
+        # Keys of tool calls end in "]" (`3[0]`), those of model calls do not.
         working = [location for location in self.reserved if location.endswith("]")]
         served = {branch(location) for location in (*self.queue, *working)} - {branch(key)}
         return 1 + len(self.queue) + max(0, self.others - len(served))
 
     def explained(self, hit: LimitHit) -> str:
-        """What was allowed and spent when `hit` ended the run, and what to change where."""
+        """Returns the allowed and consumed amounts when `hit` ended the run, and the change to
+        make.
+        """
         limits, setup, state = self.limits, self._setup, self._store.state
         assumed = not setup.settings.max_tokens
         own = setup.own_limits

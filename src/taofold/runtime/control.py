@@ -1,12 +1,11 @@
-"""What people do to runs from outside: see what is pending, decide, answer, steer, cancel, and
-remove one that never began.
+"""Controls runs from outside: list pending questions, decide, answer, steer, cancel, and remove a
+run that never began.
 
-And what the clock and an engine settle in runs that nobody drives: expired questions, orphans,
-runs that wait for nothing.
+Also closes expired questions, orphans, and runs that wait for nothing, for the clock and engines.
 
-Everything goes through the inbox of the run, once; who may do it is the policy's word, and a
-refused attempt is put on the run's record. Secrets are taken out before a message is posted: a log
-on disk keeps what was written to it for a while, also when the message is long consumed.
+Everything goes through the inbox of the run, once. The policy decides who may do it, and a refused
+attempt is put on the run's record. Secrets are removed before a message is posted, because a log on
+disk keeps written data for a while, even after the message was consumed.
 """
 
 import logging
@@ -37,17 +36,17 @@ from taofold.tools import Tool
 LOCAL = Principal()
 _logger = logging.getLogger(__name__)
 REFUSALS: Final = 64
-"""Refused attempts to decide that the log of one run keeps."""
+"""Maximum number of refused attempts to decide that the log of one run keeps."""
 REFUSALS_EACH: Final = 8
-"""The same, of one principal."""
+"""The same for one principal."""
 _LONG: Final = 500
 _DEEP: Final = 4
-"""How deep agents that call agents are looked into."""
+"""Maximum depth of nested agents that are searched."""
 _NO_MORE: Final = "further refused attempts are not written here"
 
 
 async def pending(log: Log, run: str = "") -> list[Approval]:
-    """What waits for a person: in `run` and its children, or in every run that goes on."""
+    """Returns the open questions: of `run` and its children, or of all unfinished runs."""
     approvals: list[Approval] = []
     if run:
         await log.row(run)
@@ -61,9 +60,9 @@ async def pending(log: Log, run: str = "") -> list[Approval]:
 
 
 async def pending_if_readable(log: Log, run: str) -> list[Approval] | None:
-    """The open questions of one run; None, with a warning, if its records cannot be read.
+    """Returns the open questions of one run; None, with a warning, if its records are unreadable.
 
-    A run that is damaged must not hide what all others ask.
+    A damaged run must not hide the questions of the others.
     """
     try:
         return pending_in(await log.read(run))
@@ -73,19 +72,19 @@ async def pending_if_readable(log: Log, run: str) -> list[Approval] | None:
 
 
 async def _asking(log: Log, parent: str = "") -> list[RunRow]:
-    """The runs that may ask: those that wait, and those whose process asks a person itself."""
+    """Returns the runs that may have questions: waiting ones, and running ones with an approver."""
     waiting = await log.rows(status="waiting", parent=parent, limit=0)
     return waiting + await log.rows(status="running", parent=parent, limit=0)
 
 
 def pending_in(records: list[e.Record]) -> list[Approval]:
-    """The open questions of one run, from its records. Pure."""
+    """Returns the open questions of one run, from its records. Pure."""
     counted = live(records)
     state = fold(counted)
     if state.status in ENDED or state.started is None:
         return []
     principal = state.started.principal.id
-    # From the records alone, so that a console can show what is pending without the agent's code.
+    # From the records alone, so that a console can show pending questions without the agent's code.
     approvals: list[Approval] = []
     for record in asking(counted):
         event = record.event
@@ -102,8 +101,8 @@ def pending_in(records: list[e.Record]) -> list[Approval]:
 
 
 def asking(records: Iterable[e.Record]) -> list[e.Record]:
-    """The records that ask a person and were not answered. Pure."""
-    # A later question about the same action takes the place of the one before.
+    """Returns the records of unanswered questions. Pure."""
+    # A later question about the same action replaces the earlier one.
     open_records: dict[tuple[str, int], e.Record] = {}
     for record in live(records):
         event = record.event
@@ -115,10 +114,10 @@ def asking(records: Iterable[e.Record]) -> list[e.Record]:
 
 
 async def find(log: Log, action_id: str) -> Approval:
-    """The pending approval with this id.
+    """Returns the pending approval with this id.
 
     Raises:
-        Refused: there is none: wrong id, already resolved, or its run has ended.
+        Refused: There is none: wrong id, already resolved, or its run has ended.
     """
     run, _, seq = action_id.rpartition(":")
     # Split from the right: ids of runs may hold colons.
@@ -142,20 +141,34 @@ async def decide(
     redactor: Redactor | None = None,
     tools: Mapping[str, Tool] | None = None,
 ) -> Approval:
-    """Put a person's decision in the run's inbox. The run acts on it when it is resumed.
+    """Posts a decision on a pending action. The run applies it when it is resumed.
 
-    `by` is the principal that a server established; its id is recorded instead of `decision.by`.
-    Without one the owner of this process decides in the name of `decision.by`: the name is
-    recorded, and gives no rights beyond the owner's.
+    Every refused attempt on a run that has not ended is kept for its record.
 
-    `redactor` knows the secrets of the run's agent (`Agent.redactor`); without it the shapes of
-    secrets and the environment's values are taken out. `tools` are the agent's (`Agent.toolset`):
-    with them edited parameters that do not fit are refused here. Without them the run finds out
-    when it goes on, and asks once more. Every refused attempt on a run that has not ended is left
-    for its record.
+    Args:
+        log: The log of the run.
+        action_id: The id of the question, `run:seq`, as `Approval.id`.
+        decision: The verdict, with edited parameters or an answer.
+        by: The principal that a server established; its id is recorded instead of `decision.by`.
+            Without it the owner of this process decides. `decision.by` is then only a recorded name
+            and gives no further rights.
+        policy: The policy that permits deciders. Default: `Policy()`.
+        facts: The declaration of the tool. Default: the tier of the question.
+        now: A clock in milliseconds since the epoch.
+        redactor: Knows the secrets of the run's agent (`Agent.redactor`). Without it, secrets are
+            found by shape and in the environment.
+        tools: The tools of the agent (`Agent.toolset`). With them, edited parameters that do not
+            fit are refused here. Without them the run detects that, and asks once more.
+
+    Returns:
+        The question that was decided.
 
     Raises:
-        Refused: late, repeated, or not this person's to take.
+        Refused: The decision is late, repeated, unusable, or not permitted to this principal.
+
+    Example:
+        for question in await pending(log):
+            await decide(log, question.id, Decision("approve", by="ada"))
     """
     redactor = redactor or environment_redactor()
     try:
@@ -167,7 +180,7 @@ async def decide(
         if unusable:
             raise Refused(unusable)
         data = {"seq": int(action_id.rpartition(":")[2]), **_message_data(decision, redactor)}
-        # The id is unique in the log: of two people who decide at once, the second is refused here.
+        # The id is unique in the log: of two simultaneous decisions the second is refused here.
         if not await log.post(
             request.run, Signal(f"decide:{action_id}", "decide", sender, now(), data)
         ):
@@ -200,14 +213,13 @@ async def _check(
     if decision.digest and decision.digest != request.digest:
         raise Refused(f"the decision is about another action than {request.id!r}: look at it again")
     if request.expires_at and at > request.expires_at:
-        # Written down now, or the run would wait for the next sweep although
-        # nobody can decide any more.
+        # Recorded now, or the run would wait for the next sweep although no decision is possible.
         await expire(log, await log.row(request.run), at)
         raise Refused(f"EXPIRED: the approval of {request.action.tool!r} was open until then")
 
 
 def _decider(decision: Decision, by: Principal | None) -> str:
-    """The id under which the decision is recorded."""
+    """Returns the id under which the decision is recorded."""
     if by is not None:
         return by.id
     named: Any = decision.by
@@ -215,9 +227,9 @@ def _decider(decision: Decision, by: Principal | None) -> str:
 
 
 def _owner(named: str, requester: Principal) -> Principal:
-    """The process owner, who decides in the name of `named`.
+    """Returns the process owner, who decides under the name `named`.
 
-    The rules for the requester and for agents also hold for decisions in their name.
+    The rules for the requester and for agents also apply to decisions under their names.
     """
     bound = named == requester.id or named.startswith("agent:")
     return Principal(named, LOCAL.roles) if bound else LOCAL
@@ -226,33 +238,33 @@ def _owner(named: str, requester: Principal) -> Principal:
 def _not_theirs(
     request: Approval, by: Principal, requester: Principal, policy: Policy, facts: Facts
 ) -> str:
-    """Why `by` may not decide, or "": by the policy here and by that under which the run asked.
+    """Returns why `by` may not decide, or "": by the local policy and by that of the question.
 
-    The latter is perhaps a child's, which nobody here knows.
+    The latter may be a child's, which is unknown here.
     """
     why = policy.may_decide(by, requester, facts, request.action.tool)
     deciders = request.deciders
     if why or deciders is None:
         return why
-    # A policy that names no approvers says nothing of others: then the word of the one here holds.
+    # A policy without approvers does not restrict others: then the local policy's role applies.
     deciders = replace(deciders, others=deciders.others or policy.approvers)
     return refusal(deciders, by, requester, policy.roles)
 
 
 def _unusable(request: Approval, decision: Decision, redactor: Redactor) -> str:
-    """Why the run could not go on with the decision; "" if it could."""
+    """Returns why the run could not use the decision, or ""."""
     if VERDICTS[decision.verdict] != "allow":
         return ""
     edits = decision.parameters is not None and request.form is None
-    # Secrets first: what does not fit is quoted.
+    # Secrets first: the error about a misfit quotes the value.
     leak = secret(redactor, decision.parameters or {}) if edits else ""
     return leak or request.unfit(decision)
 
 
 def asked_tool(request: Approval, tools: Mapping[str, Tool]) -> Tool | None:
-    """The tool that a question is about, in `tools` or in those of the agents among them.
+    """Returns the tool of a question, from `tools` or from those of the agents among them.
 
-    None: there is none of its name, or there are several and none is as it was asked about.
+    None if no tool has its name, or if several have it and none matches the question's digest.
     """
     named = list(_named(tools, request.action.tool, _DEEP))
     exact = [tool for tool in named if digest(request.action, tool.definition) == request.digest]
@@ -273,8 +285,7 @@ def _message_data(decision: Decision, redactor: Redactor) -> dict[str, Any]:
     reason = redactor.text(decision.reason)
     data: dict[str, Any] = {"verdict": VERDICTS[decision.verdict], "reason": reason}
     if decision.parameters is not None:
-        # Changes nothing but a form that was filled in: edited parameters that
-        # hold a secret were refused (`_unusable_edit`).
+        # Changes only a completed form: edited parameters with a secret were refused (`_unusable`).
         data["parameters"] = redactor.json(decision.parameters)
     if decision.answer is not None:
         data["text"] = redactor.text(decision.answer)
@@ -285,13 +296,13 @@ def _message_data(decision: Decision, redactor: Redactor) -> dict[str, Any]:
 
 
 async def sweep(log: Log, *, now: Callable[[], int] = clock) -> list[str]:
-    """Close the approvals that nobody gave in time. Returns the runs that may be resumed.
+    """Closes expired approvals. Returns the runs that may be resumed.
 
-    Only runs that are due are looked at: a run that waits knows when its approvals expire.
+    Only due runs are read: the row of a waiting run holds the time when its approvals expire.
     """
     touched: list[RunRow] = []
     after: RunRow | None = None
-    # In pages: `after` goes on behind the last row even if rows of this page stay due.
+    # In pages: `after` continues behind the last row even if rows of this page stay due.
     while rows := await log.due(now(), after=after):
         after = rows[-1]
         touched += [row for row in rows if await expire(log, row, now())]
@@ -300,7 +311,7 @@ async def sweep(log: Log, *, now: Callable[[], int] = clock) -> list[str]:
 
 
 async def root(log: Log, row: RunRow) -> RunRow:
-    """The run that nobody's call started: resuming it resumes its children."""
+    """Returns the root run of a row. Resuming it resumes its children."""
     while row.parent:
         try:
             row = await log.row(row.parent)
@@ -310,7 +321,7 @@ async def root(log: Log, row: RunRow) -> RunRow:
 
 
 async def expire(log: Log, row: RunRow, at: int) -> bool:
-    """Write down what expired in a waiting run; no tool is called, no process needed."""
+    """Records expired questions of a waiting run; no tool is called, no process needed."""
     if row.status != "waiting":
         return False
     records = await log.read(row.run)
@@ -336,16 +347,16 @@ async def expire(log: Log, row: RunRow, at: int) -> bool:
 async def _write(
     log: Log, row: RunRow, records: list[e.Record], new: list[e.Event], at: int, status: str
 ) -> bool:
-    """Append to a run that nobody drives. False if somebody began to since `row` was read."""
-    # Times in a log never run backwards, whatever this machine's clock says.
+    """Appends to a run without a driver. False if a process claimed it since `row` was read."""
+    # Times in a log never run backwards, even if this machine's clock does.
     at = max(at, records[-1].at)
-    # Nobody was active while it waited, so the time up to here is not the run's.
+    # Nothing was active while it waited, so the time until now does not count for the run.
     idle = [replace(event, elapsed=0) for event in new]
     rows = [e.Record(row.run, len(records) + n, at, event) for n, event in enumerate(idle)]
     waits = status == "waiting"
     try:
-        # `epoch` is the one that was read: if another owner has claimed
-        # since, this raises `Conflict`.
+        # `epoch` is the one that was read: if another owner has claimed since, this raises
+        # `Conflict`.
         claim = await log.claim(row.run, "", epoch=row.epoch)
         await log.append(
             row.run,
@@ -362,16 +373,16 @@ async def _write(
 
 
 async def end_orphan(log: Log, row: RunRow, at: int) -> bool:
-    """End a child run that nobody drives, and whose caller has ended without it."""
+    """Ends a child run without a driver whose caller has ended before it."""
     records = await log.read(row.run)
     ended = interrupted()
     return await _write(log, row, records, [ended], at, ended.status)
 
 
 async def settle_wake(log: Log, row: RunRow, at: int) -> bool:
-    """Find out that a waiting run that is due has nothing to do, and when it will have.
+    """Updates a waiting, due run that has nothing to do, with the next time it is due.
 
-    False if there is something: a message, or its turn.
+    Returns False if it has something to do: a message, or its turn.
     """
     if row.waiting_for in UNATTENDED or await log.inbox(row.run):
         return False
@@ -380,7 +391,7 @@ async def settle_wake(log: Log, row: RunRow, at: int) -> bool:
     ]
     if any([at > end for end in ends]):
         return False
-    # min of nothing is 0, "not before a message": -1 + 1. Else just after the first expiry.
+    # min of nothing gives -1 + 1 = 0, "not before a message". Else just after the first expiry.
     wake_at = min(ends, default=-1) + 1
     try:
         claim = await log.claim(row.run, "", epoch=row.epoch)
@@ -391,7 +402,7 @@ async def settle_wake(log: Log, row: RunRow, at: int) -> bool:
             status="waiting",
             waiting_for=row.waiting_for,
             wake_at=wake_at,
-            # Closes the race with a message posted since the look above: then nothing is written.
+            # Closes the race with a message posted since the check above: then nothing is written.
             if_quiet=True,
         )
     except Conflict:
@@ -408,25 +419,30 @@ async def steer(
     message_id: str = "",
     redactor: Redactor | None = None,
 ) -> None:
-    """Sends the model a message that it reads once, at its next turn. `redactor` as in `decide`.
+    """Sends the model a message that it reads once, at its next turn.
 
         await steer(open_log("runs.db"), "bill-ada", "Ada has moved to Oslo.")
 
-    A run that waits reads it when it is resumed.
+    A waiting run reads it when it is resumed.
 
     Args:
-        message_id: makes a repeated call harmless: the second one is refused.
+        log: The log of the run.
+        run: The id of the run.
+        text: The message.
+        by: The sender.
+        message_id: Makes a repeated call harmless: the second one is refused.
+        redactor: As in `decide`.
 
     Raises:
-        UnknownRun: there is no such run.
-        Refused: the run has ended, or the message was sent already.
+        UnknownRun: There is no such run.
+        Refused: The run has ended, or the message was sent already.
     """
     redactor = redactor or environment_redactor()
     state = fold(await log.read(run))
     if state.status in ENDED:
         raise Refused(f"run {run!r} has ended as {state.status}: nobody would read it")
     at = clock()
-    # An id of the sender's makes a repeated POST harmless; without one each message is its own.
+    # The sender's id makes a repeated POST harmless; without one each message is its own.
     name = message_id or f"steer:{at}:{abs(hash(text)) % 10**8}"
     redacted_name = redactor.text(name)
     if redacted_name != name:
@@ -447,11 +463,11 @@ async def request_cancel(
     redactor: Redactor | None = None,
     why: str = "",
 ) -> None:
-    """Ask the run and its children to stop: nothing starts afterwards, what was done is kept.
+    """Requests that the run and its children stop: nothing starts afterwards, finished work is
+    kept.
 
-    A run that waits for a person ends at once. One that is being driven ends before its next call,
-    one whose process is gone when it is resumed. `redactor` as in `decide`; `why` is the recorded
-    reason of a run that waits.
+    A waiting run ends at once. A driven one ends before its next call, and one without a process
+    when it is resumed. `redactor` as in `decide`; `why` is the recorded reason of a waiting run.
     """
     redactor = redactor or environment_redactor()
     sender = redactor.text(by.id)
@@ -464,27 +480,26 @@ async def request_cancel(
         if child.status not in ENDED:
             await request_cancel(log, child.run, by=by, redactor=redactor, why=why)
     if row.status == "waiting":
-        # Children first, above: a parent that has ended would leave them
-        # without anybody to end them.
+        # Children first, above: a parent that has ended could not end them.
         ended = cancelled(sender, why)
         if await _write(log, row, records, [ended], clock(), ended.status):
             return
 
-    # Numbered by activation: pressing cancel twice is one message, a resumed
-    # run can be cancelled again.
+    # Numbered by activation: a second cancellation is the same message, but a resumed run can be
+    # cancelled again.
     await log.post(run, Signal(f"cancel:{run}:{state.wakes}", "cancel", sender, clock()))
 
 
 async def _record_refusal(
     log: Log, action_id: str, by: str, why: str, at: int, redactor: Redactor
 ) -> None:
-    """Leave a message of a refused attempt: the run's next activation writes it into its log.
+    """Posts a message about a refused attempt; the run's next activation records it in its log.
 
-    Whoever is refused may try for ever. So a run keeps `REFUSALS_EACH` attempts of one principal
-    and `REFUSALS` in all; the last that is kept says that there may be more.
+    A principal could retry forever. So a run keeps `REFUSALS_EACH` attempts of one principal and
+    `REFUSALS` in all; the last one states that there may be more.
     """
     run = action_id.rpartition(":")[0]
-    # Before they are cut: a half of a secret has no shape.
+    # Redacted before the cut: half of a secret has no shape.
     sender, action, text = [redactor.text(part) for part in (by, action_id, why)]
     action, text = action[:_LONG], text[:_LONG]
     try:
@@ -498,7 +513,7 @@ async def _record_refusal(
     own = consumed.count(sender)
     if own >= REFUSALS_EACH:
         return
-    # Numbered, not timed: attempts at the same moment cannot be more than there are numbers.
+    # Numbered, not timed: simultaneous attempts cannot exceed the available numbers.
     for number in range(len(consumed), REFUSALS):
         last = own == REFUSALS_EACH - 1 or number == REFUSALS - 1
         data = {"id": action, "why": f"{text} ({_NO_MORE})" if last else text}
@@ -509,21 +524,27 @@ async def _record_refusal(
 async def cancel(
     log: Log, run: str, *, by: Principal = LOCAL, redactor: Redactor | None = None
 ) -> bool:
-    """Cancels a run and its children: nothing starts afterwards, what was done is kept.
+    """Cancels a run and its children: nothing starts afterwards, finished work is kept.
 
-    A run that waits, or whose process is gone, ends at once. `redactor` as in `decide`.
+    A run that waits, or whose process has ended, ends at once.
 
         await cancel(open_log("runs.db"), "bill-ada")
 
+    Args:
+        log: The log of the run.
+        run: The id of the run.
+        by: The principal that cancels.
+        redactor: As in `decide`.
+
     Returns:
-        True if the run is over. False if a process drives it: it ends before its next call.
+        True if the run has ended. False if a process drives it: it ends before its next call.
 
     Raises:
-        UnknownRun: there is no such run.
-        Refused: it has ended already.
-        Conflict: somebody took it over at this moment; that process reads the message.
+        UnknownRun: There is no such run.
+        Refused: It has ended already.
+        Conflict: Another process claimed it at this moment; that process reads the message.
     """
-    # The message first: whoever takes the run over in the meantime reads it and ends the run.
+    # The message first: a process that claims the run in the meantime reads it and ends the run.
     await request_cancel(log, run, by=by, redactor=redactor)
     try:
         row = await log.row(run)
@@ -534,27 +555,27 @@ async def cancel(
         return True
     if driven(row):
         return False
-    # The epoch of the row: whoever took the run over since then makes this raise Conflict.
+    # The epoch of the row: if another process claimed the run since, this raises Conflict.
     claim = await log.claim(run, "", epoch=row.epoch, force=True)
     records = await log.read(run)
     state = fold(records)
     sent = [signal.id for signal in await log.inbox(run) if signal.kind == "cancel"]
-    # Times in a log never go back, even where the machine's clock did.
+    # Times in a log never run backwards, even if the machine's clock did.
     at = max(clock(), state.at)
-    # The time since the last record passed without a process, so it is not the run's.
+    # The time since the last record passed without a process, so it does not count for the run.
     sender = (redactor or environment_redactor()).text(by.id)
     event = replace(cancelled(sender), elapsed=0)
     record = e.Record(run, records[-1].seq + 1, at, event)
     await log.append(run, claim.epoch, [record], disk=True, consume=sent, status=event.status)
     for child in await log.rows(parent=run, limit=0):
-        # A child that a live process drives reads the cancellation itself.
+        # A child with a live process reads the cancellation itself.
         if child.status in ("waiting", "running") and not driven(child):
             await cancel(log, child.run, by=by, redactor=redactor)
     return True
 
 
 async def children(log: Log, run: str) -> list[str]:
-    """The runs that `run` started, and theirs."""
+    """Returns the runs that `run` started, and their descendants."""
     descendants: list[str] = []
     for row in await log.rows(parent=run, limit=0):
         descendants += [row.run, *await children(log, row.run)]

@@ -1,10 +1,10 @@
 """The drive: performs the effects of a strategy, one after the other, until it returns.
 
-Run, resume, replay and fork are one operation: drive the strategy, answering from the recording
-what happened before and from the world what did not. They differ only in the recording
-(`recording.py`). Models and tools are asked by neighbours (`model_calls`, `step_actions`); here are
-what a turn starts with (messages of people, limits, the guard's hint), forks of the strategy, whose
-branches all run to their end, and how a drive ends.
+Run, resume, replay and fork are one operation: drive the strategy, with past results from the
+recording and new ones from the world. They differ only in the recording (`recording.py`). Models
+and tools are called by `model_calls` and `step_actions`. This module handles the start of a turn
+(steering messages, limits, the guard's hint), forks of the strategy, whose branches all run to
+their end, and the end of a drive.
 """
 
 import asyncio
@@ -40,16 +40,17 @@ class Drive(Ledger):
     """One activation of one run."""
 
     async def __call__(self, strategy: Strategy[Any], prefix: str = "") -> Any:
-        """Feed `strategy` until it returns; its value is returned."""
+        """Drives `strategy` until it returns, and returns its value."""
         # A generator's first `send` must be None.
         position, result = 0, None
         try:
             while True:
-                with contained():  # its validators, too
+                with contained():  # covers its validators, too
                     effect = strategy.send(result)
                 key = f"{prefix}{position}"
                 # Its key is that of the next effect; `position` does not move.
-                if isinstance(effect, Note):  # it has no place: a new one moves no other effect
+                # a note has no place of its own, so a new note moves no other effect
+                if isinstance(effect, Note):
                     self.note(key, effect)
                     result = None
                     continue
@@ -61,16 +62,16 @@ class Drive(Ledger):
         except StopIteration as stop:
             return stop.value
         finally:
-            # Its `finally` blocks run now, not when the garbage collector comes by.
+            # Its `finally` blocks run now, not at garbage collection.
             strategy.close()
 
     async def until_end(self, strategy: Strategy[Any]) -> e.RunFinished | e.Parked:
-        """Drive `strategy` once; whatever ends it, as an event.
+        """Drives `strategy` once and returns its end as an event.
 
         Raises:
-            Conflict: the run belongs to somebody else.
-            ReplayDiverged: this code would do something else than what is recorded.
-            LogError: nothing can be written.
+            Conflict: The run belongs to another process.
+            ReplayDiverged: This code would act differently from the record.
+            LogError: The log cannot be written.
         """
         try:
             return self.finished(await self(strategy))
@@ -81,7 +82,7 @@ class Drive(Ledger):
         except Denied as denied:
             return stopped_by_denial(denied.reason)
         except Halt as halt:
-            # A limit was hit where the strategy had no last turn to make: what it has is the
+            # A limit was hit while the strategy had no last turn to take: its partial result is the
             # answer.
             return self.finished(Answer(None, halt.reason))
         except (Conflict, ReplayDiverged, LogError):
@@ -90,7 +91,7 @@ class Drive(Ledger):
             return failed(error, self.setup.redactor)
 
     async def until_end_of_tape(self, strategy: Strategy[Any]) -> e.RunFinished | None:
-        """The end as an exact replay derives it; None if what is recorded stops before one."""
+        """Returns the end that an exact replay derives, or None if the record stops before one."""
         try:
             return self.finished(await self(strategy))
         except EndOfTape:
@@ -101,23 +102,23 @@ class Drive(Ledger):
             return stopped_by_denial(denied.reason)
 
     def finished(self, answer: Any) -> e.RunFinished:
-        """The end that a strategy's answer means."""
+        """Returns the end for a strategy's answer."""
         stop = answer.stop if isinstance(answer, Answer) else ""
         return finished(answer, self.setup.redactor, self._why_limited(stop), self.setup.shown)
 
     def _why_limited(self, stop: str) -> str:
-        """What was allowed and spent, if a limit is the reason; else ""."""
+        """Returns the allowed and consumed amounts if a limit is the reason, else ""."""
         limit = LIMIT_OF.get(stop)
         if limit is None:
             return ""
         for record in reversed(self.store.records):
             if isinstance(record.event, e.LimitHit) and record.event.limit == limit:
                 return self.budget.explained(record.event)
-        # A batch may pass the limit of tool calls in a turn that another limit made the last.
+        # A batch may exceed the limit of tool calls in a turn that another limit made the last.
         return self.budget.explained(e.LimitHit(key="", limit=limit, value=1))
 
     def resolve(self, key: str, effect: Begin | Ask | Act | Fork) -> Awaitable[Any]:
-        """Answer one effect."""
+        """Performs one effect."""
         match effect:
             case Begin():
                 return self.begin(key)
@@ -131,17 +132,16 @@ class Drive(Ledger):
                 assert_never(effect)
 
     async def begin(self, key: str) -> Outlook:
-        """Open a turn: what people said meanwhile, which limits are near, what the guard says."""
+        """Opens a turn: collects steering messages, near limits and the guard's hints."""
         recording = self.recording
         heard = self.recorded_steering(key) if recording.tape.steered else []
-        # What people say now belongs to now: a turn that is recorded is not
-        # told of it in hindsight.
+        # New messages belong to the present: a recorded turn does not receive them afterwards.
         if recording.fresh or not recording.covers(key):
             self.live()
             await self.inbox.refresh(self.store)
             if self.inbox.news:
                 heard += self.record_steering(key)
-        # After the inbox: what people said is on the record even if the run ends here.
+        # After the inbox, so that messages are recorded even if the run ends here.
         hit, last = self._limits(key)
         guard = self.guard(key)
         return Outlook(
@@ -153,7 +153,7 @@ class Drive(Ledger):
         )
 
     def _limits(self, key: str) -> tuple[str | None, str | None]:
-        """The limit that forbids this turn, and the one that makes it the last."""
+        """Returns the limit that forbids this turn, and the one that makes it the last."""
         if not self.recording.fresh and self.recording.settles_limits(key):
             recorded = self.recording.event(e.LimitHit, key)
             if recorded is None:
@@ -171,7 +171,7 @@ class Drive(Ledger):
         return hit, last
 
     def note(self, key: str, effect: Note) -> None:
-        """Record what the strategy derived. The past is not written anew on resume."""
+        """Records a strategy's note. On resume the past is not written again."""
         data = redact_json(self.setup.redactor, effect.data)
         event: e.Violated | e.Compacted | e.Noted
         if effect.kind == "violation":
@@ -188,7 +188,7 @@ class Drive(Ledger):
         self.annotate(event)
 
     async def fork(self, key: str, branches: Sequence[Strategy[Any]]) -> tuple[Any, ...]:
-        """Run all branches to their end, even when one stops: their work must reach the log."""
+        """Runs all branches to their end, even if one stops: their work must reach the log."""
         running = len(branches)
 
         async def whole(number: int, branch: Strategy[Any]) -> Any:
@@ -197,16 +197,15 @@ class Drive(Ledger):
                 return await self(branch, f"{key}.{number}.")
             finally:
                 running -= 1
-                self.budget.others -= running > 0  # the last one had nobody beside it
+                self.budget.others -= running > 0  # the last one has no branch beside it
 
-        # Each of them shares what is left of the budget with the others, from its first call on.
+        # Each branch shares the remaining budget with the others, from its first call on.
         self.budget.others += max(0, running - 1)
         drives = [whole(number, branch) for number, branch in enumerate(branches)]
-        # Without it the first error would leave the other branches running
-        # with nobody to await them.
+        # Without it the first error would leave the other branches running without an awaiter.
         results = await asyncio.gather(*drives, return_exceptions=True)
         failed = [r for r in results if isinstance(r, BaseException)]
-        # Errors first: they sort before the two that only say that there is nothing to do now.
+        # Errors first: the other two only mean that there is nothing to do now.
         for error in sorted(failed, key=lambda r: isinstance(r, Park | EndOfTape)):
             raise error
         return tuple(results)
@@ -222,7 +221,7 @@ class Drive(Ledger):
 
 
 def _frame(message: e.Steered) -> Message:
-    """What a person said to the running agent, as the model reads it."""
+    """Returns a steering message as the model reads it."""
     head = f"[message from {message.by}] "
     return Message(
         "user", (TextPart(head), *message.parts) if message.parts else head + message.text

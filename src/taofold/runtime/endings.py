@@ -1,9 +1,9 @@
-"""How an activation of a run ends: in `RunFinished` (D1), or waiting, and when the next one is due.
+"""The ends of an activation: `RunFinished` (D1) or waiting, and the time when the next one is due.
 
-The ends that are no strategy's answer (cancelled, interrupted, failed), the words for what a run
-waits for, what `advance` tells an engine (`Finished`, `Waiting`, `More`), and how much one
-activation may do (`Share`). An engine keeps no run in memory while it waits: it is told until when,
-and is woken earlier by a message. Pure.
+Also the ends without a strategy's answer (cancelled, interrupted, failed), the reasons for waiting,
+the results of `advance` (`Finished`, `Waiting`, `More`), and the bound of one activation (`Share`).
+An engine keeps no waiting run in memory: it gets the due time, and a message wakes the run earlier.
+Pure.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,9 +27,9 @@ STATUS: Final = {
     "cancelled": "cancelled",
     "interrupted": "cancelled",
 }
-"""From `stop_reason` to `status`; every other reason is "finished"."""
+"""The `status` for each `stop_reason`; every other reason gives "finished"."""
 RESUMABLE: Final = frozenset({"cancelled", "interrupted", "error"})
-"""Why a run may have ended that can be carried on all the same."""
+"""Stop reasons of ended runs that can be resumed."""
 
 
 def finished(
@@ -38,10 +38,10 @@ def finished(
     why: str = "",
     shown: Callable[[JSON], JSON] | None = None,
 ) -> e.RunFinished:
-    """The end that a strategy's answer means, without the secrets that it may hold.
+    """Returns the end for a strategy's answer, without secrets.
 
-    `why` explains the limit that ended it, if one did. The strategy's own error follows it.
-    `shown` masks what its type hides.
+    `why` explains the limit that ended it, if one did; the strategy's own error follows. `shown`
+    masks fields that the answer's type hides.
     """
     if not isinstance(answer, Answer):
         answer = Answer(answer)
@@ -62,25 +62,25 @@ def finished(
 
 
 def cancelled(by: str, why: str = "") -> e.RunFinished:
-    """The end by a cancellation; `why` replaces the text that names who cancelled."""
+    """Returns the end by a cancellation; `why` replaces the text that names the sender."""
     error = why or f"cancelled by {by}"
     return e.RunFinished(status="cancelled", stop_reason="cancelled", success=False, error=error)
 
 
 def interrupted() -> e.RunFinished:
-    """The end of a run whose process was told to stop (Ctrl-C, SIGTERM, a cancelled task)."""
+    """Returns the end of a run whose process was stopped (Ctrl-C, SIGTERM, a cancelled task)."""
     return e.RunFinished(
         status="cancelled", stop_reason="interrupted", success=False, error="interrupted"
     )
 
 
 def stopped_by_denial(reason: str) -> e.RunFinished:
-    """The end of a run of which an action was denied, where that stops it."""
+    """Returns the end of a run that stops when an action is denied."""
     return e.RunFinished(status="failed", stop_reason="denied", success=False, error=reason)
 
 
 def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
-    """An error that ends the run, without the secrets that its text may hold."""
+    """Returns the end by an error, without the secrets that its text may hold."""
     text = error_text(error)
     if redactor is not None:
         text = redactor.text(text)
@@ -88,11 +88,11 @@ def failed(error: Exception, redactor: Redactor | None = None) -> e.RunFinished:
 
 
 MOST_LOST: Final = 3
-"""Activations of a run that may end without a record at the same place, as by a kill."""
+"""Number of activations that may end at the same place without a record, as after a kill."""
 
 
 def worn_out() -> e.RunFinished:
-    """The end of a run at which `MOST_LOST` processes ended before they recorded anything new."""
+    """Returns the end of a run after `MOST_LOST` processes ended without new records."""
     error = (
         f"the process that drove it ended {MOST_LOST} times at the same place, without an error "
         "on record (out of memory? os._exit?): find out why, then resume the run or cancel it"
@@ -106,9 +106,9 @@ MORE: Final = "more"
 EXPIRED: Final = "expired"
 REOPENED: Final = "reopened"
 SPENT: Final = "batch_usd"
-"""A batch has no more dollars for the run: the same call with more of them goes on."""
+"""A batch has no more dollars for the run: the same call with a larger amount continues it."""
 UNATTENDED: Final = frozenset({QUEUED, STOPPED, MORE, EXPIRED, REOPENED})
-"""What a run waits for that no person needs to do."""
+"""Reasons for waiting that need no action by a user."""
 
 
 class Finished(Value, frozen=True):
@@ -119,7 +119,7 @@ class Finished(Value, frozen=True):
 
 
 class Waiting(Value, frozen=True):
-    """Nothing can be done before `until` (ms since the epoch; 0 = before a message comes)."""
+    """Nothing can be done before `until` (ms since the epoch; 0 = until a message arrives)."""
 
     run: str
     reason: str
@@ -127,7 +127,7 @@ class Waiting(Value, frozen=True):
 
 
 class More(Value, frozen=True):
-    """Its share of this activation is used up: it goes on as soon as it is called again."""
+    """Its share of this activation is used up: it continues at the next call."""
 
     run: str
 
@@ -136,39 +136,39 @@ Advanced: TypeAlias = Finished | Waiting | More
 
 
 class Share:
-    """How much one activation may do: so many model calls, then it gives way with `More`.
+    """The bound of one activation: after `calls` model calls it yields with `More`.
 
-    `pause` says why the run must wait for other reasons.
+    `pause` returns other reasons why the run must wait.
     """
 
     def __init__(self, calls: int = 0, pause: Pause = str) -> None:
         self._left, self._bounded, self._pause = calls, calls > 0, pause
 
     def __call__(self) -> str:
-        """Why the run must give way before its next model call; "" = it may make it."""
+        """Returns why the run must yield before its next model call, or ""."""
         reason = self._pause()
         if reason or not self._bounded:
             return reason
-        # Asked before the call, so a share of n makes n calls and gives way at the next.
+        # Called before the model call, so a share of n makes n calls and yields at the next.
         self._left -= 1
         return "" if self._left >= 0 else MORE
 
 
 def is_due(row: RunRow, wake_at: int, now: int) -> bool:
-    """Is there something to do for a run that nobody drives?"""
+    """Returns whether a run without a driver has something to do."""
     return row.status != "waiting" or 0 < wake_at <= now
 
 
 def wake_time(reason: str, open_records: Sequence[e.Record], *, quiet: bool = True) -> int:
-    """When a run is due that waits for `reason` with these questions open.
+    """Returns the time when a run that waits for `reason` is due, given its open questions.
 
-    One that waits for nobody, or although a message is there (not `quiet`), is due at once whatever
-    the clocks of other machines say.
+    A run that needs no user action, or has a message (not `quiet`), is due at once, independent of
+    the clocks of other machines.
     """
     if not quiet or reason in UNATTENDED:
         return AT_ONCE
     ends = [
         record.event.expires_at for record in open_records if isinstance(record.event, e.Decided)
     ]
-    # An approval is open until then, not less: `now > expires_at` is what closes it.
+    # An approval is open up to and including this time: `now > expires_at` closes it.
     return min([end + 1 for end in ends if end], default=0)

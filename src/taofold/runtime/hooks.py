@@ -7,10 +7,10 @@
 
     agent = Agent("openai:gpt-5", tools=[shell], hooks=[Sober()])
 
-`InputGuard` and `OutputGuard` are hooks made of one function; `Hooks` calls all of a run's in turn.
-A hook that returns None only watched. What it changes is recorded with its name, so a replay
-does the same without calling it, and so does a run that is resumed. A hook that raises, or does
-not answer within the run's seconds, rejects: a guard that is broken lets nothing through.
+`InputGuard` and `OutputGuard` are hooks built from one function; `Hooks` calls all hooks of a run
+in turn. A hook that returns None only observes. A change is recorded with the hook's name, so a
+replay or a resumed run applies it without calling the hook. A hook that raises, or does not return
+within the run's seconds, rejects: a broken guard lets nothing through.
 """
 
 import asyncio
@@ -31,10 +31,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Nothing comes of it.
+    """A hook's verdict that rejects the call.
 
-    Before or after a model call the run ends with status "failed" and `stop_reason` "denied";
-    before or after a tool call the model reads `reason` in place of a result.
+    Before or after a model call the run ends with status "failed" and `stop_reason` "denied".
+    Before or after a tool call the model reads `reason` in place of a result.
+
+    Args:
+        reason: The text that the log and the model get.
+
+    Example:
+        >>> Reject("deleting folders is not for agents").reason
+        'deleting folders is not for agents'
     """
 
     reason: str
@@ -42,47 +49,81 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class AddMessage:
-    """The model is told `text` besides, now and in the rest of the run."""
+    """A message added before a model call; it stays for the rest of the run.
+
+    Args:
+        text: The message that the model reads.
+
+    Example:
+        async def before_model(self, context, request):
+            return AddMessage("Answer in English.")
+    """
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """`value` stands in place of what the tool returned. Anything that JSON can say."""
+    """A value that replaces the result of a tool.
+
+    Args:
+        value: The new result: any JSON value.
+
+    Example:
+        async def after_tool(self, context, action, result):
+            return Replace(str(result)[:1000])
+    """
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
-    """Where in which run a hook is called."""
+    """The call that a hook is asked about.
+
+    Args:
+        run_id: The id of the run.
+        key: The place of the call in its run, the same in a replay.
+        principal: The requester of the run.
+        usage: The consumption of the run so far.
+        deps: The dependencies given to the run.
+        people: Before a model call: user messages since the last one, at first the goal.
+
+    Example:
+        def before_tool(self, context: HookContext, action):
+            return Reject("read only") if "ADMIN" not in context.principal.roles else None
+    """
 
     run_id: str
     key: str
     """The place of the call in its run, the same in a replay."""
     principal: Principal
     usage: Usage
-    """What the run has consumed so far."""
+    """The consumption of the run so far."""
     deps: Any = None
     people: tuple[str, ...] = ()
-    """Before a model call: what people wrote since the last one. The goal is the first of it."""
+    """Before a model call: user messages since the last one. The first of them is the goal."""
 
 
 METHODS: Final = ("before_model", "after_model", "before_tool", "after_tool")
-"""What a hook may override."""
+"""The methods that a hook may override."""
 
 
 class Hook:
-    """Overrides any of the four. Each may be `async`; one that is not holds up the event loop.
+    """Base of hooks. Override any of the four methods; each may be `async`.
 
-    They are called in the order of `Agent(hooks=…)`; the first that rejects is the last called.
-    After a crash a hook may be called again for the same call: before it was started, or after a
-    reply that nothing followed yet.
+    A method that is not async blocks the event loop. Hooks are called in the order of
+    `Agent(hooks=…)`, up to the first that rejects. After a crash a hook may be called again for the
+    same call: before it was started, or for a reply without later records.
+
+    Example:
+        class ReadOnly(Hook):
+            def before_tool(self, context, action):
+                return Reject("read only") if action.tool == "write_file" else None
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Raise `ConfigError` for a method that nothing would ever call: `before_tol`."""
+        """Raises `ConfigError` for a misspelt method, which would never be called: `before_tol`."""
         super().__init_subclass__(**options)
         for name in vars(cls):
             if name.startswith(("before_", "after_")) and not hasattr(Hook, name):
@@ -90,27 +131,60 @@ class Hook:
 
     @property
     def name(self) -> str:
-        """What the log calls it."""
+        """The name in the log."""
         return type(self).__name__
 
     def before_model(self, context: HookContext, request: Request) -> "Before | Awaitable[Before]":
-        """Called with what the model is about to be asked."""
+        """Called with the request before a model call.
+
+        Args:
+            context: The place of the call.
+            request: The conversation, tools and settings; do not change it.
+
+        Returns:
+            None to continue, `AddMessage` or `Reject`.
+        """
         return None
 
     def after_model(self, context: HookContext, reply: Reply) -> "After | Awaitable[After]":
-        """Called with the reply before anything reads it. Where a hook overrides this, the text
-        of replies is streamed only once all hooks have passed it.
+        """Called with the reply before it is parsed.
+
+        If a hook overrides this, replies are streamed only after all hooks have passed them.
+
+        Args:
+            context: The place of the call.
+            reply: The model's reply.
+
+        Returns:
+            None to continue, or `Reject`.
         """
         return None
 
     def before_tool(self, context: HookContext, action: Action) -> "After | Awaitable[After]":
-        """Called before the policy rules on the action, and again if a person edited it."""
+        """Called before the policy rules on the action, and again if an approver edited it.
+
+        Args:
+            context: The place of the call.
+            action: A copy of the proposed call. A change of its parameters rejects the call.
+
+        Returns:
+            None to continue, or `Reject`.
+        """
         return None
 
     def after_tool(
         self, context: HookContext, action: Action, result: Any
     ) -> "Result | Awaitable[Result]":
-        """Called with what the tool returned, before it is shortened and recorded."""
+        """Called with the tool's result, before it is shortened and recorded.
+
+        Args:
+            context: The place of the call.
+            action: A copy of the call.
+            result: The result as JSON.
+
+        Returns:
+            None to keep the result, `Replace` or `Reject`.
+        """
         return None
 
 
@@ -119,15 +193,19 @@ After: TypeAlias = Reject | None
 Result: TypeAlias = Reject | Replace | None
 
 Check: TypeAlias = Callable[[str], "str | Awaitable[str | None] | None"]
-"""A guard's function: why the text is not acceptable; None or "" = it is."""
+"""A guard's function: returns the reason why the text is not acceptable, or None or ""."""
 
 
 class InputGuard(Hook):
-    """Checks what people say to the agent: its goal, and messages to a run that is at work.
+    """A hook that checks the user's text: the goal, and messages to a running agent.
 
         Agent(…, hooks=[InputGuard(lambda text: "no medical advice" if "dose" in text else None)])
 
-    Text that a tool or a model brings is not looked at: `after_tool` sees the former.
+    Text from tools or models is not checked. `after_tool` receives the text of tools.
+
+    Args:
+        check: Returns the reason to reject a text, or None. May be async.
+        name: The name in the log.
     """
 
     def __init__(self, check: Check, name: str = "InputGuard") -> None:
@@ -135,18 +213,22 @@ class InputGuard(Hook):
 
     @property
     def name(self) -> str:
-        """As it was given."""
+        """The name given at construction."""
         return self._name
 
     async def before_model(self, context: HookContext, request: Request) -> Before:
-        """Reject the run if a text is not acceptable."""
+        """Rejects the run if a text is not acceptable."""
         return await _first_reason(self._check, context.people)
 
 
 class OutputGuard(Hook):
-    """Checks what the model says: the text of each reply, and the answer that `finish` takes.
+    """A hook that checks the model's text: each reply, and the answer that `finish` takes.
 
-    Agent(…, hooks=[OutputGuard(lambda text: "a price" if "€" in text else None)])
+        Agent(…, hooks=[OutputGuard(lambda text: "a price" if "€" in text else None)])
+
+    Args:
+        check: Returns the reason to reject a text, or None. May be async.
+        name: The name in the log.
     """
 
     def __init__(self, check: Check, name: str = "OutputGuard") -> None:
@@ -154,11 +236,11 @@ class OutputGuard(Hook):
 
     @property
     def name(self) -> str:
-        """As it was given."""
+        """The name given at construction."""
         return self._name
 
     async def after_model(self, context: HookContext, reply: Reply) -> After:
-        """Reject the run if a text is not acceptable."""
+        """Rejects the run if a text is not acceptable."""
         answers = [call.arguments for call in reply.calls if call.name == FINISH]
         return await _first_reason(self._check, (reply.text, *answers))
 
@@ -173,16 +255,16 @@ async def _first_reason(check: Check, texts: Sequence[str]) -> Reject | None:
 
 @dataclass(frozen=True, slots=True)
 class HookOutcome:
-    """What one hook said."""
+    """The verdict of one hook."""
 
     hook: str
     verdict: Reject | AddMessage | Replace
     late: bool = False
-    """It was stopped because the run's time was over; `verdict` is a rejection."""
+    """True if it was stopped because the run's time was over; `verdict` is then a rejection."""
 
     @property
     def reason(self) -> str:
-        """Why it rejected the call; "" = it did not."""
+        """The reason of its rejection; "" = it did not reject."""
         return self.verdict.reason if isinstance(self.verdict, Reject) else ""
 
 
@@ -192,7 +274,7 @@ _POINTS: Final = {
     "before_tool": (Reject,),
     "after_tool": (Reject, Replace),
 }
-"""What a hook may return at each point, besides None."""
+"""The permitted return types of a hook at each point, besides None."""
 
 
 class Hooks:
@@ -200,7 +282,7 @@ class Hooks:
 
     def __init__(self, hooks: Sequence[Hook] = ()) -> None:
         self.hooks = tuple(hooks)
-        # Each has its own name in the log: by it a resumed run knows who has spoken.
+        # Each hook has its own name in the log: a resumed run thus knows which hooks have answered.
         uses = Counter[str]()
         named: list[tuple[str, Hook]] = []
         for hook in hooks:
@@ -214,7 +296,7 @@ class Hooks:
             for point in _POINTS
         }
         self.points = frozenset([point for point, watchers in self._at.items() if watchers])
-        """At which any hook looks. Most agents have none: nothing is prepared then."""
+        """The points with hooks. Most agents have none, and then nothing is prepared."""
 
     async def call(
         self,
@@ -224,26 +306,29 @@ class Hooks:
         seconds: float | None,
         without: Sequence[str] = (),
     ) -> list[HookOutcome]:
-        """What the hooks at `point` said, up to the first rejection. Never raises.
+        """Returns the verdicts of the hooks at `point`, up to the first rejection. Never raises.
 
         Args:
-            seconds: of the run that are left; None: unbounded.
-            without: names of hooks that have said something about this call in an earlier life.
+            point: The name of the method.
+            context: The place of the call.
+            arguments: The further arguments of the method.
+            seconds: Remaining seconds of the run; None: unbounded.
+            without: Names of hooks with a recorded verdict on this call.
         """
         outcomes: list[HookOutcome] = []
         end = None if seconds is None else asyncio.get_running_loop().time() + max(seconds, 0.0)
         for name, hook in self._at[point]:
             if name in without:
                 continue
-            # Each gets its own: what one did to the action's parameters, the next does not see.
+            # Each hook gets a copy: a change of the action's parameters is not visible to the next.
             copies = [a.apart() if isinstance(a, Action) else a for a in arguments]
             timer, late = asyncio.timeout_at(end), False
             try:
                 with contained():
                     async with timer:
                         answer = await _value(getattr(hook, point)(context, *copies))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the guard did not pass it
-                # A TimeoutError of the hook's own is a failure like any other.
+            except Exception as error:  # noqa: BLE001 - no failed guard passes a call
+                # The hook's own TimeoutError is a failure like any other.
                 late = isinstance(error, TimeoutError) and timer.expired()
                 why = "did not answer within the run's seconds" if late else ""
                 answer = Reject(f"the hook {name} {why or f'failed: {error_text(error)}'}")
@@ -254,22 +339,23 @@ class Hooks:
             outcomes.append(HookOutcome(name, verdict, late))
             if isinstance(verdict, Reject):
                 break
-            if isinstance(verdict, Replace):  # the next hook sees what the model will see
+            # the next hook sees the replaced result, as the model will
+            if isinstance(verdict, Replace):
                 arguments = (*arguments[:-1], verdict.value)
         return outcomes
 
 
 def _check_hook(candidate: Any) -> None:
-    # Checkers know it; a function in its place would silently never be called.
+    # Type checkers detect this; a function in its place would silently never be called.
     if not isinstance(candidate, Hook):
         instance = "; pass an instance of it" if isinstance(candidate, type) else ""
         raise ConfigError(f"{candidate!r} is no taofold.Hook{instance}", path="hooks")
 
 
 def _verdict(name: str, point: str, answer: Any) -> Reject | AddMessage | Replace:
-    """What the answer of the hook means; one that it may not give rejects."""
+    """Returns the verdict for a hook's return value; a value of another type rejects."""
     if answer is None:
-        # Whoever clamps a parameter in place must not believe that it was clamped.
+        # A hook that changes a parameter in place must not assume that this has an effect.
         return Reject(f"the hook {name} changed the parameters, which it cannot replace")
     if not isinstance(answer, _POINTS[point]):
         allowed = " or ".join([kind.__name__ for kind in _POINTS[point]])
@@ -281,13 +367,13 @@ def _verdict(name: str, point: str, answer: Any) -> Reject | AddMessage | Replac
 
 
 def _changed(given: Sequence[Any], arguments: Sequence[Any]) -> bool:
-    """Did a hook change the action that it was shown?"""
+    """Returns whether a hook changed the action that it received."""
     pairs = zip(given, arguments, strict=True)
     return any(isinstance(own, Action) and own != other for own, other in pairs)
 
 
 def overrides(hook: Hook, point: str) -> bool:
-    """Does `hook` look at this point?"""
+    """Returns whether `hook` overrides this method."""
     return getattr(type(hook), point) is not getattr(Hook, point)
 
 

@@ -1,10 +1,10 @@
-"""The ledger of one activation: through it events are written, unless they are on record.
+"""The ledger of one activation: writes events unless they are already on record.
 
-Every part of a drive goes through it: it asks the recording of earlier lives, says when the past
-ends and the present begins, and refuses the world to an exact replay. So it also keeps what all
-parts look up: the tools as they are now, the bytes of media, messages of people, the guard against
-repetition of each branch. The signals (`Park`, `Cancelled`, `Denied`) are how a drive ends other
-than by an answer: no errors, `run` turns them into events. Knows nothing about strategies.
+Every part of a drive uses it. It queries the recording, marks the transition from past to present,
+and denies world access to an exact replay. It therefore also holds the shared lookups: the present
+tools, the bytes of media, user messages, and the repetition guard of each branch. The signals
+(`Park`, `Cancelled`, `Denied`) end a drive without an answer; they are not errors, and `run` turns
+them into events. Knows nothing about strategies.
 """
 
 from base64 import b64encode
@@ -36,7 +36,7 @@ from taofold.runtime.setup import Setup
 from taofold.tools import Tool
 
 
-# BaseException, like the three below: no `except Exception` of a strategy or a tool may swallow it.
+# BaseException, like the next two: an `except Exception` of a strategy or tool must not catch it.
 class Park(BaseException):
     """The run must wait: `reason` is awaiting_approval or awaiting_input."""
 
@@ -46,7 +46,7 @@ class Park(BaseException):
 
 
 class Cancelled(BaseException):
-    """A person cancelled the run through its inbox."""
+    """A user cancelled the run through its inbox."""
 
     def __init__(self, by: str) -> None:
         super().__init__(by)
@@ -54,7 +54,7 @@ class Cancelled(BaseException):
 
 
 class Denied(BaseException):
-    """An action was denied and the agent says `on_denial="stop"`."""
+    """An action was denied, and the agent has `on_denial="stop"`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -62,7 +62,7 @@ class Denied(BaseException):
 
 
 def call_place(key: str, index: int) -> str:
-    """The place of one call of the batch at `key`."""
+    """Returns the place of one call of the batch at `key`."""
     return f"{key}[{index}]"
 
 
@@ -82,8 +82,8 @@ class Ledger:
         self.resumed = resumed
         self.budget = Budget(setup, store)
         self.people: list[str] = []
-        """What people wrote to the run since its last model call, for hooks."""
-        # A copy as a dict: looking a tool up is done several times in each step.
+        """User messages since the last model call, for hooks."""
+        # A copy as a dict: each step looks tools up several times.
         self.tools = dict(setup.tools)
         self.media: dict[str, bytes] = {}
         """The bytes of media that models may be shown, base64, by digest."""
@@ -92,7 +92,7 @@ class Ledger:
         self._late: list[e.Event] = []
         self._guards: dict[str, Repetition] = {}
         self._timeouts: set[str] = set()
-        """Fingerprints of the calls that timed out, in the first `_looked` steps."""
+        """Fingerprints of the calls that timed out in the first `_looked` steps."""
         self._looked = self._rewinds = 0
         self._mutating = self._mutating_tools()
 
@@ -100,9 +100,9 @@ class Ledger:
         return frozenset([tool.name for tool in self.tools.values() if tool.effect != "read"])
 
     def tool(self, name: str) -> Tool | None:
-        """The tool as its source describes it now, None if there is none of this name.
+        """Returns the present version of the tool, or None if no tool has this name.
 
-        To be asked for whenever a call is judged: it may change while a run goes on or waits.
+        Call it for each judgement of a call: the tool may change while a run is active or waits.
         """
         current = self.tools.get(name)
         if current is None or current.renew is None or self.recording.exact:
@@ -113,21 +113,21 @@ class Ledger:
         return tool
 
     def offer(self, effect: Ask) -> str:
-        """16 hex digits that stand for the tools and the schema of a call."""
+        """Returns 16 hex digits over the tools and the schema of a call."""
         offer_key = effect.tools, id(effect.schema)
         offer = self._offers.get(offer_key)
         if offer is None:
             encoded = msgspec.json.encode((self.setup.specs(effect.tools), effect.schema))
             offer = effect.schema, blake2b(encoded, digest_size=8).hexdigest()
             # Tools and schema seldom change in a run: they are encoded once.
-            self._offers[offer_key] = offer  # holding the schema keeps its id from being used again
+            self._offers[offer_key] = offer  # holding the schema keeps its id from being reused
         return offer[1]
 
     async def fetch(self, talk: Conversation) -> None:
-        """Have the bytes of all media in `talk` at hand.
+        """Loads the bytes of all media in `talk`.
 
         Raises:
-            ModelError: of kind "request", if they are not in the log.
+            ModelError: Of kind "request": they are not in the log.
         """
         for part in talk.media[talk.fetched :]:
             if part.digest and part.digest not in self.media:
@@ -140,33 +140,34 @@ class Ledger:
         talk.fetched = len(talk.media)
 
     def put(self, event: e.Event) -> e.Record:
-        """Record `event`, or find that it is recorded already.
+        """Records `event`, or finds it recorded.
 
         Raises:
-            ReplayDiverged: something else is recorded there.
+            ReplayDiverged: Another event is recorded there.
         """
-        # The common case, and the only one in a run that is not resumed: nothing
-        # is left to compare with.
+        # The common case, and the only one in a run that is not resumed: nothing is left to
+        # compare.
         if self.recording.fresh:
             return self.store.record(event)
         return self.recording.match(event) or self.new(event)
 
     def annotate(self, event: e.Event) -> None:
-        """Record what is only said about the effect at the event's `key`, or find it recorded.
+        """Records a note about the effect at the event's `key`, or finds it recorded.
 
-        The past is not written again: where a release did not record it, it stays unrecorded.
+        The past is not written again: a note that an earlier release did not record stays
+        unrecorded.
         """
         if self.recording.expects(event, getattr(event, "key", "")):
             self.put(event)
 
     def new(self, event: e.Event) -> e.Record:
-        """Record what never happened before."""
+        """Records a new event."""
         if not self._live:
             self.live()
         return self.store.record(event)
 
     def live(self) -> None:
-        """From here on it happens now: take in the rest of the log and say who resumed it."""
+        """Switches to the present: restores the rest of the log and records the resume."""
         if self._live or self.recording.exact:
             return
         # Before the rest: `dispatch` below must not come back here.
@@ -174,25 +175,25 @@ class Ledger:
         self.recording.restore_rest()
         if self.resumed:
             self.store.dispatch(e.Resumed(epoch=self.store.epoch))
-        # Noticed while the past was read, when nothing may be written; now it may.
+        # Noticed while the past was read, when nothing may be written.
         for event in self._late:
             self.store.dispatch(event)
         self.recording.enter_present()
 
     def reworded(self, key: str, recorded: str, requested: str) -> None:
-        """This code builds another prompt than the one recorded: said once per activation."""
+        """Notes a prompt that differs from the recorded one, once per activation."""
         if not self._late:
             self._late.append(e.PromptChanged(key=key, recorded=recorded, requested=requested))
 
     def touch(self, key: str) -> None:
-        """Call before touching the world: an exact replay never does."""
+        """Precedes every contact with the world: an exact replay raises here."""
         if self.recording.exact:
             raise EndOfTape(key)
         if not self._live:
             self.live()
 
     def recorded_steering(self, key: str) -> list[e.Steered]:
-        """The messages that are recorded as read at `key`."""
+        """Returns the messages that are recorded as read at `key`."""
         heard: list[e.Steered] = []
         for record in self.recording.tape.steering(key):
             self.recording.restore(record)
@@ -202,14 +203,16 @@ class Ledger:
         return heard
 
     def record_steering(self, key: str) -> list[e.Steered]:
-        """Put what people said on the record; the next turn at or after `key` tells the model."""
+        """Records new steering messages; the model reads them at the next turn at or
+        after `key`.
+        """
         heard: list[e.Steered] = []
         for signal in self.inbox.steers():
             given = str(signal.data.get("text", ""))
             text = self.setup.redactor.text(given)
             masked = is_masked(given, text) or signal.data.get("masked") is True
-            name = self.setup.redactor.text(signal.id)  # it holds what its sender called it
-            # Put on record and taken from the inbox in one flush: neither lost nor read twice.
+            name = self.setup.redactor.text(signal.id)  # the id contains the sender's own text
+            # Recorded and taken from the inbox in one flush: neither lost nor read twice.
             event = e.Steered(key=key, id=name, text=text, by=signal.by, masked=masked)
             self.new(event)
             heard.append(event)
@@ -218,13 +221,13 @@ class Ledger:
         return heard
 
     async def save(self) -> None:
-        """Make what happened so far durable; honour a cancellation that arrived meanwhile."""
+        """Makes all events durable and applies a cancellation that has arrived."""
         await self.store.flush(consume=self.inbox.spend())
         if self.inbox.news:
             await self.raise_if_cancelled()
 
     async def raise_if_cancelled(self) -> None:
-        """Honour a cancellation that arrived while the world was waited for."""
+        """Applies a cancellation that arrived while the run waited for the world."""
         if self.inbox.stale:
             await self.inbox.refresh()
         by = self.inbox.cancelled()
@@ -232,29 +235,31 @@ class Ledger:
             raise Cancelled(by)
 
     async def flush(self) -> None:
-        """Make what happened so far durable, and what the inbox held of it gone."""
+        """Makes all events durable and removes their messages from the inbox."""
         await self.store.flush(consume=self.inbox.spend())
 
     def call(self, action: Action) -> CallIdentity:
-        """The action as the guard knows it: by what it says, or as its tool tells calls apart."""
+        """Returns the identity of the action for the guard: by content, or by the tool's
+        `loop_key`.
+        """
         plain = fingerprint(action)
         tool = self.tools.get(action.tool)
         if tool is None or tool.loop_key is None:
             return CallIdentity(plain, plain)
         own: Any = ""
-        # One that fails distinguishes no calls: the plain identity is the stricter one.
+        # A failing function distinguishes no calls: the plain identity is the stricter one.
         with suppress(Exception), contained():
             own = tool.loop_key(copied(action.parameters))
         return CallIdentity(plain, own if isinstance(own, str) and own else plain)
 
     def timed_out(self, action: Action) -> bool:
-        """Has the same call, whatever its `timeout_s`, timed out in this run?"""
+        """Returns whether the same call, with any `timeout_s`, timed out in this run."""
         state = self.store.state
         if state.rewinds != self._rewinds:
-            # What was taken back never happened: what is left is looked at once more.
+            # Rewound steps no longer count: the remaining ones are read again.
             self._timeouts.clear()
             self._rewinds, self._looked = state.rewinds, 0
-        # Each step once, however many calls ask.
+        # Each step once, independent of the number of calls.
         for step in state.steps[self._looked :]:
             for past, observation in zip(step.actions, step.observations, strict=True):
                 if observation.status == "timeout":
@@ -270,7 +275,7 @@ class Ledger:
         )
 
     def guard(self, key: str) -> Repetition:
-        """The repetition guard of the branch in which `key` stands."""
+        """Returns the repetition guard of the branch of `key`."""
         branch_key = branch(key)
         guard = self._guards.get(branch_key)
         if guard is None:
@@ -280,7 +285,7 @@ class Ledger:
     def tell_guard(
         self, guard: Repetition, step: Step, calls: Sequence[CallIdentity | None]
     ) -> None:
-        """Let the `guard` know of a step that is complete; `calls` are those that it has judged."""
+        """Passes a complete step to the `guard`; `calls` are the identities it has judged."""
         judged = list(filter(None, calls))
         if len(judged) < len(calls):
             judged = [call or self.call(step.actions[index]) for index, call in enumerate(calls)]
@@ -288,7 +293,7 @@ class Ledger:
 
 
 def hook_context(ledger: Ledger, key: str, people: Sequence[str] = ()) -> HookContext:
-    """What hooks are told about the call at `key`."""
+    """Returns the hook context of the call at `key`."""
     setup, store = ledger.setup, ledger.store
     return HookContext(
         run_id=store.run,

@@ -1,11 +1,11 @@
-"""`Model`, the interface of models: what one is asked, what it answers and costs.
+"""`Model`, the interface of models: requests, replies and prices.
 
-A `Model` is anything that turns a `Request`, with its conversation, into a reply. What a call may
-cost at most, and how the text of a reply streams whose attempt may be repeated (`Speaker`), is
-settled here for all of them. Three of our own ask nobody, or others: `FallbackModel` moves on to
-the next model only after failures that another provider may not share (a bad key, a rate limit, an
-outage, no network, a timeout), `ReplayModel` stands where a model was while a log is replayed,
-`SilentModel` where none is needed. How a name becomes a model is in `providers`.
+A `Model` is any object that turns a `Request`, with its conversation, into a reply. This module
+also computes the maximum cost of a call, and streams the text of a reply across repeated attempts
+(`Speaker`). `FallbackModel` moves on to the next model only after failures that another provider
+may not share (a bad key, a rate limit, an outage, no network, a timeout). `ReplayModel` replaces
+the model while a log is replayed, `SilentModel` where none is needed. `providers` maps names to
+models.
 """
 
 import time
@@ -22,7 +22,7 @@ from taofold.core.values import JSON, ModelSettings, Profile, Reply, Thinking, V
 from taofold.foreign_code import contained, original, place_of
 
 OnText: TypeAlias = Callable[[str], None]
-"""Hears the text of a reply as it arrives. Deltas are never logged."""
+"""Receives the text of a reply as it arrives. Deltas are never logged."""
 
 
 class ToolSpec(Value, frozen=True):
@@ -36,9 +36,9 @@ class ToolSpec(Value, frozen=True):
 class Request(Value, frozen=True):
     """One model call. `tools` only for models whose profile has `native_tools`.
 
-    `allowed` are the names of tools that may be called now (None: all of them); the tools
-    themselves stay the same for a whole run, because what a provider cached or signed is bound to
-    them. `overrides` win over the model's own settings, these over `settings`. `blobs` has the
+    `allowed` are the names of tools that may be called now (None: all of them). The tools
+    themselves stay the same for a whole run, because cached and signed data of a provider are bound
+    to them. `overrides` win over the model's own settings, these over `settings`. `blobs` has the
     bytes of the conversation's media, base64, by digest. `run` is the same for every call of a run.
     """
 
@@ -55,7 +55,7 @@ class Request(Value, frozen=True):
 
     @property
     def text(self) -> str:
-        """Every message's text, joined: handy for `in` in a test."""
+        """The text of every message, joined, for `in` in tests."""
         return "\n".join(message.text for message in self.conversation)
 
     @property
@@ -65,22 +65,22 @@ class Request(Value, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes of all that is sent, without the provider's own framing."""
+        """The size of the request in bytes, without the provider's own framing."""
         size = self.conversation.size
         if self.tools or self.schema is not None:
             size += len(msgspec.json.encode((self.tools, self.schema)))
         return size
 
     def asked(self, own: ModelSettings = ModelSettings()) -> ModelSettings:
-        """What holds for this call of a model that has settings of its `own`."""
+        """Returns the effective settings for a model with settings of its `own`."""
         return self.overrides.over(own.over(self.settings))
 
 
 class Model(Protocol):
-    """A language model, or what stands in for one.
+    """A language model, or a stand-in for one.
 
-    `complete` raises `ModelError` after its own retries; `on_text` is called with
-    deltas where the provider streams and the caller listens.
+    `complete` raises `ModelError` after its own retries; `on_text` is called with deltas if the
+    provider streams and the caller passes it.
 
         class Echo:
             name, profile = "local:echo", Profile()
@@ -99,15 +99,15 @@ class Model(Protocol):
 
     @property
     def profile(self) -> Profile:
-        """What the model can do."""
+        """The capabilities of the model."""
         ...
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """Ask the model once."""
+        """Asks the model once."""
         ...
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """US dollars for a call of this size, None if the price is unknown."""
+        """Returns US dollars for a call of this size, or None if the price is unknown."""
         ...
 
 
@@ -124,10 +124,10 @@ _UNKNOWN: Final = Profile()
 
 
 class Speaker:
-    """Passes on the deltas of a reply whose attempt may fail and be repeated.
+    """A relay of the deltas of a reply whose attempt may fail and be repeated.
 
-    What it has said is not said twice; once a new attempt says something else it falls
-    silent: the reply, not its deltas, is the fact.
+    Text already passed on is not repeated. If a new attempt differs from it, no more deltas follow:
+    the reply, not its deltas, is authoritative.
     """
 
     __slots__ = ("_at", "_on_text", "_pieces", "_said", "_silent")
@@ -140,12 +140,12 @@ class Speaker:
         self._silent = False
 
     def rewind(self) -> None:
-        """A new attempt begins."""
+        """Starts a new attempt."""
         self._said = "".join(self._pieces)
         self._at = 0
 
     def __call__(self, delta: str) -> None:
-        """The next piece of this attempt's text."""
+        """Takes the next piece of this attempt's text."""
         if self._silent or not delta:
             return
         repeated = self._said[self._at : self._at + len(delta)]
@@ -153,14 +153,14 @@ class Speaker:
             self._silent = True
             return
         self._at += len(repeated)
-        # Only what goes beyond the text of the attempt before has not been heard yet.
+        # Only text beyond that of the previous attempt is new.
         if fresh := delta[len(repeated) :]:
             self._pieces.append(fresh)
             self._on_text(fresh)
 
 
 def quote(model: Model, input_tokens: int, output_tokens: int, tier: str = "") -> float | None:
-    """US dollars for a call of this size in a service tier ("" = the usual one)."""
+    """Returns US dollars for a call of this size in a service tier ("" = the usual one)."""
     priced = getattr(model, "price_at", None) if tier else None
     if priced is None:
         return model.price(input_tokens, output_tokens)
@@ -169,13 +169,13 @@ def quote(model: Model, input_tokens: int, output_tokens: int, tier: str = "") -
 
 
 def dearest(model: Model, request: Request, input_tokens: int) -> float | None:
-    """What the call may cost at most, in US dollars; None if a price is unknown.
+    """Returns the maximum cost of the call in US dollars, or None if a price is unknown.
 
-    A model's own settings win over the request's, here as where it is asked: they may allow a
-    longer or a dearer reply.
+    A model's own settings win over the request's, as in the call itself: they may allow a longer or
+    more expensive reply.
     """
     if isinstance(model, FallbackModel):
-        # Nobody knows who will answer: a budget must hold for each of them.
+        # Any of them may answer, so a budget must hold for each.
         bounds = [dearest(other, request, input_tokens) for other in model.models]
         known_bounds = [bound for bound in bounds if bound is not None]
         return max(known_bounds) if len(known_bounds) == len(bounds) else None
@@ -189,20 +189,20 @@ def dearest(model: Model, request: Request, input_tokens: int) -> float | None:
 
 
 def _common(inputs: Sequence[tuple[str, ...]]) -> tuple[str, ...] | None:
-    """What all of them take; None if nothing is known of any."""
+    """Returns the kinds that all of them accept; None if nothing is known of any."""
     if not inputs:
         return None
     return tuple([kind for kind in inputs[0] if all(kind in others for others in inputs)])
 
 
 async def ask(model: Model, request: Request, on_text: OnText | None = None) -> Reply:
-    """What `model` replies. Whatever its code raises is a failure of this call.
+    """Returns the reply of `model`. Every exception of its code is a failure of this call.
 
     Raises:
-        ModelError: the model gave no reply. Of an exception of its own code it names the class, the
-            text and the place; the exception itself is its cause.
+        ModelError: The model gave no reply. For an exception of its own code, the message has
+            class, text and place, and the exception is its cause.
         ConfigError: `complete` is a plain function.
-        AssertionError: a test's own statement within a model failed.
+        AssertionError: A test's own assertion within a model failed.
     """
     try:
         with contained():
@@ -222,10 +222,11 @@ async def ask(model: Model, request: Request, on_text: OnText | None = None) -> 
 
 
 class FallbackModel:
-    """Asks `models` in order. A model that failed rests for `rest` seconds, so that a dead
-    one does not delay every call; `Reply.model` says which one answered.
+    """A model that asks `models` in order, and moves on after a failure.
 
-    Whoever answered last in a conversation is asked first: its reasoning and its cache are there.
+    A failed model rests for `rest` seconds, so that an unavailable one does not delay every call.
+    `Reply.model` names the one that answered. The model that answered last in a conversation is
+    asked first: its reasoning and its cache are there.
     """
 
     def __init__(
@@ -243,27 +244,28 @@ class FallbackModel:
         self.name = " | ".join(model.name for model in self._models)
         profiles = [model.profile for model in self._models]
         self.profile = Profile(
-            # The weakest of all: whoever answers must be able to take what was built for the list.
+            # The weakest of all: any of them must be able to take a request built for the list.
             window=min(profile.window for profile in profiles),
             window_known=all(profile.window_known for profile in profiles),
             native_tools=all(profile.native_tools for profile in profiles),
             json_schema=all(profile.json_schema for profile in profiles),
             streaming=all(profile.streaming for profile in profiles),
             inputs=_common([profile.inputs for profile in profiles if profile.inputs is not None]),
-            # The literals stand in order of how much a model thinks: the most is assumed.
+            # The literals are ordered by the amount of thinking: the maximum is assumed.
             thinking=max([profile.thinking for profile in profiles], key=get_args(Thinking).index),
             prefix_bound=any(profile.prefix_bound for profile in profiles),
         )
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """In the order in which they are asked."""
+        """The models in the order in which they are asked."""
         return self._models
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """The reply of the first model that works.
+        """Returns the reply of the first model that works.
 
-        Raises `ModelError`: the last one's kind, everyone's reason.
+        Raises:
+            ModelError: All failed. It has the kind of the last error and the reasons of all.
         """
         speaker = Speaker(on_text) if on_text else None
         reasons: list[str] = []
@@ -294,40 +296,39 @@ class FallbackModel:
 
     def _order(self, last: Issuer | None) -> list[int]:
         now = self._clock()
-        # A sort keeps the order of equals.
-        # False sorts before True: whoever made the newest reply comes first.
+        # A stable sort; False sorts before True, so the maker of the newest reply comes first.
         every = sorted(
             range(len(self._models)),
             key=lambda i: last is None or getattr(self._models[i], "issuer", None) != last,
         )
-        # Those that rest are still better than none.
+        # Resting models are still better than none.
         return [i for i in every if self._until[i] <= now] + [
             i for i in every if self._until[i] > now
         ]
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """The dearest model's price; None if one of them is unknown."""
-        # Nobody knows who will answer, and a budget must hold for each of them.
+        """Returns the highest price of the models, or None if one is unknown."""
+        # Any of them may answer, and a budget must hold for each.
         prices = [model.price(input_tokens, output_tokens) for model in self._models]
         known_prices = [price for price in prices if price is not None]
         return max(known_prices) if len(known_prices) == len(prices) else None
 
 
 class ReplayModel:
-    """Stands where a model was while a log is replayed. It refuses to be called."""
+    """The stand-in for a model while a log is replayed. Every call raises."""
 
     def __init__(self, name: str = "replay:model", profile: Profile = _UNKNOWN) -> None:
         self.name, self.profile = name, profile
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> NoReturn:
-        """Raise `RunError`."""
+        """Raises `RunError`."""
         raise RunError(
             f"{self.name!r} was asked for a reply while a log is replayed: the log holds none for "
             f"this call (the conversation has {times(len(request.conversation), 'message')})"
         )
 
     def price(self, input_tokens: int, output_tokens: int) -> float:
-        """Nothing is bought."""
+        """Returns 0.0."""
         return 0.0
 
 
@@ -338,9 +339,9 @@ class SilentModel:
     profile: Profile = Profile()
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """Raises: nobody may ask it."""
+        """Raises `ModelError`: no model may be asked."""
         raise ModelError("a direct call of a tool asks no model")
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """Nothing."""
+        """Returns 0.0."""
         return 0.0

@@ -1,10 +1,9 @@
-"""Calls of a model: the recorded reply if it was asked before, else within the budget.
+"""Calls of a model: returns the recorded reply if there is one, else asks within the budget.
 
-On the way lie the hooks around it, the cache of replies, the run's seconds and dollars, and text
-that is streamed without secrets. What the call cost is recorded with the reply, before anyone tries
-to read it. Where a provider would refuse the opaque parts it once issued, the conversation is cut
-and goes on without them. What a `Model` is stands in `model`; requests and replies over HTTP are in
-`taofold.models`.
+A call involves hooks, the cache of replies, the run's seconds and dollars, and text that is
+streamed without secrets. The cost is recorded with the reply, before it is parsed. If a provider
+would refuse opaque parts that it once issued, the conversation is cut and continues without them.
+`model` defines `Model`; requests and replies over HTTP are in `taofold.models`.
 """
 
 import asyncio
@@ -44,22 +43,24 @@ from taofold.runtime.setup import Setup
 BYTES_PER_TOKEN = 3.0
 """A cautious estimate for the upper bound of a prompt's tokens."""
 _USUAL_BYTES_PER_TOKEN = 4.0
-"""Of plain English and JSON: a prompt has hardly fewer tokens than this says."""
+"""For plain English and JSON: a prompt rarely has fewer tokens than this estimate."""
 DEFAULT_MAX_TOKENS = 4096
-"""Assumed length of a reply when pricing a call that does not bound it."""
+"""Assumed length of a reply in tokens when a call without a bound is priced."""
 THINKING_MAX_TOKENS = 16_384
 """The same for a model that thinks: its thoughts are part of the reply."""
 INLINE = 4096
-"""Characters of an opaque part that are kept in the log itself."""
+"""Maximum characters of an opaque part that is kept in the log itself."""
 DETAIL = 500
-"""Characters of a provider's refusal that are kept with a cut."""
+"""Maximum characters of a provider's refusal that are kept with a cut."""
 CHANGED = "changed"
-"""Instead of a digest: the newest reply was asked for with another prompt than this code's."""
+"""Used instead of a digest: the newest reply was requested with a different prompt from this
+code's.
+"""
 _ONE_CALL = Reserved(model_calls=1)
 
 
 class ModelCall:
-    """One `Ask` on its way: at most one reply is recorded for it, whatever it takes to get one."""
+    """One `Ask` in progress: at most one reply is recorded for it, after any number of attempts."""
 
     def __init__(self, ledger: Ledger, key: str, effect: Ask) -> None:
         self.ledger, self.key, self.effect = ledger, key, effect
@@ -68,12 +69,12 @@ class ModelCall:
         """Digest of the tools and the schema that go with the prompt."""
 
     async def perform(self) -> Reply:
-        """The reply: the recorded one if there is one, else the model's.
+        """Returns the reply: the recorded one if there is one, else the model's.
 
         Raises:
-            Halt: a limit forbids the call.
-            ModelError: there is no reply, and the caller does not tolerate that.
-            Park: an engine pauses its runs, or a batch has no more dollars.
+            Halt: A limit forbids the call.
+            ModelError: There is no reply, and the caller does not tolerate that.
+            Park: An engine pauses its runs, or a batch has no more dollars.
         """
         ledger = self.ledger
         past = not ledger.recording.fresh
@@ -98,7 +99,7 @@ class ModelCall:
         if purse is not None and not await purse.take(most):
             raise Park(SPENT)
         try:
-            # Held until it is over: branches beside this one see what it may still consume.
+            # Held until the call ends: parallel branches count its reservation.
             ledger.budget.reserved[self.key] = self._check_limits(request, most)
             reply = await self._live(request, model)
             spent = reply.usage.priced_usd
@@ -113,15 +114,15 @@ class ModelCall:
     def _model(self) -> Model:
         return self.ledger.setup.model(self.effect.model or self.effect.role)
 
-    # What is on record.
+    # Recorded results.
 
     def _as_before(self) -> list[str]:
-        """Cut the conversation and do what hooks said, as in an earlier life.
+        """Applies recorded cuts and hook verdicts to the conversation.
 
-        Returns the names of the hooks that said something.
+        Returns the names of the hooks with a recorded verdict.
         """
         recording = self.ledger.recording
-        # Taken before the digests are compared: a cut changes what would be sent.
+        # Applied before the digests are compared: a cut changes the request.
         for _ in recording.recall(e.Cut, self.key):
             self.conversation.cut()
         spoken: list[str] = []
@@ -133,7 +134,7 @@ class ModelCall:
         return spoken
 
     async def _earlier_reply(self) -> Reply | None:
-        """The reply of an earlier life; None if there is none."""
+        """Returns the recorded reply, or None."""
         ledger = self.ledger
         recorded = ledger.recording.event(e.Replied, self.key)
         if recorded is None:
@@ -146,19 +147,19 @@ class ModelCall:
         return reply
 
     def _earlier_end(self) -> Reply | None:
-        """How the call ended without a reply in an earlier life; None if it is to be made now."""
+        """Returns how the call ended without a reply, or None if it must be made now."""
         recording = self.ledger.recording
-        # Each life of the run may have made an attempt: the last one counts.
+        # Each activation may have made an attempt: the last one counts.
         failures = recording.recall(e.AskFailed, self.key)
         failed = failures[-1] if failures else None
         limited = recording.event(e.LimitHit, self.key)
-        # A limit behind the failure means that the call was made again and ran out of time.
+        # A limit after the failure means that the call was repeated and ran out of time.
         if failed is not None and limited is None:
             if failed.kind == "overflow":
                 return Reply(finish="overflow")
             if self.effect.tolerant:
                 return Reply(finish="error", reasoning=failed.message)
-            # A replay ends as the run did; on resume a call that failed is simply made again.
+            # A replay ends as the run did; on resume a failed call is made again.
             if recording.exact:
                 raise ModelError(failed.message, kind=failed.kind)
         if limited is not None:
@@ -167,7 +168,7 @@ class ModelCall:
         return None
 
     def _recorded_reply(self, recorded: e.Replied) -> Reply:
-        """The reply that is on record, if this code would ask the same; on resume in any case."""
+        """Returns the recorded reply if this code would send the same request; on resume always."""
         ledger, key, conversation = self.ledger, self.key, self.conversation
         prompt, prefix = conversation.digest, prefix_of(conversation, self.offer)
         # The Rust runtime records no prefix.
@@ -181,10 +182,9 @@ class ModelCall:
 
         if recorded.prompt != prompt:
             ledger.reworded(key, recorded.prompt, prompt)
-        # The next live call compares with this: signed reasoning is bound
-        # to what it was asked with.
+        # The next live call compares with this: signed reasoning is bound to its request.
         conversation.offer = self.offer if same else CHANGED
-        ledger.recording.recall(e.AskFailed, key)  # it was asked again in a later life
+        ledger.recording.recall(e.AskFailed, key)  # a later activation repeated the failed calls
         ledger.recording.recall_next(e.Replied, key)
         return Reply(
             usage=recorded.usage,
@@ -196,7 +196,7 @@ class ModelCall:
         )
 
     async def _with_blobs(self, reply: Reply) -> Reply:
-        """The reply with what lies beside the log. If any of it is gone, nothing opaque is kept."""
+        """Returns the reply with its blobs loaded, or without opaque parts if a blob is missing."""
         if not any([isinstance(part, OpaquePart) and part.digest for part in reply.parts]):
             return reply
         parts: list[Part] = []
@@ -205,14 +205,14 @@ class ModelCall:
                 try:
                     data = await self.ledger.store.blob(part.digest)
                 except LogError:
-                    # What is left of the opaque parts would not verify without this one.
+                    # The remaining opaque parts would not verify without this one.
                     return replace(reply, parts=parts_of(without_issuer_parts(reply.content)))
                 part = OpaquePart(data.decode("utf-8", "surrogatepass"), part.kind, part.digest)
             parts.append(part)
         return replace(reply, parts=tuple(parts))
 
     def _store_long_parts(self, content: Content) -> Content:
-        """The content as it is recorded: long opaque parts lie beside the log."""
+        """Returns the content to record: long opaque parts are stored beside the log."""
         if isinstance(content, str):
             return content
         parts: list[Part] = []
@@ -226,13 +226,13 @@ class ModelCall:
             parts.append(part)
         return content_of(parts)
 
-    # What hooks say.
+    # Verdicts of hooks.
 
     def _step_in(self, event: e.Hooked) -> None:
-        """Put on record what a hook said, and do it.
+        """Records a hook's verdict and applies it.
 
         Raises:
-            Denied: the hook rejected the call.
+            Denied: The hook rejected the call.
         """
         self.ledger.put(event)
         if event.rejected:
@@ -240,10 +240,11 @@ class ModelCall:
         self.conversation.append(Message("user", event.message))
 
     async def _before(self, request: Request, model: Model, spoken: list[str]) -> Request:
-        """The request, with what hooks add to it. `spoken` are those that spoke in an earlier life.
+        """Returns the request with the additions of hooks. `spoken` are hooks with recorded
+        verdicts.
 
         Raises:
-            Denied: a hook rejected the call.
+            Denied: A hook rejected the call.
         """
         ledger, hooks = self.ledger, self.ledger.setup.hooks
         people, ledger.people = ledger.people, []
@@ -268,10 +269,10 @@ class ModelCall:
         return request
 
     async def _after(self, reply: Reply) -> None:
-        """Let hooks look at a reply before anything reads it; then it may be streamed.
+        """Calls hooks on a reply before it is parsed; then it may be streamed.
 
         Raises:
-            Denied: a hook rejected it.
+            Denied: A hook rejected it.
         """
         setup = self.ledger.setup
         if "after_model" not in setup.hooks.points:
@@ -285,21 +286,21 @@ class ModelCall:
             setup.on_delta(self.ledger.store.run, reply.text)
 
     async def _after_past(self, reply: Reply) -> None:
-        """The same for a reply of an earlier life: what hooks said of it then holds.
+        """Applies recorded verdicts of hooks to a recorded reply.
 
         Raises:
-            Denied: a hook rejected it.
+            Denied: A hook rejected it.
         """
         ledger = self.ledger
         past = ledger.recording.event(e.Hooked, self.key)
         late = ledger.recording.event(e.LimitHit, self.key)
         if past is not None:
             self._step_in(past)
-        elif late is not None:  # a hook did not answer in time: nobody has passed the reply
+        elif late is not None:  # a hook did not answer in time, so the reply was not passed
             ledger.put(late)
             raise Halt(STOP_REASON[late.limit])
         elif not ledger.recording.covers(self.key):
-            # Nothing followed the reply: the process may have died before its hooks were through.
+            # No record follows the reply: the process may have ended before its hooks had finished.
             await self._after(reply)
 
     def _record(self, point: str, outcome: HookOutcome) -> None:
@@ -317,15 +318,15 @@ class ModelCall:
             )
         )
 
-    # What is no longer sent back.
+    # Parts that are no longer sent back.
 
     def _cut_conversation(self, reason: str, detail: str = "") -> None:
-        """From now on nothing that only a provider understands is sent back from before."""
+        """Stops issuer-bound data of all earlier messages from being sent again."""
         messages = len(self.conversation)
         self.ledger.put(e.Cut(key=self.key, reason=reason, messages=messages, detail=detail))
         self.conversation.cut()
 
-    # What is asked, and whether it may be.
+    # The request, and its permission.
 
     def _request(self, model: Model) -> Request:
         setup, effect = self.ledger.setup, self.effect
@@ -349,9 +350,9 @@ class ModelCall:
         )
 
     def _check_limits(self, request: Request, most_usd: float) -> Reserved:
-        """Stop before a call that a limit forbids, or that may cost more than `usd` has left.
+        """Halts before a call that a limit forbids, or that may cost more than the rest of `usd`.
 
-        Returns what the call may consume, so that branches beside this one do not count on it.
+        Returns the call's maximum consumption, as a reservation for parallel branches.
         """
         budget = self.ledger.budget
         prompt = 0.0 if budget.limits.tokens is None else request.size / _USUAL_BYTES_PER_TOKEN
@@ -369,16 +370,16 @@ class ModelCall:
     # The call itself.
 
     async def _live(self, request: Request, model: Model) -> Reply:
-        """Ask now, and record what came of it."""
+        """Asks the model now, and records the result."""
         ledger, conversation, setup = self.ledger, self.conversation, self.ledger.setup
         changed = conversation.offer not in ("", self.offer)
         if conversation.bound and changed and model.profile.prefix_bound:
-            # Cut before the request is sent: the provider would refuse what it
-            # signed for another prefix.
+            # Cut before the request is sent: the provider would reject data it signed for another
+            # prefix.
             rewritten = conversation.offer == CHANGED
             self._cut_conversation("prompt_changed" if rewritten else "tools_changed")
 
-        # Before the world is asked, all that led here must survive a killed process.
+        # All events so far must survive a killed process before the world is asked.
         await ledger.save()
         await ledger.fetch(conversation)
         cache_key = ""
@@ -406,9 +407,9 @@ class ModelCall:
             if setup.cache is not None:
                 setup.cache[cache_key] = reply
 
-        # People may have written while the model was waited for.
+        # Messages may have arrived while the model was asked.
         ledger.inbox.stale = True
-        # Before `_clean`: the prefix stands for what was sent, not for what came back.
+        # Before `_clean`: the prefix covers the request, not the reply.
         prefix, conversation.offer = prefix_of(conversation, self.offer), self.offer
         raw, reply = reply, self._clean(reply, model)
         ledger.put(
@@ -435,13 +436,15 @@ class ModelCall:
         raise Halt(STOP_REASON["seconds"]) from None
 
     def _cache_key(self, request: Request, model: Model) -> str:
-        """What the reply to this very request is found by; `offer` stands for tools and schema."""
+        """Returns the cache key of this request; `offer` covers tools and schema."""
         prompt = f"{self.conversation.digest}:{self.offer}"
         return f"{model.name}:{prompt}:{request.asked()!r}:{request.allowed}"
 
     async def _ask_model(self, request: Request, model: Model) -> Reply:
-        """The model's reply. If its provider will not have what it once signed, it is asked once
-        more without: the conversation goes on, the reasoning so far is lost, and the log says so.
+        """Returns the model's reply. If the provider rejects its own signed data, asks once more
+        without it.
+
+        The conversation continues, the reasoning so far is lost, and the log records a cut.
         """
         try:
             return await self._reply(request, model)
@@ -449,16 +452,15 @@ class ModelCall:
             if error.kind != "binding" or not self.conversation.bound:
                 raise
             self._cut_conversation("refused", self.ledger.setup.redactor.text(str(error))[:DETAIL])
-            # The cut is durable first: after a crash the next life must not
-            # send the opaque parts again.
+            # The cut is made durable first: after a crash the opaque parts must not be sent again.
             await self.ledger.save()
             return await self._reply(request, model)
 
     async def _reply(self, request: Request, model: Model) -> Reply:
-        """One call of the model, within its seconds and the run's."""
+        """Makes one call of the model, within its seconds and the run's."""
         setup, run = self.ledger.setup, self.ledger.store.run
         on_text = None
-        # What a hook may reject must not have been shown: it is streamed once it has passed.
+        # Text that a hook may reject must not be shown: it is streamed after the hooks.
         if setup.on_delta is not None and "after_model" not in setup.hooks.points:
             on_text = StreamedText(partial(setup.on_delta, run), setup)
 
@@ -479,12 +481,11 @@ class ModelCall:
             raise
         finally:
             if on_text is not None:
-                # Also after an error: what was held back as the possible
-                # start of a secret is settled.
+                # Also after an error: text held back as the possible start of a secret is released.
                 on_text.end()
 
     def _clean(self, reply: Reply, model: Model) -> Reply:
-        """The reply without secrets, with its price and its model's name."""
+        """Returns the reply without secrets, with its price and its model's name."""
         usage = reply.usage
         if not usage.usd and usage.tokens:
             usd = model.price(usage.input_tokens, usage.output_tokens)
@@ -493,37 +494,37 @@ class ModelCall:
 
 
 def prefix_of(conversation: Conversation, offer: str) -> str:
-    """16 hex digits that stand for everything that is sent: messages, opaque parts, tools, schema.
+    """Returns 16 hex digits over everything that is sent: messages, opaque parts, tools, schema.
 
-    A life that gets the same as the one before it sends the same.
+    Equal requests have equal digests across activations.
     """
     parts = f"{conversation.digest}:{conversation.bound_digest}:{offer}"
     return blake2b(parts.encode(), digest_size=8).hexdigest()
 
 
 def _most_usd(request: Request, model: Model) -> float:
-    """What the call may cost at most."""
+    """Returns the maximum cost of the call in US dollars."""
     # In many scripts a character is a token.
     most_tokens = int(request.size / BYTES_PER_TOKEN) + 8 * len(request.conversation) + 64
     return dearest(model, request, most_tokens) or 0.0
 
 
 def _most_output(profile: Profile) -> int:
-    """The bound of a reply whose price must be known before it is asked for."""
+    """Returns the bound of a reply whose price must be known before the call, in tokens."""
     thinks = profile.thinking in ("default", "always")
     return THINKING_MAX_TOKENS if thinks else DEFAULT_MAX_TOKENS
 
 
 class StreamedText:
-    """Passes on what a reply says while it arrives, without secrets. Never logged."""
+    """A relay of the text of a reply as it arrives, without secrets. Never logged."""
 
     def __init__(self, tell: OnText, setup: Setup) -> None:
         self._tell, self._trickle = tell, Trickle(setup.redactor)
         self.error: Exception | None = None
-        """What the listener raised."""
+        """The exception that the listener raised."""
 
     def __call__(self, text: str) -> None:
-        """Hear the next piece."""
+        """Takes the next piece."""
         safe = self._trickle.feed(utf8(text))
         if safe:
             try:
@@ -533,7 +534,7 @@ class StreamedText:
                 raise
 
     def end(self) -> None:
-        """Say what was held back."""
+        """Passes on the text that was held back."""
         safe = self._trickle.end()
         if safe:
             self._tell(safe)
@@ -544,13 +545,13 @@ class OutOfTime(Exception):
 
 
 async def _within(call: Awaitable[Reply], seconds: float, late: Exception) -> Reply:
-    """Await `call`, for at most `seconds`; then raise `late`."""
+    """Awaits `call` for at most `seconds`; then raises `late`."""
     timer = asyncio.timeout(seconds)
     try:
         async with timer:
             return await call
     except TimeoutError as error:
-        # A TimeoutError of the call's own is not the deadline's.
+        # The call's own TimeoutError is not the deadline's.
         if timer.expired():
             raise late from error
         raise

@@ -1,14 +1,14 @@
-"""Who drives a run or a loop: the owner's name in the log, and the lease that says it is alive.
+"""Ownership of a run or a loop: the owner's name in the log, and the lease that shows it is alive.
 
-An owner is a process. Whether it certainly is gone can be known in the same boot and pid namespace;
-about everybody else only the lease speaks. Only a worker that taofold itself spawned may be killed
-to take its run over (pid and start time match as well); anybody else's open `once` calls go to
-`verify` or a person.
+An owner is a process. In the same boot and pid namespace it can be determined whether it has ended;
+elsewhere only the lease shows that. Only a worker that taofold itself spawned may be killed to take
+its run over (pid and start time match as well). Open `once` calls of any other owner go to `verify`
+or an approver.
 
-`Heartbeat`, one thread of each process, renews the leases of everything that is driven here, some
-times in each lease, so a tool that holds up the event loop costs nobody his run. A process that is
-killed or frozen renews nothing; when its leases are over others go on. Knows nothing about what is
-driven, only names in a store.
+`Heartbeat`, one thread of each process, renews the leases of everything that the process drives,
+several times per lease. A tool that blocks the event loop therefore costs no run its lease. A
+process that is killed or frozen renews nothing; after its leases others continue. Knows only names
+in a store.
 """
 
 import asyncio
@@ -39,8 +39,10 @@ def _read(path: str) -> str:
 
 
 def _start_time(pid: int) -> str:
-    """The start time of a process in clock ticks since boot, "" if it is gone or a zombie."""
-    # From the last ")": the name of a program may hold spaces and brackets itself. Of what follows,
+    """Returns the start time of a process in clock ticks since boot, "" if it is gone
+    or a zombie.
+    """
+    # From the last ")": the name of a program may hold spaces and brackets itself. In the rest,
     # field 0 is the state and 19 the start time (`man 5 proc_pid_stat`).
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return "" if len(fields) < 20 or fields[0] in ("Z", "X") else fields[19]
@@ -57,26 +59,25 @@ def _here() -> str:
 
 
 def me() -> str:
-    """This process as an owner: the same for everything that it drives."""
+    """Returns the owner name of this process, the same for everything that it drives."""
     return _process(os.getpid())
 
 
 @cache
 def _process(pid: int) -> str:
     spawned = "spawned" if os.environ.get(SPAWNED) else "own"
-    # The random part tells two processes apart where /proc is missing (macOS),
-    # and after a pid wrapped.
+    # The random part distinguishes processes where /proc is missing (macOS), and after pid reuse.
     return "|".join((_here(), str(pid), _start_time(pid), spawned, os.urandom(4).hex()))
 
 
 def alive(owner: str) -> bool | None:
-    """Is the owner's process there? None if that cannot be known from here."""
+    """Returns whether the owner's process exists; None if that cannot be determined here."""
     here, _, rest = owner.partition("|")
     parts = rest.split("|")
     if len(parts) != 4 or here != _here():
         return None
     pid, started = int(parts[0]), parts[1]
-    # Without /proc nothing is certain: then only the lease speaks.
+    # Without /proc nothing is certain: then only the lease counts.
     if not started:
         return None
     # A pid alone may belong to another process by now; pid and start time together do not.
@@ -84,22 +85,22 @@ def alive(owner: str) -> bool | None:
 
 
 def mine(owner: str) -> bool:
-    """Is the owner this very process?"""
+    """Returns whether this process is the owner."""
     return owner == me()
 
 
 def gone(owner: str) -> bool:
-    """Is the owner's process certainly gone? Nobody at all is gone too."""
+    """Returns whether the owner's process has certainly ended. An empty owner has."""
     return not owner or alive(owner) is False
 
 
 def driven(row: RunRow) -> bool:
-    """Does a process drive the run? It says so by its lease, unless it certainly is gone."""
+    """Returns whether a process drives the run: its lease holds, and it has not certainly ended."""
     return row.held and not gone(row.owner)
 
 
 def described(owner: str) -> str:
-    """The owner as a person knows it."""
+    """Returns a readable description of the owner."""
     if mine(owner):
         return "this process"
     parts = owner.split("|")
@@ -110,7 +111,7 @@ def described(owner: str) -> str:
 
 
 def kill(owner: str, patience: float = 5.0) -> bool:
-    """Kill the owner if taofold spawned it. True if it is certainly gone."""
+    """Kills the owner if taofold spawned it. Returns True if it has certainly ended."""
     if alive(owner) is False:
         return True
     parts = owner.split("|")
@@ -118,20 +119,22 @@ def kill(owner: str, patience: float = 5.0) -> bool:
         return False
     os.kill(int(parts[1]), signal.SIGKILL)
     end = time.monotonic() + patience
-    # SIGKILL is not done when `kill` returns: a process in a system call dies a little later.
+    # SIGKILL takes effect after `kill` returns: a process in a system call ends a little later.
     while alive(owner) and time.monotonic() < end:
         time.sleep(0.01)
     return not alive(owner)
 
 
 LEASE_MS: Final = 10_000
-"""How long the owner of a run may be silent before somebody else may take it."""
+"""Milliseconds without renewal after which another process may take the run."""
 BEAT_S: Final = 2.5
-"""Seconds between two signs of life."""
+"""Seconds between two renewals."""
 SILENT_S: Final = 2 * BEAT_S
-"""A lease must have been seen over for so long, by a clock that nobody sets, before its run is
-taken over, unless the log's clock is known to be steady: a clock that jumped ends all leases at
-once, and who lives renews his in the meantime, even if one sign of life comes late."""
+"""Minimum time in seconds for which a lease is observed as expired, by a monotonic clock, before
+its run is taken over. It does not apply if the log's clock is known to be steady. A clock that
+jumped expires all leases at once; live owners renew theirs in this time, even if one renewal is
+late.
+"""
 
 _logger = logging.getLogger(__name__)
 
@@ -145,29 +148,33 @@ class Leased(Protocol):
         ...
 
     def renew(self, owner: str, names: Collection[str], lease_ms: int, /) -> set[str]:
-        """Make the leases of `names` end in `lease_ms` from now; returns those still owned."""
+        """Makes the leases of `names` end in `lease_ms` from now; returns those still owned."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class _Drive:
-    """One activation of `name`, from its claim until its lease is let go."""
+    """One activation of `name`, from its claim until the end of its lease."""
 
     store: Leased
     name: str
     loop: asyncio.AbstractEventLoop | None
-    """Where it goes on; None: in a thread."""
+    """The event loop that drives it; None: in a thread."""
     released: bool = False
-    """It renews its lease no more; nobody else of this process begins before it is over."""
+    """True if it no longer renews its lease; this process does not start it again
+    before its end.
+    """
 
     @property
     def lost(self) -> bool:
-        """Was its event loop closed under it? It never goes on, whoever still holds its task."""
+        """True if its event loop was closed: it never continues, even if its task is still
+        referenced.
+        """
         return self.loop is not None and self.loop.is_closed()
 
 
 class Heartbeat:
-    """What this process drives, and the thread that says so.
+    """The names that this process drives, and the thread that renews their leases.
 
     >>> from taofold.log.memory import MemoryLog
     >>> beat, log = Heartbeat(), MemoryLog()
@@ -188,21 +195,23 @@ class Heartbeat:
         self._thread: Thread | None = None
 
     def forked(self) -> None:
-        """A child process drives nothing of what its parent does, and has no thread."""
+        """Resets after a fork: a child process drives nothing of its parent's, and has
+        no thread.
+        """
         # New objects: the parent's lock may have been held by another thread at the fork.
         self._start()
 
     def drives(self, store: Leased, name: str) -> bool:
-        """Does this process drive `name` now, by whatever object of the same store?"""
+        """Returns whether this process drives `name` now, through any object of the same store."""
         drive = self._driven.get((store.identity, name))
         return drive is not None and not drive.lost
 
     @contextmanager
     def driving(self, store: Leased, name: str) -> Generator[None]:
-        """Renew the lease of `name` for as long as the block lasts, or until it is released.
+        """Renews the lease of `name` until the block ends, or until it is released.
 
         Raises:
-            Conflict: this process drives it already.
+            Conflict: This process drives it already.
         """
         try:
             loop = asyncio.get_running_loop()
@@ -214,7 +223,7 @@ class Heartbeat:
                 raise Conflict(f"{name!r} is being driven by this process already")
             self._driven[key] = drive
             if self._thread is None:
-                # Must not keep a process alive that has nothing else to do.
+                # A daemon thread, so that it does not keep an otherwise finished process alive.
                 self._thread = Thread(target=self._beat, name="taofold-heartbeat", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
@@ -222,20 +231,21 @@ class Heartbeat:
             yield
         finally:
             with self._changed:
-                # Another one where this was lost, none in a child process.
+                # The entry is another one if this drive was lost, and missing in a child process.
                 if self._driven.get(key) is drive:
                     del self._driven[key]
 
     def release(self, store: Leased, name: str) -> None:
-        """Renew the lease of `name` no more, and end it: nobody has to wait for it. Blocks.
+        """Stops renewing the lease of `name`, and ends it so that other processes need not wait.
+        Blocks.
 
-        A sign of life that is under way is over first, or it would begin the lease anew.
+        A running renewal finishes first, or it would start the lease again.
         """
         identity = store.identity
         with self._changed:
             if (drive := self._driven.get((identity, name))) is not None:
                 drive.released = True
-            # Of this store only: another that hangs must not hold up its neighbours.
+            # Of this store only: another that hangs must not delay it.
             self._changed.wait_for(lambda: identity not in self._renewing)
         with suppress(LogError):
             store.renew(me(), [name], 0)
@@ -247,21 +257,21 @@ class Heartbeat:
                 # A loop around wait(): it may wake up without a reason.
                 while not self._driven:
                     changed.wait()
-            # Outside of the lock, and before the first renewal: a claim has just begun its lease.
+            # Outside the lock, and before the first renewal: a claim has just started its lease.
             time.sleep(self._beat_s)
-            # A thread for each beat: a store that hangs holds up its own leases only, and the
-            # neighbours of it that this beat did not come to are renewed by the next.
+            # One thread per beat: a store that hangs delays its own leases only. The next beat
+            # renews the stores that this one did not reach.
             try:
                 Thread(target=self._renew, name="taofold-leases", daemon=True).start()
             except RuntimeError:  # there are too many threads, or the process ends
                 self._renew()
 
     def _begin_renewal(self, identity: str, drives: Sequence[_Drive]) -> list[_Drive]:
-        """Those whose leases are to be renewed now; none while an earlier beat is still at it."""
+        """Returns the leases to renew now; none while an earlier beat still renews them."""
         with self._changed:
             if identity in self._renewing:
                 return []
-            # Looked at now: what was released while others were renewed stays released.
+            # Checked now: leases released while others were renewed stay released.
             current = self._driven.get
             driven = [drive for drive in drives if current((identity, drive.name)) is drive]
             driven = [drive for drive in driven if not (drive.released or drive.lost)]
@@ -278,7 +288,7 @@ class Heartbeat:
             driven = self._begin_renewal(identity, drives)
             if not driven:
                 continue
-            # Not under the lock: a slow store must not hold up who begins to drive.
+            # Not under the lock: a slow store must not delay the start of other drives.
             try:
                 driven[0].store.renew(me(), [drive.name for drive in driven], self._lease_ms)
             except LogError as error:
@@ -292,7 +302,7 @@ class Heartbeat:
 
 
 HEART: Final = Heartbeat()
-"""This process's."""
+"""The heartbeat of this process."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=HEART.forked)

@@ -1,8 +1,7 @@
-"""Models by name: `provider:model` becomes a `Model`; a list of them one that falls back from each
-to the next.
+"""Models by name: `provider:model` becomes a `Model`, and a list of names a `FallbackModel`.
 
-`resolve` is a look-up: first what a program registered itself (`register_provider`), then a
-provider's module, which is imported when it is asked for, by its dotted path or through the entry
+`resolve` looks up the providers that a program registered itself (`register_provider`), then a
+provider's module. The module is imported on first use, by its dotted path or through the entry
 points of group `taofold.models`.
 """
 
@@ -46,7 +45,7 @@ BUILT_IN: Final[dict[str, str]] = {
     "ollama": "taofold.models.ollama:connect",
     "test": "taofold.testing.models:connect",
 }
-"""Ours, so that finding one does not cost a scan of all installed packages (20 ms)."""
+"""The built-in providers, listed to avoid a scan of all installed packages (20 ms)."""
 
 _FAMILIES: Final = (
     ("claude", "anthropic"),
@@ -57,14 +56,15 @@ _FAMILIES: Final = (
     ("kimi", "moonshot"),
     ("glm", "zai"),
 )
-"""Whose models have names that begin so: for a hint, never for a choice."""
+"""Providers by the beginning of their models' names: for a hint, never for a choice."""
 _registered: Final[dict[str, Factory]] = {}
 
 
 def register_provider(name: str, factory: Factory) -> None:
-    """Let `name:model` mean `factory(model, **options)`, before any other meaning of `name`.
+    """Makes `name:model` mean `factory(model, **options)`, before any other meaning of `name`.
 
-    Raises `ConfigError` if the name cannot stand before a colon or the factory is not callable.
+    Raises:
+        ConfigError: The name is empty or has a colon or spaces, or the factory is not callable.
     """
     if not name or ":" in name or name != name.strip():
         raise ConfigError(f"a provider's name must be non-empty, without colon or spaces: {name!r}")
@@ -74,21 +74,21 @@ def register_provider(name: str, factory: Factory) -> None:
 
 
 def forget_provider(name: str) -> None:
-    """Undo `register_provider`; an unknown name is no error."""
+    """Undoes `register_provider`; an unknown name is no error."""
     _registered.pop(name, None)
 
 
 def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Model:
-    """The model that `spec` names.
+    """Returns the model that `spec` names.
 
     Args:
-        spec: `provider:model`, a bare model name, a model, a mapping with `model` and options
-            of its own, or a sequence of these of which the first that works answers.
-        provider: completes a bare model name.
-        options: for the factory: base_url, api_key, profile, timeout, prices, ...
+        spec: `provider:model`, a bare model name, a model, a mapping with `model` and options of
+            its own, or a sequence of these of which the first that works answers.
+        provider: Completes a bare model name.
+        options: For the factory: base_url, api_key, profile, timeout, prices, ...
 
     Raises:
-        ConfigError: unknown provider, missing key, or an option the provider does not have.
+        ConfigError: Unknown provider, missing key, or an option that the provider lacks.
     """
     if isinstance(spec, str):
         return _model_by_name(spec, provider, options)
@@ -108,8 +108,8 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
         return resolve(own.pop("model"), provider=provider, **{**options, **own})
 
     if isinstance(spec, Sequence):
-        # All of a list are found before the first is asked: a mistyped fallback
-        # is no surprise at night.
+        # All models of a list are resolved before the first is asked, so a mistyped fallback fails
+        # at once.
         models = [resolve(name, provider=provider, **options) for name in spec]
         return models[0] if len(models) == 1 else FallbackModel(models)
 
@@ -120,17 +120,19 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
 
 
 def providers() -> list[str]:
-    """The names of all providers that can be used."""
+    """Returns the names of all usable providers."""
     return sorted({*BUILT_IN, *_registered, *(entry.name for entry in installed(GROUP))})
 
 
 def is_provider(name: str) -> bool:
-    """Can a model `name:…` be used? Other packages are looked through only for a strange name."""
+    """Returns whether a model `name:…` can be used. Scans other packages only for an
+    unknown name.
+    """
     return name in _registered or name in BUILT_IN or name in providers()
 
 
 def _model_by_name(spec: str, provider: str, options: dict[str, Any]) -> Model:
-    # Split at the first colon only: names of Ollama's models hold one themselves (`llama3:8b`).
+    # Split at the first colon only: Ollama's model names hold one themselves (`llama3:8b`).
     name, colon, model = spec.partition(":")
     if not colon:
         name, model = provider, spec
@@ -153,7 +155,7 @@ def _model_by_name(spec: str, provider: str, options: dict[str, Any]) -> Model:
 
 
 def _factory(name: str, spec: str) -> Factory:
-    # Registered before built in, so that a test or an application can stand in for a provider.
+    # Registered before built-in, so that a test or an application can replace a provider.
     if name in _registered:
         return _registered[name]
     if name in BUILT_IN:

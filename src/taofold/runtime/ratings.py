@@ -1,8 +1,8 @@
-"""What people think of a run: a value and a note, beside its log.
+"""Ratings of a run by users: a value and a note, stored beside its log.
 
 No event follows a run's `RunFinished` in its log (`docs/internals/changing.md`), and a replay would
 have to skip a rating. So the ratings of a run are a stream of the journal in the log's file or
-database. Knows nothing about evals or how ratings are shown.
+database. Knows nothing about evals or the display of ratings.
 """
 
 from collections.abc import Iterable
@@ -21,15 +21,26 @@ from taofold.runtime.control import LOCAL
 from taofold.runtime.inbox import environment_redactor
 
 PREFIX: Final = "rating/"
-"""Before a run's id, the name of its stream."""
+"""Prefix of the stream name; the run's id follows."""
 LONGEST_NOTE: Final = 2_000
 MOST_EACH: Final = 100
-"""How often one person may rate a run: all are kept, the last one counts."""
+"""Maximum number of ratings of one run by one principal: all are kept, the last one counts."""
 _ATTEMPTS: Final = 10
 
 
 class Rating(msgspec.Struct, frozen=True):
-    """What one person thinks of a run: `value` from 0 (bad) to 1 (good). `at` is in epoch ms."""
+    """A principal's rating of a run.
+
+    Args:
+        by: The id of the principal.
+        value: From 0 (bad) to 1 (good).
+        note: An explanation, of at most 2,000 characters.
+        at: Time in milliseconds since the epoch.
+
+    Example:
+        >>> Rating(by="ada", value=0.8, note="slow but correct").value
+        0.8
+    """
 
     by: str
     value: Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -45,12 +56,12 @@ class Rating(msgspec.Struct, frozen=True):
         by: Principal = LOCAL,
         redactor: Redactor | None = None,
     ) -> "Rating":
-        """A rating of this moment; secrets are taken out of its note.
+        """Returns a rating with the present time; secrets are removed from its note.
 
         `redactor` as in `control.decide`.
 
         Raises:
-            ConfigError: the value is not from 0 to 1, or the note is too long.
+            ConfigError: The value is not from 0 to 1, or the note is too long.
         """
         if not 0 <= value <= 1:  # also true for NaN
             text = f"a rating is a number from 0 (bad) to 1 (good), not {value!r}"
@@ -68,27 +79,27 @@ class Ratings:
         self._journal = journal
 
     async def add(self, run: str, rating: Rating) -> None:
-        """Keep what somebody thinks now; what the same person thought before counts no longer.
+        """Adds a rating, which replaces an earlier one of the same principal.
 
         Raises:
-            Refused: the person has rated the run too often.
+            Refused: The principal has rated the run too often.
         """
         body = msgspec.json.encode({"by": rating.by, "value": rating.value, "note": rating.note})
         for _ in range(_ATTEMPTS):
             facts = await self._journal.facts(PREFIX + run)
             head = facts[-1].seq if facts else -1
-            # Of each person: whoever rates without end keeps nobody else from it.
+            # Per principal: excessive ratings of one do not block the others.
             if [_author(fact) for fact in facts].count(rating.by) >= MOST_EACH:
                 raise Refused(f"{rating.by!r} rated run {run!r} {MOST_EACH} times: no more is kept")
             try:
                 await self._journal.write(PREFIX + run, head, [(rating.at, body)])
-            except Conflict:  # somebody else rated it in between: both count
+            except Conflict:  # another rating was added in between: both count
                 continue
             return
         raise Conflict(f"too many rate run {run!r} at this moment: try again")
 
     async def of(self, run: str) -> list[Rating]:
-        """What each person thinks of the run, who spoke last at the end."""
+        """Returns the last rating of each principal, in order of time."""
         latest: dict[str, Rating] = {}
         for fact in await self._journal.facts(PREFIX + run):
             rating = _read(fact)
@@ -98,29 +109,29 @@ class Ratings:
         return list(latest.values())
 
     async def runs(self) -> list[str]:
-        """The runs that were rated, the newest first."""
+        """Returns the rated runs, the newest rating first."""
         return [row.stream.removeprefix(PREFIX) for row in await self._journal.streams(PREFIX)]
 
     async def drop(self, run: str) -> None:
-        """Forget what was said about the run."""
+        """Deletes the ratings of the run."""
         await self._journal.drop(PREFIX + run)
 
     async def close(self) -> None:
-        """Let go of the journal."""
+        """Closes the journal."""
         await self._journal.close()
 
 
 def ratings_beside(log: Log) -> Ratings:
-    """The ratings of the log's runs. They are closed by their opener, before the log.
+    """Returns the ratings of the log's runs. The caller closes them, before the log.
 
     Raises:
-        ConfigError: the log keeps no journal.
+        ConfigError: The log keeps no journal.
     """
     return Ratings(journal_beside(log))
 
 
 def _read(fact: Fact) -> Rating | None:
-    """The rating, None: a later release has written something else here."""
+    """Returns the rating, or None if a later release has written another format."""
     try:
         body: dict[str, Any] = msgspec.json.decode(fact.body)
         return msgspec.convert({**body, "at": fact.at}, Rating)
@@ -142,15 +153,28 @@ async def rate(
     by: Principal = LOCAL,
     redactor: Redactor | None = None,
 ) -> Rating:
-    """Say what you think of a run: `value` from 0 (bad) to 1 (good), and perhaps why.
+    """Rates a run.
 
-    `redactor` knows the secrets of the run's agent (`Agent.redactor`); without it the shapes of
-    secrets and the environment's values are taken out of the note.
+    Args:
+        log: The log of the run.
+        run: The id of the run.
+        value: From 0 (bad) to 1 (good).
+        note: An explanation, of at most 2,000 characters.
+        by: The principal that rates.
+        redactor: Knows the secrets of the run's agent (`Agent.redactor`). Without it, secrets in
+            the note are found by shape and in the environment.
+
+    Returns:
+        The stored rating.
 
     Raises:
-        UnknownRun: there is no such run.
-        ConfigError: the value is not from 0 to 1, the note too long, or the log keeps no journal.
+        UnknownRun: There is no such run.
+        ConfigError: The value is not from 0 to 1, the note is too long, or the log keeps no
+            journal.
         Refused: `by` has rated the run too often.
+
+    Example:
+        await rate(open_log("runs.db"), "bill-ada", 0.8, "slow but correct")
     """
     await log.row(run)
     rating = Rating.create(value, note, by=by, redactor=redactor)
@@ -163,10 +187,19 @@ async def rate(
 
 
 async def ratings(log: Log, run: str) -> list[Rating]:
-    """What each person thinks of the run, who spoke last at the end."""
+    """Returns the last rating of each principal, in order of time.
+
+    Args:
+        log: The log of the run. A log without a journal has no ratings.
+        run: The id of the run.
+
+    Example:
+        for rating in await ratings(open_log("runs.db"), "bill-ada"):
+            print(rating.by, rating.value, rating.note)
+    """
     try:
         beside = ratings_beside(log)
-    except ConfigError:  # a log without a journal: nobody can have rated anything
+    except ConfigError:  # a log without a journal has no ratings
         return []
     try:
         return await beside.of(run)
@@ -175,7 +208,7 @@ async def ratings(log: Log, run: str) -> list[Rating]:
 
 
 async def forget(log: Log, runs: Iterable[str]) -> None:
-    """Drop what was said about the runs."""
+    """Deletes the ratings of the runs."""
     try:
         beside = ratings_beside(log)
     except ConfigError:

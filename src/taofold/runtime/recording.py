@@ -1,10 +1,9 @@
-"""Recorded results: what earlier lives of a run left on record, asked before the world is.
+"""Recorded results of a run's earlier activations, consulted before the world.
 
-Run, resume and replay differ here and nowhere else. A `Recording` answers for a run that goes on:
-what was done stands, what was not begun is judged anew. A `ReplayedRecording` answers for an exact
-replay: everything is derived again and compared, and the world is never asked. A new run has an
-empty recording. The *tape* holds the records by the place of each effect. Knows nothing about
-models, tools or people.
+Run, resume and replay differ only here. A `Recording` serves a continued run: finished work stands,
+work that was not begun is decided again. A `ReplayedRecording` serves an exact replay: everything
+is derived again and compared, and the world is never asked. A new run has an empty recording. The
+*tape* holds the records by the place of each effect. Knows nothing about models, tools or users.
 """
 
 from collections import deque
@@ -23,19 +22,19 @@ from taofold.log.run_store import Store
 E = TypeVar("E", bound=e.Happened)
 
 WHOLE: Final = -1
-"""The index of what is about an effect as a whole, not about one call of its batch."""
+"""The index of events about an effect as a whole, not about one call of its batch."""
 
 
 def _place(event: e.Happened) -> tuple[str, int]:
-    """The effect, and the call of its batch, to which an event belongs."""
+    """Returns the effect, and the call of its batch, to which an event belongs."""
     return getattr(event, "key", ""), getattr(event, "index", WHOLE)
 
 
 def _position(key: str) -> tuple[str, int]:
-    """The branch of an effect, and its place in it.
+    """Returns the branch of an effect, and its position in it.
 
     Raises:
-        LogError: it is no place, so no release has written it.
+        LogError: The key is not a place, so no release wrote it.
     """
     branch, _, position = key.rpartition(".")
     try:
@@ -45,7 +44,7 @@ def _position(key: str) -> tuple[str, int]:
 
 
 def _kind(event: e.Happened) -> type[e.Happened]:
-    """What it is filed as: each `Started` alike."""
+    """Returns the class under which the event is filed: one for every kind of `Started`."""
     return e.Started if isinstance(event, e.Started) else type(event)
 
 
@@ -55,13 +54,12 @@ class Tape:
     def __init__(self, records: Iterable[e.Record] = ()) -> None:
         self._order = deque(records)
         self._at: dict[tuple[str, int], dict[type[e.Happened], deque[e.Record]]] = {}
-        """By place and kind, each in the order of the log."""
+        """Records by place and kind, each in the order of the log."""
         self.steered: list[e.Record] = []
-        """What people said and no step has taken in yet."""
+        """Steering messages that no step has consumed yet."""
         self._last: dict[str, int] = {}
         self._left: dict[str, int] = {}
-        # What a rewind took back is not on the tape, but still in `_order`:
-        # the state counts its cost.
+        # Rewound records are not on the tape, but still in `_order`: the state counts their cost.
         for record in live(self._order):
             if isinstance(record.event, e.Steered):
                 self.steered.append(record)
@@ -81,7 +79,7 @@ class Tape:
             key = branch.rpartition(".")[0]
 
     def behind(self, key: str) -> bool:
-        """Does the tape hold anything that this branch did at `key` or later?"""
+        """Returns whether the tape holds anything of this branch at `key` or later."""
         if not self._last:
             return False
         branch, position = _position(key)
@@ -92,12 +90,12 @@ class Tape:
         return None if kinds is None else kinds.get(kind)
 
     def peek(self, kind: type[E], key: str, index: int = WHOLE) -> E | None:
-        """The next recorded event of `kind` at this place, left on the tape."""
+        """Returns the next recorded event of `kind` at this place without removing it."""
         queue = self._queue(kind, key, index)
         return queue[0].event if queue else None  # type: ignore[return-value]
 
     def take(self, kind: type[e.Happened], key: str, index: int = WHOLE) -> e.Record | None:
-        """The next recorded record of `kind` at this place, off the tape."""
+        """Removes and returns the next record of `kind` at this place."""
         queue = self._queue(kind, key, index)
         if not queue:
             return None
@@ -105,16 +103,16 @@ class Tape:
         return queue.popleft()
 
     def attempts(self, key: str, index: int) -> list[e.Record]:
-        """What became of one action up to its last `Started`, off the tape, in order.
+        """Removes and returns the records of one action up to its last `Started`, in order.
 
-        What stays on the tape came after it: only that is about the start that counts now.
+        Later records stay on the tape: only they concern the start that counts now.
         """
-        # A decision behind the last start is the answer to a question about that start: it stays.
+        # A decision after the last start answers a question about that start: it stays.
         started = self._queue(e.Started, key, index)
         return self.call(key, index, started[-1].seq if started else -1)
 
     def call(self, key: str, index: int, until: float = inf) -> list[e.Record]:
-        """Everything that became of one action, off the tape, in order; up to record `until`."""
+        """Removes and returns all records of one action, in order; up to record `until`."""
         taken: list[e.Record] = []
         for queue in self._at.get((key, index), {}).values():
             while queue and queue[0].seq <= until:
@@ -124,7 +122,7 @@ class Tape:
         return sorted(taken, key=lambda record: record.seq)
 
     def steering(self, key: str) -> list[e.Record]:
-        """What people said up to the turn at `key` of its branch, off the tape."""
+        """Removes and returns the steering messages up to the turn at `key` of its branch."""
         branch, position = _position(key)
         heard: list[e.Record] = []
         for record in tuple(self.steered):
@@ -135,13 +133,13 @@ class Tape:
         return heard
 
     def until(self, seq: int | None = None) -> Iterator[e.Record]:
-        """The records not yet given out, in the order of the log, up to `seq` (None: all)."""
+        """Yields the remaining records in the order of the log, up to `seq` (None: all)."""
         # Taken off the left: each record is restored once, over the whole activation O(n).
         while self._order and (seq is None or self._order[0].seq <= seq):
             yield self._order.popleft()
 
     def rest(self) -> list[e.Record]:
-        """What was never asked for, in order."""
+        """Returns the records that were not consumed, in order."""
         if not self._at:
             return []
         left = [
@@ -151,20 +149,22 @@ class Tape:
 
 
 def _essence(event: e.Event) -> Any:
-    """What must be equal on resume: kind, key and, for a step, what would be done (D13)."""
+    """Returns the parts that must be equal on resume: kind, key and, for a step, its
+    calls (D13).
+    """
     if isinstance(event, e.Proposed):
         return event.key, [_request(action) for action in event.actions]
     return getattr(event, "key", ""), _kind(event).__name__, getattr(event, "index", 0)
 
 
 def _request(action: Action) -> tuple[str, dict[str, Any]]:
-    """Tool and parameters."""
+    """Returns tool and parameters."""
     return action.tool, action.parameters
 
 
-# BaseException, like the signals of `ledger`: no `except Exception` of a strategy may swallow it.
+# BaseException, like the signals of `ledger`: an `except Exception` must not catch it.
 class EndOfTape(BaseException):
-    """An exact replay came to the end of what was recorded."""
+    """An exact replay reached the end of the record."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -172,23 +172,23 @@ class EndOfTape(BaseException):
 
 
 class Recording:
-    """The past of a run that goes on: what was done stands, the rest is judged anew."""
+    """The past of a continued run: finished work stands, the rest is decided again."""
 
     exact: ClassVar[bool] = False
-    """Is everything compared, and the world never asked?"""
+    """True if everything is compared and the world is never asked."""
 
     def __init__(self, records: Iterable[e.Record], store: Store) -> None:
         self.tape = Tape(records)
         self.fresh = False
-        """No event is left on the tape (steering may be): what comes now happens now."""
+        """True if no event is left on the tape (steering may be): all further events are new."""
         self._store = store
 
     def event(self, kind: type[E], key: str, index: int = WHOLE) -> E | None:
-        """The next recorded event of `kind` at this place; it stays on the tape."""
+        """Returns the next recorded event of `kind` at this place; it stays on the tape."""
         return None if self.fresh else self.tape.peek(kind, key, index)
 
     def recall_next(self, kind: type[E], key: str, index: int = WHOLE) -> E | None:
-        """The next recorded event of `kind` at this place, off the tape and into the state."""
+        """Removes and returns the next recorded event of `kind` at this place, and folds it."""
         record = None if self.fresh else self.tape.take(kind, key, index)
         if record is None:
             return None
@@ -196,37 +196,37 @@ class Recording:
         return record.event  # type: ignore[return-value]
 
     def recall(self, kind: type[E], key: str, index: int = WHOLE) -> list[E]:
-        """All recorded events of `kind` at this place, off the tape and into the state."""
+        """Removes and returns all recorded events of `kind` at this place, and folds them."""
         events: list[E] = []
         while (event := self.recall_next(kind, key, index)) is not None:
             events.append(event)
         return events
 
     def recall_call(self, key: str, index: int) -> list[e.Event]:
-        """All that became of one action, off the tape and into the state, in order."""
+        """Removes and returns all recorded events of one action, in order, and folds them."""
         return self._restore_all(self.tape.call(key, index))
 
     def restore(self, record: e.Record) -> None:
-        """Take in a recorded record, and whatever lies before it in the log."""
+        """Restores a record and all earlier ones of the log."""
         for earlier in self.tape.until(record.seq):
             # Folded into the state, not written: it is in the log already.
             self._store.restore(earlier)
 
     def restore_rest(self) -> None:
-        """Take in all that is left in the log: from here on it happens now."""
+        """Restores all remaining records of the log: the present follows."""
         for earlier in self.tape.until():
             self._store.restore(earlier)
 
     def enter_present(self) -> None:
-        """What comes now happens now, unless parallel branches have a past left."""
+        """Marks the present, unless parallel branches have records left."""
         # Branches reach the present one after the other.
         self.fresh = not self.tape.rest()
 
     def match(self, event: e.Event) -> e.Record | None:
-        """The record of `event`, off the tape and into the state; None if it never happened.
+        """Removes, folds and returns the record of `event`; None if it is new.
 
         Raises:
-            ReplayDiverged: something else is recorded there.
+            ReplayDiverged: Another event is recorded there.
         """
         key, index = _place(event)
         record = self.tape.take(_kind(event), key, index)
@@ -238,56 +238,59 @@ class Recording:
         return record
 
     def covers(self, key: str) -> bool:
-        """Is what happens at `key` recorded, or nobody's to add to?"""
+        """Returns whether events at `key` are on record, or may not be added."""
         return not self.fresh and self.tape.behind(key)
 
     def settles_limits(self, key: str) -> bool:
-        """Does the record say which limits were hit at `key`, instead of the count so far?"""
+        """Returns whether the record, not the present count, decides about limits at `key`."""
         return self.covers(key)
 
     def expects(self, note: e.Happened, key: str) -> bool:
-        """Should `note` be put at `key`?
+        """Returns whether `note` should be put at `key`.
 
-        Not if the record lacks it here: another release or runtime may note less.
+        It should not if the record lacks it here: another release or runtime may record fewer
+        notes.
         """
         return not self.covers(key) or self._has(note, key)
 
     def _has(self, note: e.Happened, key: str) -> bool:
-        """Is a note of this kind the next at this place?"""
+        """Returns whether a note of this kind is the next at this place."""
         recorded = self.event(type(note), *_place(note))
         if isinstance(recorded, e.Noted) and isinstance(note, e.Noted):
             return recorded.kind == note.kind
         return recorded is not None
 
     def settled_call(self, key: str, index: int) -> list[e.Event]:
-        """All that became of an action that was observed: it stands, whatever code says now."""
+        """Returns the events of an observed action, which stands regardless of the present code."""
         return self.recall_call(key, index) if self.event(e.Observed, key, index) else []
 
     def attempts(self, key: str, index: int) -> list[e.Event]:
-        """What became of one action up to its last start, which nobody has observed."""
+        """Returns the events of an unobserved action up to its last start."""
         if self.event(e.Started, key, index) is None:
             return []
         return self._restore_all(self.tape.attempts(key, index))
 
     def abandon_call(self, key: str, index: int) -> None:
-        """Take in a call that waits in the middle, if nothing will go on with it."""
+        """Restores a call that is suspended in the middle, if nothing will continue it."""
 
     def overrule(self, key: str, index: int, verdict: str) -> None:
-        """Forget a verdict on an action that was not begun if the policy now gives another."""
+        """Discards a verdict on an action that was not begun if the policy now rules
+        differently.
+        """
         recorded = self.event(e.Decided, key, index)
         if recorded is not None and recorded.verdict != verdict:
             self.forget_verdict(key, index)
 
     def forget_verdict(self, key: str, index: int) -> None:
-        """Another decision about an action that was not begun takes the place of the recorded."""
+        """Removes the recorded decision on an action that was not begun: a new one replaces it."""
         self.recall(e.Decided, key, index)
         self.recall(e.Resolved, key, index)
 
     def _check_absence(self, key: str, event: e.Event) -> None:
-        """Nothing is recorded where `event` belongs."""
+        """Checks a place without a record for `event`."""
 
     def _compare(self, key: str, recorded: e.Event, event: e.Event) -> None:
-        # Only what would be done: a reworded prompt or another clock strands no run.
+        # Only the effect counts: a reworded prompt or another clock strands no run.
         if _essence(recorded) != _essence(event):
             raise ReplayDiverged(key, _essence(recorded), _essence(event))
 
@@ -300,7 +303,7 @@ class Recording:
 
 
 class ReplayedRecording(Recording):
-    """The past of a run that is derived once more, exactly as it was: no present follows."""
+    """The past of an exact replay: no present follows."""
 
     exact = True
 
@@ -309,31 +312,33 @@ class ReplayedRecording(Recording):
         self._foreign = any([_is_foreign(record.event) for record in records])
 
     def covers(self, key: str) -> bool:
-        """Nothing may be added anywhere."""
+        """True: nothing may be added anywhere."""
         return True
 
     def settles_limits(self, key: str) -> bool:
-        """Only in a fork: what had been spent by then depends on the order of its branches."""
+        """True only in a fork: the consumption so far depends on the order of its branches."""
         return "." in key and self.tape.behind(key)
 
     def expects(self, note: e.Happened, key: str) -> bool:
-        """Every note is compared, but for one that may be missing (`Happened.optional`)."""
+        """True, except for a note that may be missing (`Happened.optional`): every note is
+        compared.
+        """
         return not note.optional or not self.tape.behind(key) or self._has(note, key)
 
     def settled_call(self, key: str, index: int) -> list[e.Event]:
-        """None: it is ruled on again, and that is compared."""
+        """Returns nothing: the action is decided again, and the result compared."""
         return []
 
     def attempts(self, key: str, index: int) -> list[e.Event]:
-        """None: each start is compared."""
+        """Returns nothing: each start is compared."""
         return []
 
     def abandon_call(self, key: str, index: int) -> None:
-        """It waits in the middle of its call, or was cut off there."""
+        """Restores a call that is suspended or was interrupted inside the tool."""
         self.recall_call(key, index)
 
     def overrule(self, key: str, index: int, verdict: str) -> None:
-        """Never: another verdict is a divergence."""
+        """Does nothing: another verdict is a divergence."""
 
     def _check_absence(self, key: str, event: e.Event) -> None:
         if self.tape.behind(key):
@@ -345,7 +350,9 @@ class ReplayedRecording(Recording):
             raise ReplayDiverged(key, recorded, event)
 
     def agree(self, recorded: e.Event, event: e.Event) -> bool:
-        """True if both are the same event, in a run of two runtimes but for the words of each."""
+        """Returns whether both are equal; in a run of two runtimes, apart from each
+        one's wording.
+        """
         recorded, event = recorded.timeless(), event.timeless()
         if not self._foreign:
             return recorded == event
@@ -353,7 +360,7 @@ class ReplayedRecording(Recording):
 
 
 def _is_foreign(event: e.Event) -> bool:
-    """Whether an event shows that another runtime drove the run, and put it in its words."""
+    """Returns whether the event shows that another runtime drove the run."""
     match event:
         case e.RunStarted(settings=settings):
             return bool(settings.get("runtime"))
@@ -375,12 +382,13 @@ def shared(event: e.Event) -> e.Event:
         case e.RunFinished():
             return replace(event, error="")
         case e.Proposed(thought=thought, actions=actions):
-            # A synthesized thought, and why a call cannot be read, are a runtime's own words.
+            # A synthesized thought, and the reason of an unreadable call, are worded by each
+            # runtime.
             unread = [replace(it, error="unread") if it.error else it for it in actions]
             content = "" if thought.synthesized else thought.content
             return replace(event, thought=replace(thought, content=content), actions=tuple(unread))
         case e.Observed(observation=observation) if _is_worded(observation):
-            # The kind of refusal is agreed, the words for it are not.
+            # Runtimes agree on the kind of refusal, but not on its wording.
             kind = Observation(status=observation.status, refused=observation.refused)
             return replace(event, observation=kind)
         case e.Noted(kind="unread"):
@@ -392,5 +400,5 @@ def shared(event: e.Event) -> e.Event:
 
 
 def _is_worded(observation: Observation) -> bool:
-    """Whether a runtime wrote it: a refusal, or a step of the strategy's own that failed."""
+    """Returns whether a runtime worded it: a refusal, or a failed step of the strategy itself."""
     return bool(observation.refused) or (observation.auto and observation.status == "failure")

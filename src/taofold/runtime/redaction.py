@@ -1,9 +1,9 @@
-"""What models, tools and people said, fit for the record: checked, without secrets, valid UTF-8.
+"""Prepares text from models, tools and users for the record: checked, redacted, valid UTF-8.
 
-A reply of a model, which may be anybody's code, is checked and cleaned as text when it arrives, and
-its step once more when it has been read: reading may bring to light what an escape hid. JSON is
-searched to a bounded depth and size, and what a value loses marks its action as guessed. What is a
-secret is for `policy.redaction`. Knows nothing about limits or the record.
+A model may be any code, so its reply is checked and redacted as text when it arrives. Its step is
+redacted once more after parsing, which may reveal a secret that an escape hid. JSON is searched to
+a bounded depth and size, and a redacted value marks its action as guessed. `policy.redaction`
+defines secrets. Knows nothing about limits or the record.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ from taofold.core.values import (
 from taofold.policy.redaction import MARK, NUMBERS, Redactor
 
 DEEPEST: Final = 100
-"""How deep lists and dicts may be nested."""
+"""Maximum nesting of lists and dicts."""
 MOST: Final = 1 << 53
 """More tokens than any call consumes."""
 _SCALARS: Final = frozenset({int, float, bool, type(None)})
@@ -53,27 +53,28 @@ OPAQUE_DROPPED: Final = "a secret was taken out: the opaque parts beside it are 
 
 
 def check_reply(reply: object) -> Reply:
-    """A reply whose fields are what they should be; a model may be anybody's code.
+    """Returns the reply with checked fields; a model may be any code.
 
     Raises:
-        ModelError: of kind "reply", if one is not.
+        ModelError: Of kind "reply": a field has the wrong type.
     """
     if not isinstance(reply, Reply):
         raise ModelError(f"the model gave {type(reply).__name__}, not a Reply", kind="reply")
     labels: list[Any] = [reply.model, reply.finish]
     if None in labels:
-        # Some adapters give None for what a provider did not say; that is no fault of the reply.
+        # Some adapters return None for missing fields; that is no fault of the reply.
         labels = [label if label is not None else "" for label in labels]
         reply = replace(reply, model=labels[0], finish=labels[1])
 
-    # Of a model that hands its provider's own word through ("safety"): what it says must hold.
+    # For a model that passes its provider's own term through ("safety"): it is mapped.
     finish = finish_of(labels[1]) if isinstance(labels[1], str) else ""
     if finish and finish != reply.finish:
         reply = replace(reply, finish=finish)
     texts: list[Any] = [*labels, *reply.notes]
     for part in reply.parts:
         texts += _texts(part)
-    # One look for all of them; only an odd one is looked at by itself. A subclass of str is one.
+    # One check for all texts; only an unusual type is checked individually. A subclass of str is
+    # one.
     if {*map(type, texts)} != {str}:
         for text in texts:
             if not isinstance(text, str):
@@ -86,7 +87,7 @@ def check_reply(reply: object) -> Reply:
 
 
 def _texts(part: Any) -> tuple[Any, ...]:
-    """What should be text in `part`."""
+    """Returns the fields of `part` that must be text."""
     match part:
         case TextPart():
             return part.text, part.phase, part.opaque
@@ -115,16 +116,16 @@ def _check(usage: Any) -> None:
         # bool is an int in Python; True tokens are a mistake.
         if not issubclass(kind, int | float) or kind is bool:
             raise ModelError(f"the reply's usage holds a {kind.__name__}", kind="reply")
-    # A NaN makes the sum one, which is below nothing.
+    # A NaN makes the sum NaN, which is below nothing.
     if min(counts) < 0 or not sum(counts) < MOST:
         raise ModelError("the reply's usage holds an impossible number", kind="reply")
 
 
 def redact_reply(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> Reply:
-    """`reply` without secrets and lone surrogates; `model` is what it is called if it is silent.
+    """Returns `reply` without secrets and lone surrogates; `model` is its model's default name.
 
-    Opaque parts are not searched, for an edited one is dead. If a secret stands in what can be
-    read, they are dropped: what is encrypted beside it may say it too.
+    Opaque parts are not searched, because an edited one is invalid. If readable parts hold a
+    secret, they are dropped: the encrypted data may contain it too.
     """
     name = reply.model or model
     # One search over all texts joined: most replies hold no secret and end here.
@@ -144,8 +145,8 @@ def redact_reply(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> 
     parts = tuple([_without_secrets(walk, part) for part in reply.parts])
     notes = [walk.text(note) for note in reply.notes]
 
-    # Encrypted reasoning cannot be searched; if the readable part held a
-    # secret, it may hold it too.
+    # Encrypted reasoning cannot be searched; if the readable part held a secret, it may hold it
+    # too.
     if walk.lost and is_issuer_bound(reply.content):
         parts = parts_of(without_issuer_parts(parts))
         notes.append(OPAQUE_DROPPED)
@@ -160,14 +161,14 @@ def redact_reply(redactor: Redactor, reply: Reply, usage: Usage, model: str) -> 
 
 
 def is_reply_masked(before: Reply, after: Reply) -> bool:
-    """Was a secret replaced between the two?"""
+    """Returns whether a secret was replaced between the two."""
     if after.parts is before.parts:
         return False
     return is_masked(_read(before, before.model), _read(after, after.model))
 
 
 def _read(reply: Reply, name: str) -> list[str]:
-    """All of a reply that can be read."""
+    """Returns all readable texts of a reply."""
     texts = [name, reply.finish, *reply.notes]
     for part in reply.parts:
         match part:
@@ -200,7 +201,7 @@ def _without_secrets(walk: "RedactionPass", part: Part) -> Part:
 def redact_visible(
     walk: "RedactionPass", content: Content
 ) -> "str | tuple[TextPart | MediaPart, ...]":
-    """Text and media without secrets."""
+    """Returns text and media without secrets."""
     if isinstance(content, str):
         return walk.text(content)
     parts = [_without_secrets(walk, part) for part in content]
@@ -208,10 +209,11 @@ def redact_visible(
 
 
 def redact_step(redactor: Redactor, effect: Act, *, masked: bool = False) -> Act:
-    """Returns the step without secrets; an action whose parameters lost one has `ALTERED` in it.
+    """Returns the step without secrets; an action with a redacted parameter is marked with
+    `ALTERED`.
 
-    If the run has `masked` a secret anywhere, the mask in a parameter stands for it, too: the model
-    repeats what it was shown.
+    If the run has `masked` a secret anywhere, a mask in a parameter counts too: the model repeats
+    the masked text that it was shown.
     """
     if not (masked or effect.local) and _spotless(redactor, effect.thought, effect.actions):
         return effect
@@ -227,7 +229,7 @@ def redact_step(redactor: Redactor, effect: Act, *, masked: bool = False) -> Act
 
 
 def unsaid(walk: "RedactionPass", message: Message) -> Message:
-    """A message of an earlier conversation without secrets; what is opaque in it is not kept."""
+    """Returns a message of an earlier conversation without secrets and opaque parts."""
     parts = [
         _without_secrets(walk, part) for part in parts_of(without_issuer_parts(message.content))
     ]
@@ -235,7 +237,7 @@ def unsaid(walk: "RedactionPass", message: Message) -> Message:
 
 
 def redact_json(redactor: Redactor, value: Any) -> Any:
-    """`value`, JSON, without secrets and lone surrogates; itself if there are none."""
+    """Returns `value`, JSON, without secrets and lone surrogates; itself if there are none."""
     try:
         return RedactionPass(redactor).value(value)
     except TooDeep:
@@ -243,11 +245,11 @@ def redact_json(redactor: Redactor, value: Any) -> Any:
 
 
 class TooDeep(Exception):
-    """A value is nested deeper than anybody means it, or holds itself."""
+    """A value is nested deeper than `DEEPEST`, or contains itself."""
 
 
 class RedactionPass:
-    """One pass over values. `lost`: was a secret taken out of any of them?"""
+    """One pass over values. `lost` is True if a secret was removed from any of them."""
 
     __slots__ = ("_harmless", "_redactor", "lost")
 
@@ -256,9 +258,8 @@ class RedactionPass:
         self.lost = False
 
     def text(self, text: str) -> str:
-        """`text` without secrets and lone surrogates."""
-        # The harmless texts are those searched before: goals and prompts
-        # come by again at each step.
+        """Returns `text` without secrets and lone surrogates."""
+        # Harmless texts were searched before: goals and prompts recur at each step.
         if not text or text in self._harmless:
             return text
         valid = text if text.isascii() else utf8(text)
@@ -268,10 +269,10 @@ class RedactionPass:
         return redacted
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """The same for any JSON; what does not change is not copied.
+        """Returns any JSON without secrets; unchanged parts are not copied.
 
         Raises:
-            TooDeep: it is nested deeper than `DEEPEST`.
+            TooDeep: It is nested deeper than `DEEPEST`.
         """
         if isinstance(value, str):
             return self.text(value)
@@ -286,10 +287,9 @@ class RedactionPass:
             if depth >= DEEPEST and old:
                 raise TooDeep
             parts = [self.value(member, depth + 1) for member in old]
-            # Identity, not equality: 1 == True, and a changed part must not
-            # be taken for the old one.
+            # Identity, not equality: 1 == True, and a changed part must not pass for the old one.
             return old if all(map(is_, parts, old)) else parts
-        return value  # no JSON: whoever writes it will say so
+        return value  # not JSON: the encoder will report it
 
     def _mapping(self, old: dict[str, Any], depth: int) -> dict[str, Any]:
         if depth >= DEEPEST and old:
@@ -312,7 +312,7 @@ def _parameters(walk: RedactionPass, action: Action) -> tuple[dict[str, Any], st
 
 
 def _spotless(redactor: Redactor, thought: Thought, actions: Sequence[Action]) -> bool:
-    """Is there surely no secret in the step? One look at all of it; flat parameters only."""
+    """Returns whether the step certainly holds no secret, by one check; flat parameters only."""
     if type(thought.content) is not str:
         return False
     texts = [thought.content]
@@ -331,14 +331,14 @@ def _spotless(redactor: Redactor, thought: Thought, actions: Sequence[Action]) -
 
 
 def is_masked(before: Any, after: Any) -> bool:
-    """Was a secret replaced between the two? A mask that was there before replaced none."""
+    """Returns whether a secret was replaced between the two. Existing masks do not count."""
     if after is before or after == before:
         return False
     return str(after).count(MARK) > str(before).count(MARK)
 
 
 def mask_places(value: Any, path: str = "") -> Iterator[str]:
-    """Where a mask stands in `value`, JSON: "content, line 3", "headers.token"."""
+    """Yields the places of masks in `value`, JSON: "content, line 3", "headers.token"."""
     if isinstance(value, str):
         if MARK not in value:
             return
@@ -360,7 +360,7 @@ def _action(redactor: Redactor, action: Action, masked: bool) -> Action:
     parameters, error = _parameters(walk, action)
     repairs = action.repairs
     is_lost = walk.lost or (masked and next(mask_places(parameters), None) is not None)
-    # An answer may lose a secret; any other action must not run with a mark for a parameter.
+    # An answer may lose a secret; any other action must not run with a mask as a parameter.
     if is_lost and action.tool not in RESERVED and ALTERED not in repairs:
         repairs = (*repairs, ALTERED)
     redacted_text = walk.text

@@ -1,10 +1,9 @@
-"""Runs: start, resume, advance and replay, which are ways to call the drive; and begin, fork,
-rewind and reopen, which only write to the log what a later drive goes on from.
+"""Runs: start, resume, advance and replay drive a run; begin, fork, rewind and reopen only write to
+the log, for a later drive.
 
-`advance` is all that engines call; `reopen` readies an ended run for it. `start`, `resume` and
-`advance` hold the run while they drive it, and write how that ended: a run ends in exactly one
-`RunFinished`, or waits as rows in the log. Whatever happens to the process, what was dispatched
-before the last flush is kept.
+Engines call only `advance`; `reopen` prepares an ended run for it. `start`, `resume` and `advance`
+hold the lease while they drive a run, and record its end: a run ends in exactly one `RunFinished`,
+or waits as rows in the log. Events up to the last flush survive any end of the process.
 """
 
 import asyncio
@@ -55,19 +54,19 @@ from taofold.runtime.recording import Recording, ReplayedRecording
 from taofold.runtime.setup import Setup
 
 TITLE: Final = "title"
-"""The key of `RunStarted.settings` whose text stands for the goal in lists of runs."""
+"""The key of `RunStarted.settings` whose text replaces the goal in lists of runs."""
 
 
 def new_id() -> str:
-    """A run id that sorts by time."""
-    # 48 bits of time and 32 of chance, in hex. The first digit is 0 until the
-    # year 2527 and is dropped.
+    """Returns a new run id that sorts by time."""
+    # 48 bits of time and 32 random bits, in hex. The first digit is 0 until the year 2527 and is
+    # dropped.
     milliseconds = time_ns() // 1_000_000
     return (milliseconds.to_bytes(6) + urandom(4)).hex()[1:]
 
 
 def last_complete_step(records: Sequence[e.Record], at: int | None = None) -> int:
-    """The last sequence number <= `at` at which a step was complete (0: only the start)."""
+    """Returns the last sequence number <= `at` at which a step was complete (0: only the start)."""
     state, best = RunState(), 0
     for record in live(records):
         if at is not None and record.seq > at:
@@ -75,25 +74,25 @@ def last_complete_step(records: Sequence[e.Record], at: int | None = None) -> in
         before = len(state.steps)
         state = reduce(state, record)
         # Not in the middle of a fork: a step of another branch may be open, and a copy cut there
-        # could not go on the same way.
+        # could not continue in the same way.
         if len(state.steps) > before and not state.open:
             best = record.seq
     return best
 
 
 def copy_records(records: Sequence[e.Record], upto: int, run: str, now: int) -> list[e.Record]:
-    """The live records up to `upto` under a new run id, and the `Forked` that says so."""
+    """Returns the live records up to `upto` under a new run id, and the `Forked` event."""
     remaining = [
         record
         for record in live(records)
-        # They are about the life of the source, not of the copy: a fork was never parked.
+        # These concern the source's activations, not the copy: a fork was never parked.
         if record.seq <= upto and not isinstance(record.event, e.Resumed | e.Parked | e.Rewound)
     ]
     spent = _active(records)
     new: list[e.Record] = []
     active, at = 0, remaining[0].at if remaining else now
     for seq, record in enumerate(remaining):
-        # Where a wait was left out, the times of what is kept would count it as activity.
+        # If a wait was left out, the times of the kept records would count it as activity.
         event, apparent = record.event, max(0, record.at - at)
         passed, active, at = spent[record.seq] - active, spent[record.seq], record.at
         timed = event if passed == apparent else replace(event, elapsed=max(0, passed))
@@ -105,7 +104,7 @@ def copy_records(records: Sequence[e.Record], upto: int, run: str, now: int) -> 
 
 
 def _active(records: Sequence[e.Record]) -> dict[int, int]:
-    """Milliseconds of activity up to each live record, by its number."""
+    """Returns the milliseconds of activity up to each live record, by its number."""
     state, spent = RunState(), dict[int, int]()
     for record in live(records):
         state = reduce(state, record)
@@ -114,10 +113,10 @@ def _active(records: Sequence[e.Record]) -> dict[int, int]:
 
 
 def _of_fork(event: e.Event, copied_records: Sequence[e.Record]) -> e.Event:
-    """A run's start in its copy: of an import, how many of the copied records came with it."""
+    """Returns a run's start for its copy: for an import, with the number of copied records."""
     if not isinstance(event, e.RunStarted) or event.imported is None:
         return event
-    # Dropped records make the import's share smaller; the mark must not cover what came later.
+    # Dropped records make the import's share smaller; the mark must not cover later records.
     came = sum(record.seq < event.imported.events for record in copied_records)
     return replace(event, imported=replace(event.imported, events=came))
 
@@ -125,7 +124,7 @@ def _of_fork(event: e.Event, copied_records: Sequence[e.Record]) -> e.Event:
 MakeStrategy: TypeAlias = Callable[[], Strategy[Any]]
 
 NEWS = 20
-"""How often an activation is driven anew before it waits with unread news."""
+"""Maximum number of drives in one activation before it waits with unread messages."""
 _LOOK_S = 0.25
 
 
@@ -136,24 +135,24 @@ async def begin(
     setup: Setup,
     blobs: Mapping[str, bytes] = {},
 ) -> tuple[int, e.Record]:
-    """Put run `run` into the log; the epoch under which this process owns it, and its start.
+    """Creates run `run` in the log; returns the epoch of this process's ownership, and its start.
 
-    Whoever begins a run drives it next, or has it driven; if it dies first, others find it, with
-    the media of its goal (`blobs`, digest to bytes).
+    The caller drives the run next, or has it driven. If its process ends before that, others find
+    the run with the media of its goal (`blobs`, digest to bytes).
 
     Raises:
-        Conflict: the id is taken, or the session has another run that has not ended.
+        Conflict: The id is taken, or the session has another run that has not ended.
     """
     record = e.Record(run, 0, setup.now(), started)
     return await _register(log, row_of(record, started), record, blobs), record
 
 
 def row_of(first: e.Record, started: e.RunStarted) -> RunRow:
-    """Returns the row of a run whose first record is `first`, as the run begins.
+    """Returns the row of a new run whose first record is `first`.
 
-    The row is for those who look at many runs; what the run needs to go on is in the record.
+    The row serves lists of runs; the record holds all that the run needs to continue.
     """
-    # Guessed secrets are masked before the text is cut: of one that is cut no view knows the rest.
+    # Guessed secrets are masked before the text is cut: a cut secret could not be recognised.
     title = str(started.settings.get(TITLE) or started.goal)[:2000]
     return RunRow(
         run=first.run,
@@ -177,10 +176,10 @@ async def start(
     setup: Setup,
     blobs: Mapping[str, bytes] = {},
 ) -> Store:
-    """Create run `run` and drive it until it ends or waits. `blobs` are the media of its goal.
+    """Creates run `run` and drives it until it ends or waits. `blobs` are the media of its goal.
 
     Raises:
-        Conflict: the id is taken, or the session has another run that has not ended.
+        Conflict: The id is taken, or the session has another run that has not ended.
     """
     epoch, record = await begin(log, started, run, setup, blobs)
     with HEART.driving(log, run):
@@ -190,14 +189,14 @@ async def start(
             store.subscribe(listener)
         try:
             store.announce(record)
-        except Exception as error:  # a listener's: what it was told is written all the same
+        except Exception as error:  # from a listener: the announced record is written all the same
             await _fail(store, error, setup)
             raise
         return await _activate(log, store, Recording([], store), strategy, setup)
 
 
 async def _register(log: Log, row: RunRow, record: e.Record, blobs: Mapping[str, bytes]) -> int:
-    """Create the run with its first record, driven by this process; its epoch."""
+    """Creates the run with its first record, owned by this process; returns its epoch."""
     # Row, first record and lease are one transaction: a crash leaves all of the run or none.
     claim = await log.create(
         row, records=[record], blobs=blobs, owner=ownership.me(), lease_ms=LEASE_MS
@@ -208,29 +207,29 @@ async def _register(log: Log, row: RunRow, record: e.Record, blobs: Mapping[str,
 async def resume(
     log: Log, run: str, strategy: MakeStrategy, setup: Setup, *, takeover: bool = False
 ) -> Store:
-    """Carry on from wherever the log of `run` ends.
+    """Continues `run` from the end of its log.
 
     Raises:
-        UnknownRun: there is no such run.
-        Refused: the run has ended in a way that cannot be resumed.
-        Conflict: another process drives it, its lease is not over, and `takeover` is not set.
-        ReplayDiverged: this code would do something else than what is recorded.
+        UnknownRun: There is no such run.
+        Refused: The run has ended in a way that cannot be resumed.
+        Conflict: Another process drives it, its lease holds, and `takeover` is not set.
+        ReplayDiverged: This code would act differently from the record.
     """
     row = await log.row(run)
     if row.status in ENDED:
-        # How it ended is in its last record: no need to read all of a long run to refuse it.
-        # Reads records with a larger number than this, that is, the last one only.
+        # Its end is in the last record, so a long run need not be read to refuse it. Only records
+        # with a larger number than this are read, that is, the last one.
         last = await log.read(run, after=row.events - 2)
         _resumable(run, fold(last))
     with HEART.driving(log, run):
         if not takeover:
-            # A lease that is over proves nothing if this machine's clock jumped: wait and see.
+            # An expired lease proves nothing if this machine's clock jumped: wait and check again.
             row = await _silent(log, row)
         return await _claim_and_drive(log, row, strategy, setup, takeover=takeover)
 
 
 async def _silent(log: Log, row: RunRow) -> RunRow:
-    """The row of a run after its owner, if it lives, had time to renew a lease that is over."""
+    """Returns the row after a live owner has had time to renew an expired lease."""
     clock = asyncio.get_running_loop().time
     until = clock() + SILENT_S
     while row.status == "running" and not (row.held or _left(row)) and clock() < until:
@@ -240,13 +239,13 @@ async def _silent(log: Log, row: RunRow) -> RunRow:
 
 
 async def reopen(log: Log, run: str) -> None:
-    """Make a run that was cancelled, interrupted or has failed go on at its next `advance`.
+    """Makes a run that was cancelled, interrupted or has failed continue at its next `advance`.
 
-    One that has not ended is left as it is.
+    A run that has not ended is left unchanged.
 
     Raises:
-        Refused: it has ended in a way that cannot be resumed.
-        Conflict: somebody else was quicker.
+        Refused: It has ended in a way that cannot be resumed.
+        Conflict: Another process claimed it first.
     """
     row = await log.row(run)
     if row.status not in ENDED:
@@ -259,14 +258,14 @@ async def reopen(log: Log, run: str) -> None:
 
 
 async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Advanced:
-    """Do whatever can be done for `run` now. The one function that an engine calls.
+    """Does everything that can be done for `run` now. The one function that an engine calls.
 
-    It may be called at any time, by anybody and as often as they like: what has ended stays
-    ended, what waits for a person waits, and what another process drives is left to it.
+    It may be called at any time, by any process, any number of times. An ended run stays ended, a
+    run waiting for an answer keeps waiting, and a run driven by another process is left to it.
 
     Raises:
-        UnknownRun: there is no such run.
-        ReplayDiverged: this code would do something else than what is recorded.
+        UnknownRun: There is no such run.
+        ReplayDiverged: This code would act differently from the record.
     """
     # Read-only until it is certain that something can be done: engines poll this.
     row = await log.row(run)
@@ -274,8 +273,7 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
         return Finished(run, row.status)
     if row.held and not _free(log, row):
         return Waiting(run, "driven", row.lease_until)
-    # A child run may be due before its parent, which then waits for it: the
-    # parent is what is driven.
+    # A child run may be due before its parent, which then waits for it: the parent is driven.
     wake_at = await _wake_at(log, row)
     if not is_due(row, wake_at, setup.now()):
         return Waiting(run, row.waiting_for, wake_at)
@@ -284,8 +282,8 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
             with HEART.driving(log, run):
                 await _claim_and_drive(log, row, strategy, setup, takeover=False, passed=passed)
     except Conflict:
-        # The row is read again below: it says what became of the run, whoever drove it.
-        pass  # somebody was quicker, or took it from us
+        # The row is read again below: it shows the run's status after the other process.
+        pass  # another process claimed it first, or took it over
 
     row = await log.row(run)
     if row.status in ENDED:
@@ -298,7 +296,9 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
 
 
 async def _wake_at(log: Log, row: RunRow) -> int:
-    """When a waiting run or one of its child runs is due first; 0 = when a message comes."""
+    """Returns the earliest time when a waiting run or one of its children is due; 0 =
+    at a message.
+    """
     if row.status != "waiting":
         return 0
     children = await log.rows(parent=row.run, status="waiting", limit=0)
@@ -315,33 +315,34 @@ def _resumable(run: str, state: RunState) -> None:
 
 
 def _free(log: Log, row: RunRow) -> bool:
-    """Is it certain that nobody drives the run, whatever its lease says?"""
+    """Returns whether the run certainly has no driver, even if its lease holds."""
     if ownership.mine(row.owner):
         return not HEART.drives(log, row.run)
     return ownership.gone(row.owner)
 
 
 def _left(row: RunRow) -> bool:
-    """Has whoever drove the run left it? Asked inside `HEART.driving`.
+    """Returns whether the run's last driver has left it. Called inside `HEART.driving`.
 
-    So nobody else of this process drives it: what is this process's was left by an earlier call.
+    No other call of this process drives it then, so a run of this process was left by an earlier
+    call.
     """
     return ownership.mine(row.owner) or ownership.gone(row.owner)
 
 
 _SUSPECTS: Final = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
-"""For each event loop: held by the one run that is driven although its process may end by it."""
+"""For each event loop: held by the one running run that may end its process."""
 
 
 @asynccontextmanager
 async def _apart(log: Log, row: RunRow) -> AsyncGenerator[Callable[[e.Record], None]]:
-    """Let only one run be driven at a time of those that may end this process.
+    """Lets only one of the runs that may end this process be driven at a time.
 
     When a process ends, all its runs look alike: the one that ended it, and those beside it. A run
-    that was cut off almost as often as is allowed waits here until no other suspect is at work.
-    What is given is a listener of its records: with the first result another suspect may begin.
+    that was interrupted almost as often as is allowed waits here until no other suspect is driven.
+    Yields a listener of its records: with the first result another suspect may begin.
     """
-    # A run that has only begun was cut off once at most.
+    # A run that has only begun was interrupted once at most.
     if row.events < 2 or not _was_cut_off(row) or _worst(await log.read(row.run)) < MOST_LOST - 1:
         yield lambda record: None
         return
@@ -362,12 +363,12 @@ async def _apart(log: Log, row: RunRow) -> AsyncGenerator[Callable[[e.Record], N
 
 
 def _was_cut_off(row: RunRow) -> bool:
-    """True if the last owner recorded no end, as a killed process."""
+    """Returns whether the last owner recorded no end, as after a kill."""
     return row.status == "running" and row.lease_until > 0
 
 
 def _worst(records: Sequence[e.Record]) -> int:
-    """How often the run was cut off at the place where it is, the last time included."""
+    """Returns the number of interruptions at the run's present place, including the last one."""
     opened = fold(records).open.values()
     calls = [slot.lost + 1 for step in opened for slot in step.slots if is_at_work(slot)]
     return max([_deaths(records), *calls])
@@ -382,7 +383,7 @@ async def _claim_and_drive(
     takeover: bool,
     passed: Callable[[e.Record], None] | None = None,
 ) -> Store:
-    """Claim the run, take in its log and drive it."""
+    """Claims the run, reads its log and drives it."""
     run, free = row.run, _left(row)
     if row.held and not free and not takeover:
         raise Conflict(
@@ -390,32 +391,31 @@ async def _claim_and_drive(
             "lease is over, or take it over if you know that it is stuck"
         )
 
-    # Only a worker that taofold spawned is killed; for anybody else the
-    # fence of the epoch is enough.
+    # Only a worker that taofold spawned is killed; for any other owner the epoch is enough.
     if row.status == "running" and not free:
         ownership.kill(row.owner)
-    # `epoch` is that of the row: if anybody claimed since, this raises and changes nothing.
+    # `epoch` is that of the row: if another process claimed since, this raises and changes nothing.
     claim = await log.claim(
         run, ownership.me(), epoch=row.epoch, lease_ms=LEASE_MS, force=free or takeover
     )
     records = await log.read(run)
     state = fold(records)
     try:
-        _resumable(run, state)  # its owner may have ended it between our look and our claim
+        _resumable(run, state)  # its owner may have ended it between the check and the claim
     except Refused:
-        # The claim set the row to running: it is put back.
+        # The claim set the row to running: it is restored.
         ended = state.status in ENDED
         status, waiting_for = (state.status, "") if ended else ("waiting", row.waiting_for)
         await log.append(run, claim.epoch, [], status=status, waiting_for=waiting_for)
         raise
 
-    # The store starts empty: the drive takes the records in, one by one, as it comes to them.
-    # The next number to write; the claim fences all who would write there, too.
+    # The store starts empty: the drive restores the records one by one as it reaches them. `head`
+    # is the next number to write; the claim also fences other writers of that number.
     head = records[-1].seq + 1 if records else 0
     store = Store(run=run, log=log, epoch=claim.epoch, head=head, now=setup.now)
     for listener in setup.listeners:
         store.subscribe(listener)
-    # A run that was only begun goes on for the first time.
+    # A run that was only begun starts for the first time.
     resumed = len(records) > 1
     if passed is not None:
         store.subscribe(passed)
@@ -427,8 +427,8 @@ async def _claim_and_drive(
             store.dispatch(worn_out())
             await store.flush(status="failed")
             return store
-        # On record before anything else is done: code that ends the process while the past is
-        # derived again must be counted, too.
+        # Recorded before anything else: code that ends the process while the past is derived again
+        # must be counted, too.
         records = [*records, store.record(e.Resumed(epoch=claim.epoch))]
         await store.flush()
         store, resumed = store.again(store.head), False
@@ -436,7 +436,7 @@ async def _claim_and_drive(
 
 
 def _deaths(records: Sequence[e.Record]) -> int:
-    """How many activations in a row ended, the last one included, with nothing new on record."""
+    """Returns the number of consecutive activations that ended without new records, up to now."""
     epochs: set[int] = set()
     for record in reversed(records):
         match record.event:
@@ -446,13 +446,13 @@ def _deaths(records: Sequence[e.Record]) -> int:
                 continue
             case e.Parked() | e.RunFinished() | e.Forked() | e.Rewound():
                 return len(epochs)
-            case _:  # the last news: whoever recorded it got no further
+            case _:  # the last new record: its activation got no further
                 return len(epochs) + 1
     return len(epochs)
 
 
 def _delegates(state: RunState, setup: Setup) -> bool:
-    """True if a child run is at work, whose own log shows what is new."""
+    """Returns whether a child run is active, whose own log shows its progress."""
     return any(
         is_at_work(slot)
         and (tool := setup.tools.get(slot.action.tool)) is not None
@@ -463,27 +463,27 @@ def _delegates(state: RunState, setup: Setup) -> bool:
 
 
 async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> RunState:
-    """Re-derive the run without touching model, tools or log.
+    """Derives the run again without contact with model, tools or log.
 
     Raises:
-        ReplayDiverged: at the first event that comes out different.
+        ReplayDiverged: At the first event that differs.
     """
     records = await log.read(run)
     store = Store(run=run, head=len(records), now=lambda: records[-1].at)
-    # Without a log behind it the inbox stays empty: all that people did is on record.
+    # Without a log behind it the inbox stays empty: all user actions are on record.
     recording = ReplayedRecording(records, store)
     drive = Drive(setup, store, recording, Inbox(None, run))
     ended = fold(records)
     derived = await drive.until_end_of_tape(strategy())
 
-    # Nobody asks again for starts that were repeated and for answers that became void.
+    # Repeated starts and void answers are not consumed by a replay.
     surplus = [r for r in recording.tape.rest() if not isinstance(r.event, e.Resolved | e.Started)]
     # Events that this code does not produce are a divergence like events that differ.
     if surplus:
         raise ReplayDiverged(getattr(surplus[0].event, "key", ""), surplus[0].event, None)
 
     end = ending(records)
-    # Cancelled or cut off: that came from the world, which a replay does not touch.
+    # Cancelled or interrupted: this came from the world, which a replay does not touch.
     if end is None or end.stop_reason in RESUMABLE:
         return ended
     recorded = end.timeless()
@@ -495,10 +495,10 @@ async def replay(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> Ru
 async def fork(
     log: Log, run: str, new: str, *, at: int | None = None, now: int, driven: bool = False
 ) -> int:
-    """Copy `run` up to the last complete step at or before `at` under the id `new`.
+    """Copies `run` up to the last complete step at or before `at` under the id `new`.
 
-    Returns the sequence number where it was cut. `resume` the new run to go on; one that is
-    `driven` belongs to this process, and whoever finds it left goes on with it.
+    Returns the sequence number of the cut. `resume` the new run to continue it. One that is
+    `driven` belongs to this process; if it is abandoned, another process continues it.
     """
     records = await log.read(run)
     if not records:
@@ -518,8 +518,7 @@ async def fork(
     await log.create(
         row,
         records=copy_records(records, upto, new, now),
-        # Created with its owner in one transaction, so that nobody else
-        # begins to drive it in between.
+        # Created with its owner in one transaction, so that no other process starts to drive it.
         owner=ownership.me() if driven else "",
         lease_ms=LEASE_MS if driven else 0,
         disk=True,
@@ -528,11 +527,11 @@ async def fork(
 
 
 async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
-    """Take back everything after the last complete step at or before `to`."""
+    """Rewinds the run to the last complete step at or before `to`. Returns its number."""
     row = await log.row(run)
     if row.held and not _free(log, row):
         raise Conflict(f"run {run!r} is being driven by {ownership.described(row.owner)}")
-    # A claim of nobody: the epoch moves on, so whoever still drove the run is fenced off.
+    # A claim without an owner: the epoch advances, which fences off a remaining driver.
     claim = await log.claim(run, "", epoch=row.epoch, force=_free(log, row))
     records = await log.read(run)
     upto = last_complete_step(records, to)
@@ -550,14 +549,13 @@ async def _activate(
     *,
     resumed: bool = False,
 ) -> Store:
-    """Drive until the run ends or waits. Whatever cuts it short frees the run for others."""
+    """Drives until the run ends or waits. Frees the run for others at any early end."""
     try:
         return await _drive(log, store, recording, strategy, setup, resumed=resumed)
     except GeneratorExit:
         raise  # its event loop is gone: nothing can be awaited any more
     except BaseException:
-        # BaseException: also after Ctrl-C or a cancelled task nobody should
-        # have to wait for the lease.
+        # BaseException: also after Ctrl-C or a cancelled task the lease must end at once.
         await asyncio.to_thread(HEART.release, log, store.run)
         raise
 
@@ -571,9 +569,9 @@ async def _drive(
     *,
     resumed: bool,
 ) -> Store:
-    """Drive until the run ends or waits; re-drive if news came in while it was parking.
+    """Drives until the run ends or waits; drives again if messages arrived while it was parking.
 
-    At the `NEWS`th time it waits all the same: what came in is read when it is resumed.
+    At the `NEWS`th time it waits all the same: the messages are read when it is resumed.
     """
     turn = 0
     while True:
@@ -581,20 +579,20 @@ async def _drive(
         inbox = Inbox(log, store.run, setup.redactor)
         drive = Drive(setup, store, recording, inbox, resumed=resumed)
         try:
-            # A new generator for each drive: the old one has been fed already. What slips through
-            # the guards of single calls (listeners, clients of foreign packages) ends here.
+            # A new generator for each drive: the old one has been consumed. Exceptions that pass
+            # the guards of single calls (listeners, clients of foreign packages) end here.
             with contained():
                 event = await drive.until_end(strategy())
-        # The task was cancelled: a deadline, Ctrl-C, or a server that stops
-        # (then `pause` has a reason).
+        # The task was cancelled: a deadline, Ctrl-C, or a stopping server (then `pause` has a
+        # reason).
         except asyncio.CancelledError:
             drive.live()
             with suppress(LogError):  # a write was interrupted: then the run stays open
-                # The cancellation must not interrupt the very write that records it.
+                # The cancellation must not interrupt the write that records it.
                 await asyncio.shield(_cut_off(log, store, inbox, setup.pause()))
             raise
-        # Nothing may be written then: the run belongs to somebody else, or this code is not its
-        # code.
+        # Nothing may be written then: the run belongs to another process, or this code does not fit
+        # it.
         except (Conflict, ReplayDiverged, LogError):
             raise
         except Exception as error:
@@ -602,19 +600,18 @@ async def _drive(
             await _fail(store, error, setup, inbox.spend())
             raise
         drive.live()
-        # With `if_quiet` the log refuses to park while an unread message is there: that closes the
-        # race between the last look into the inbox and the write.
+        # With `if_quiet` the log refuses to park while an unread message exists. This closes the
+        # race between the last check of the inbox and the write.
         if await _write_ending(store, inbox, event, quiet=turn < NEWS):
             return store
         records = await log.read(store.run)
-        # A message came between the last look and the write: the same run,
-        # with all of it on record.
+        # A message came between the last check and the write: drive again with all of it on record.
         store = store.again(len(records))
         recording, resumed = Recording(records, store), True
 
 
 async def _cut_off(log: Log, store: Store, inbox: Inbox, reason: str) -> None:
-    """Write that the activation was cut off: for `reason` it waits, without one it has ended.
+    """Records an interruption: with a `reason` the run waits, without one it has ended.
 
     A run with an open question waits, too: the answer may come from another process, or later.
     """
@@ -628,7 +625,7 @@ async def _cut_off(log: Log, store: Store, inbox: Inbox, reason: str) -> None:
 
 
 async def _waiting_for_a_person(log: Log, store: Store) -> str:
-    """Why a run waits that is cut off now: the open question of its own or of a child run."""
+    """Returns the reason why an interrupted run waits: its open question or a child run's."""
     for request in pending_in(store.records):
         return request.waits_for
     for child in await log.rows(status="waiting", parent=store.run, limit=1):
@@ -639,12 +636,14 @@ async def _waiting_for_a_person(log: Log, store: Store) -> str:
 async def _write_ending(
     store: Store, inbox: Inbox, event: e.RunFinished | e.Parked, *, quiet: bool = True
 ) -> bool:
-    """Write how the activation ended. False: news came in while it was parking `quiet`ly."""
+    """Records the end of the activation. False: a message arrived while it was parking
+    `quiet`ly.
+    """
     await inbox.refresh(store)
     if isinstance(event, e.RunFinished):
         store.dispatch(event)
         return await store.flush(consume=inbox.spend(), status=event.status)
-    # Who decides on what is not open any more hears of it: nobody would ever ask for that message.
+    # Late decisions are recorded as refused: no question would ever read these messages.
     open_ = asking(store.records)
     for signal in inbox.late(frozenset([request.seq for request in open_])):
         name = f"{store.run}:{signal.data.get('seq')}"
@@ -654,13 +653,13 @@ async def _write_ending(
 
     listener_error: Exception | None = None
     if quiet:
-        # By itself: if a message is in the way, only the parking is not written, and no reply that
-        # was paid for is lost with it.
+        # Separately: if a message prevents parking, only the parking is not written, and no paid
+        # reply is lost.
         try:
             await store.flush(consume=inbox.spend())
         except LogError:
             raise
-        except Exception as error:  # noqa: BLE001 - raised below: the run must not seem to go on
+        except Exception as error:  # noqa: BLE001 - raised below: the run must not seem to continue
             listener_error = error
 
     store.dispatch(event)

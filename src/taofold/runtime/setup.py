@@ -1,8 +1,8 @@
-"""`Setup`: what a run is driven with, the live things that a log cannot hold.
+"""`Setup`: the live objects with which a run is driven, which a log cannot hold.
 
-Models, tools, limits, policy, hooks, clock and callbacks, with the interfaces of what else it may
-hold: the callback that approves, with what it is shown and may answer (`Approval`, `Decision`);
-child runs, samples, the dollars that a batch shares (`Purse`). Knows nothing of `Agent`.
+Models, tools, limits, policy, hooks, clock and callbacks, and their interfaces: the approval
+callback with its question and answer (`Approval`, `Decision`); child runs, samples, and the dollars
+that a batch shares (`Purse`). Knows nothing about `Agent`.
 """
 
 import asyncio
@@ -51,22 +51,44 @@ RESERVED_SPECS: Final = {
 NO_HOOKS: Final = Hooks()
 
 _LONGEST: Final = 100_000
-"""Characters of a preview that is shown to a person."""
+"""Maximum characters of a preview that is shown."""
 _CUT: Final = re.compile(r" \[… cut: \d+ more characters, digest [0-9a-f]+\]\Z")
 
 
 def cut_preview(text: str) -> str:
-    """`text`, or its beginning with a mark by which `Approval.cut` and the console know it."""
+    """Returns `text`, or its beginning with a mark that `Approval.cut` and the console
+    recognise.
+    """
     if len(text) <= _LONGEST:
         return text
-    # The digest distinguishes previews that differ only where they are cut.
+    # The digest distinguishes previews that differ only after the cut.
     whole = blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
     return f"{text[:_LONGEST]} [… cut: {len(text) - _LONGEST} more characters, digest {whole}]"
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A pending action, as a person sees it. `id` is `run:seq` of the event that asks."""
+    """A pending action or question, as an approver sees it.
+
+    Args:
+        id: `run:seq` of the event that asks; `decide` takes it.
+        run: The id of the run.
+        key: The place of the step in the run.
+        index: The place of the action in its step.
+        action: The call to approve.
+        tier: Its tier by the policy.
+        reason: Why the policy asks.
+        preview: A readable description of the effect.
+        digest: Identifies tool, arguments and definition; see `Decision.digest`.
+        policy: The version of the policy.
+        requester: The id of the principal who started the run.
+        asked_at: Time of the question in milliseconds since the epoch.
+        expires_at: Time of its expiry; 0 = never.
+
+    Example:
+        def approve(request: Approval) -> Decision | bool:
+            return request.action.tool == "deploy" and "staging" in request.preview
+    """
 
     id: str
     run: str
@@ -82,26 +104,28 @@ class Approval:
     asked_at: int
     expires_at: int = 0
     question: str = ""
-    """What the agent wants to know (`ask_user`), or the doubt whether it already happened."""
+    """The agent's question (`ask_user`), or the doubt whether the call already happened."""
     form: Mapping[str, Any] | None = None
-    """A tool asks in the middle of its call: JSON Schema of the answer, empty for yes or no."""
+    """JSON Schema of the answer to a tool's own question; empty for yes or no."""
     batch: tuple["Approval", ...] = ()
-    """What one step asks at once, in the order of its calls, this one first; () = it asks alone."""
+    """All questions of one step, in the order of its calls, with this one first; () = only this
+    one.
+    """
     deciders: Deciders | None = None
-    """Who may answer, by the policy under which it was asked; None: what is asked says nothing."""
+    """The permitted deciders, by the policy of the question; None: the question defines none."""
     tool: Tool | None = field(default=None, repr=False, compare=False)
-    """What would be called, as this process has it; None: only the log was read, or no tool."""
+    """The tool of the call in this process; None: only the log was read, or there is no tool."""
 
     def misfit(self, parameters: Mapping[str, Any]) -> str:
-        """Why the call cannot be made with `parameters` instead; "" if it can, or nobody knows."""
-        # What a tool asks in the middle of its call is answered with what `form` describes.
+        """Returns why the call cannot be made with `parameters`; "" if it can, or if unknown."""
+        # The answer to a tool's own question is described by `form`.
         if self.tool is None or self.form is not None:
             return ""
         wrong = self.tool.misfit(parameters)
         return f"edited parameters: {wrong}" if wrong else ""
 
     def unfit(self, decision: "Decision") -> str:
-        """Why a decision that allows the call cannot be used as it is; "" if it can."""
+        """Returns why a decision that allows the call is unusable, or ""."""
         form, parameters = self.form, decision.parameters
         if form is None:
             return "" if parameters is None else self.misfit(parameters)
@@ -115,17 +139,17 @@ class Approval:
 
     @property
     def cut(self) -> bool:
-        """Is the preview too long to be shown whole? A prompt then takes no approval."""
+        """True if the preview is too long to be shown whole. A prompt then takes no approval."""
         return _CUT.search(self.preview, max(len(self.preview) - 200, 0)) is not None
 
     @property
     def wants_text(self) -> bool:
-        """Is an answer wanted rather than yes or no?"""
+        """True if the question needs a text instead of yes or no."""
         return self.action.tool == ASK_USER or bool(self.form)
 
     @property
     def waits_for(self) -> str:
-        """What a run waits for that nobody answers now: the reason with which it is parked."""
+        """The reason with which a run is parked if the question is not answered now."""
         return "awaiting_input" if self.wants_text else "awaiting_approval"
 
 
@@ -135,11 +159,21 @@ DecisionWord: TypeAlias = Literal["allow", "approve", "edit", "answer", "deny", 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A person's word: approve, deny, or approve with edited parameters.
+    """The decision of an approver.
 
-    For an action that may already have happened, `done` means that it did. `by` is recorded as the
-    decider where the owner of the process decides (an approver, or `decide` without `by=`). A
-    server records the principal that it established instead.
+    Args:
+        verdict: "approve" (or "allow"), "deny", "edit", "answer" or "done". "done" means that an
+            action that may already have happened did happen.
+        by: The recorded decider, if the owner of the process decides (an approver, or `decide`
+            without `by=`). A server records its established principal instead.
+        reason: An explanation for the log and the model.
+        parameters: Parameters that replace those of the call, or the fields of a form.
+        answer: The text that answers a question.
+        digest: The digest of the shown `Approval`; a decision with another digest is refused.
+
+    Example:
+        >>> Decision("deny", by="ada", reason="not on Fridays").verdict
+        'deny'
     """
 
     verdict: DecisionWord
@@ -148,20 +182,20 @@ class Decision:
     parameters: dict[str, Any] | None = None
     answer: str | None = None
     digest: str = ""
-    """Of what the person was shown; "" = not said. Another digest is refused (D10)."""
+    """Digest of the shown question; "" = unchecked. Another digest is refused (D10)."""
 
 
 ApproverAnswer: TypeAlias = "bool | Decision | Sequence[bool | Decision]"
-"""Of an approver: about the call that it was asked about, or a list with one for each of its
-`batch`."""
+"""An approver's answer: about its question, or a list with one for each of its `batch`."""
 Approver: TypeAlias = Callable[[Approval], "ApproverAnswer | Awaitable[ApproverAnswer]"]
 OnDelta: TypeAlias = Callable[[str, str], None]
-"""Hears (run id, text) while a reply streams in."""
+"""Receives (run id, text) while a reply streams in."""
 OnProgress: TypeAlias = Callable[[str, str, str], None]
-"""Hears (run id, tool, text) while a tool works."""
+"""Receives (run id, tool, text) while a tool works."""
 OnRequest: TypeAlias = Callable[[str, str, Request], None]
+"""Receives (run id, place, request) before a model is asked, and on replay instead of it."""
 DuringCall: TypeAlias = Callable[[str, str, int], AbstractContextManager[Any]]
-"""Gives the context in which a tool of a run is called: run, key, index."""
+"""Returns the context manager around a tool call, from run, key and index."""
 
 
 def no_context(run: str, key: str, index: int) -> AbstractContextManager[Any]:
@@ -169,16 +203,13 @@ def no_context(run: str, key: str, index: int) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-"""Hears (run id, place, request) before a model is asked, and on replay instead of it."""
-
-
-# `str` itself is the default below: str() is "", which means that nothing stands in the way.
+# `str` itself is the default below: str() is "", which means that nothing prevents the call.
 Pause: TypeAlias = Callable[[], str]
-"""Says why the run must wait before it asks its model again; "" = it may go on."""
+"""Returns why the run must wait before its next model call; "" = it may continue."""
 
 
 class Children(Protocol):
-    """Runs the agent behind a tool as a child run."""
+    """Interface that runs the agent behind a tool as a child run."""
 
     async def __call__(
         self, tool: Tool, parameters: dict[str, Any], *, run: str, parent: "Parent"
@@ -186,8 +217,8 @@ class Children(Protocol):
 
 
 class Purse:
-    """The dollars that several runs and their children share: what the calls under way may cost at
-    most is held back.
+    """The dollars that several runs and their children share. The maximum cost of running calls is
+    held back.
 
     >>> purse = Purse(1.0, spent=0.4)
     >>> asyncio.run(purse.take(0.5))
@@ -200,14 +231,16 @@ class Purse:
     def __init__(self, usd: float, spent: float = 0.0) -> None:
         self.usd, self.spent = usd, spent
         self.empty = spent >= usd
-        """Was a call refused, or is nothing left? Whoever could begin more should not."""
+        """True if a call was refused, or nothing is left. No more runs should begin then."""
         self._reserved: list[float] = []
         self._settled = asyncio.Event()
 
     async def take(self, usd: float) -> bool:
-        """Hold back `usd`, once the calls under way leave so much; False if that cannot be."""
-        # The list is summed anew each time: a running total of floats would not come back to 0,
-        # and the last one would wait for nobody.
+        """Holds back `usd` as soon as the running calls leave enough; False if that is
+        impossible.
+        """
+        # The list is summed each time: a running total of floats would not return to 0, and the
+        # last call would wait forever.
         while self.spent + sum(self._reserved) + usd > self.usd:
             if self.spent + usd > self.usd:
                 self.empty = True
@@ -218,7 +251,7 @@ class Purse:
         return True
 
     def settle(self, reserved: float, spent: float) -> None:
-        """A call is over for which `reserved` was taken; it cost `spent`."""
+        """Ends a call for which `reserved` was held back and that cost `spent`."""
         self._reserved.remove(reserved)
         self.spent += spent
         self.empty = self.empty or self.spent >= self.usd
@@ -227,7 +260,7 @@ class Purse:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What a child run inherits."""
+    """The settings that a child run inherits."""
 
     run: str
     limits: Limits
@@ -243,13 +276,13 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class ChildOutcome:
-    """How a child run ended: its observation, or what it waits for."""
+    """The end of a child run: its observation, or its reason for waiting."""
 
     observation: Observation
     usage: Usage | None = None
     waiting_for: str = ""
     calls: tuple[int, int] | None = None
-    """Its model calls and its tool calls, its own children's included."""
+    """Its model calls and its tool calls, including those of its children."""
     tools: Mapping[str, int] = field(default_factory=dict[str, int])
     """The same tool calls by tool."""
     models: Mapping[str, Usage] = field(default_factory=dict[str, Usage])
@@ -257,14 +290,14 @@ class ChildOutcome:
 
 
 class Sampling(Protocol):
-    """Has the run's own model answer questions of tools, each in a child run."""
+    """Interface that answers questions of tools with the run's model, each in a child run."""
 
     async def answer(
         self, question: ModelQuestion, *, run: str, parent: Parent
     ) -> "ChildOutcome": ...
 
     async def spent(self, parent: str, call: str) -> "ChildOutcome":
-        """What all such child runs of `parent` consumed whose ids begin with `call`."""
+        """Returns the consumption of all sampling runs of `parent` whose ids begin with `call`."""
         ...
 
 
@@ -277,12 +310,12 @@ class Setup:
     """Everything a drive needs besides the strategy and the log."""
 
     models: Mapping[str, Model]
-    """By role; `executor` is always there."""
+    """Models by role; `executor` always exists."""
     tools: Toolset
     limits: Limits = field(default_factory=Limits)
-    """With which a run begins or goes on; those in force are `Budget.limits`."""
+    """The initial limits of the run; those in force are `Budget.limits`."""
     own_limits: Limits | None = None
-    """Of a child run: its agent's own, without what its caller has left."""
+    """For a child run: its agent's own limits, without the bound of its caller."""
     agent: str = ""
     policy: Policy = field(default_factory=Policy)
     principal: Principal = Principal()
@@ -294,7 +327,7 @@ class Setup:
     on_progress: OnProgress | None = None
     pause: Pause = str
     purse: Purse | None = None
-    """What all calls of the run's models are paid from, besides its own limits."""
+    """The shared dollars that pay for all model calls of the run, besides its own limits."""
     on_request: OnRequest | None = None
     during_call: DuringCall = no_context
     children: Children | None = None
@@ -304,21 +337,21 @@ class Setup:
     settings: ModelSettings = ModelSettings()
     on_denial: str = "continue"
     ask_user: bool = False
-    """May the model ask the user? A flow's own `person.ask` may always (`Act.planned`)."""
+    """True if the model may ask the user. A flow's own `person.ask` always may (`Act.planned`)."""
     depth: int = 0
     finish: dict[str, Any] | None = None
     """JSON Schema of the parameters of `finish`, where it is offered natively."""
     shown: Callable[[JSON], JSON] = _as_it_is
-    """An answer as people may see it: with the texts masked that its type hides."""
+    """Returns an answer for display, with hidden fields of its type masked."""
     now: Callable[[], int] = clock
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     offered: dict[tuple[str, ...], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[str, ...], tuple[ToolSpec, ...]]
     )
-    """What `specs` has made: the same for every run of an agent."""
+    """Cache of `specs`, shared by every run of an agent."""
 
     def specs(self, names: tuple[str, ...]) -> tuple[ToolSpec, ...]:
-        """The named tools as they are offered to a model."""
+        """Returns the named tools as they are offered to a model."""
         if names not in self.offered:
             tools = [self.tools[name] for name in names if name in self.tools]
             self.offered[names] = (
@@ -331,5 +364,5 @@ class Setup:
         return self.offered[names]
 
     def model(self, role: str) -> Model:
-        """The model that plays `role`."""
+        """Returns the model with the role `role`."""
         return self.models.get(role) or self.models["executor"]

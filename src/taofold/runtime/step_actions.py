@@ -1,11 +1,10 @@
 """The actions of one step, its batch, from `Proposed` to the last `Observed`.
 
-Every action goes refused → ruled on → (asked about) → started → observed, in this order and with
-an event at each stage, so that a crash between any two of them leaves a log from which the next
-activation knows what may be repeated. Refused is what cannot be called, what a hook rejects, what
-the guard takes for repetition and what a limit forbids. What is allowed starts together, up to the
-next question; later actions that need a person are asked about at the same time. How one is called,
-with its deadline and retries, is in `tool_calls`.
+Every action goes through refusal, ruling, question, start and observation, in this order and with
+an event at each stage. After a crash between any two of them the log shows what may be repeated. An
+action is refused if it cannot be called, a hook rejects it, the guard detects repetition, or a
+limit forbids it. Allowed actions start together, up to the next question; questions about later
+actions are asked at the same time. `tool_calls` makes the calls, with deadlines and retries.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ from taofold.runtime.uncertain_calls import Attempts, PastCall
 from taofold.tools import BadArguments, Bound, Tool
 
 MOST_PLACES: Final = 5
-"""Places of a mask that a refusal names."""
+"""Maximum number of masked places that a refusal names."""
 
 
 class ReadyCall(NamedTuple):
@@ -43,39 +42,40 @@ class ReadyCall(NamedTuple):
 
 
 class ActionBatch:
-    """The actions of one step, on their way."""
+    """The actions of one step in progress."""
 
     def __init__(self, ledger: Ledger, key: str, effect: Act) -> None:
         self.ledger, self.key = ledger, key
         self._bound: dict[int, Bound] = {}
-        """Of calls that were checked when the batch was made."""
+        """Arguments of calls that were checked when the batch was made."""
         cleaned = redact_step(ledger.setup.redactor, effect, masked=self._is_masked())
         self.effect = effect = self._typed(cleaned)
-        # Apart from what listeners, hooks and callbacks hold: what is approved and recorded is what
-        # runs, whatever they do with theirs.
+        # Copies, separate from those of listeners, hooks and callbacks: the approved and recorded
+        # call is the one that runs.
         self.actions = [action.apart() for action in effect.actions]
         self.observations: list[Observation | None] = [None] * len(effect.actions)
         self.calls: list[CallIdentity | None] = [None] * len(effect.actions)
-        """As the guard judged them."""
+        """The identities that the guard judged."""
         self._attempts: dict[int, Attempts] = {}
-        """Of calls that an earlier life started and nobody observed."""
+        """Starts of calls by earlier activations without an observation."""
         self._questions: dict[int, OpenQuestion] = {}
-        """Asked together with an earlier call; each is settled when it is its turn."""
+        """Questions asked together with an earlier call; each is settled at its turn."""
         self._guard = ledger.guard(key)
         self._ready: list[ReadyCall] = []
         self._same: dict[str, int] = {}
         self._pause = 0
 
     def _is_masked(self) -> bool:
-        """Had a mask replaced a secret in what the model had read when it proposed the step?"""
+        """Returns whether the model had read a masked text when it proposed the step."""
         recorded = self.ledger.recording.event(e.Proposed, self.key)
-        # A call of the step itself may have masked one since: the record has the earlier state.
+        # A call of the step itself may have masked a secret since: the record has the earlier
+        # state.
         if recorded is not None:
             return any([ALTERED in action.repairs for action in recorded.actions])
         return self.ledger.store.state.masked
 
     def _typed(self, effect: Act) -> Act:
-        """The step with parameters in the types that its tools declare, and the receipts."""
+        """Returns the step with parameters converted to the types that its tools declare."""
         recorded = self.ledger.recording.event(e.Proposed, self.key)
         fitted: dict[int, Action] = {}
         for index, action in enumerate(effect.actions):
@@ -103,12 +103,12 @@ class ActionBatch:
         return replace(effect, actions=tuple(actions))
 
     async def perform(self) -> tuple[Observation, ...]:
-        """Record the step and run what may run, in order.
+        """Records the step and runs the permitted actions, in order.
 
-        Whatever stands behind a waiting action waits too.
+        All actions after a waiting one wait too.
         """
-        # On record before anything is judged: a crash in the middle leaves the whole batch open,
-        # and each action of it is answered when the run is resumed.
+        # Recorded before any decision: a crash in the middle leaves the whole batch open, and each
+        # of its actions is answered when the run is resumed.
         effect = self.effect
         self.ledger.put(e.Proposed(key=self.key, thought=effect.thought, actions=effect.actions))
         local, past = self.effect.local, not self.ledger.recording.fresh
@@ -119,8 +119,7 @@ class ActionBatch:
                     self._observe(index, observation)
                 elif self.observations[index] is not None or (past and self._recall(index)):
                     continue
-                # What stands before the question runs first: its results may be
-                # what the person asks about.
+                # Earlier calls run first: the question may be about their results.
                 elif action.tool == ASK_USER and self._may_ask_user(index):
                     await self._run_ready()
                     await self._ask_user(index, action)
@@ -128,12 +127,12 @@ class ActionBatch:
                     await self._consider(index, action)
             await self._run_ready()
         except BaseException:
-            # Calls that were allowed do not begin now: branches beside this one may.
+            # Allowed calls do not begin now: parallel branches may.
             for index in range(len(self.actions)):
                 self._release(index)
             raise
 
-        # Every action has its observation here: whoever could not be answered has raised `Park`.
+        # Every action has its observation here: an unanswered one has raised `Park`.
         observations = tuple(filter(None, self.observations))
         if not self.effect.planned:
             step = Step(0, self.effect.thought, tuple(self.actions), observations)
@@ -141,7 +140,7 @@ class ActionBatch:
         return observations
 
     def _recall(self, index: int) -> bool:
-        """On resume what was observed stands, whatever this code would have decided."""
+        """Restores an observed action on resume, regardless of the present code."""
         events = self.ledger.recording.settled_call(self.key, index)
         for event in events:
             if isinstance(event, e.Observed):
@@ -154,32 +153,31 @@ class ActionBatch:
         tool = self.ledger.tool(action.tool)
         bound = self._refusal(index, action, tool) or self._as_bound(index, action, tool)
 
-        # Even a call that cannot be made now may have been started under an
-        # earlier release of its tool.
+        # Even a call that cannot be made now may have been started under an earlier version of its
+        # tool.
         if isinstance(bound, Observation):
             await self._answer_unmakeable(index, action, tool, bound)
             return
         tool = bound.tool
-        # Before the policy is asked: a call that may have happened must not become "denied", as if
-        # it had not.
+        # Before the policy: a call that may have happened must not be recorded as "denied".
         verdict = None if self.ledger.recording.fresh else self._earlier_start(index, action)
         if verdict is None:
-            # A question that is asked already has been through the hooks.
+            # A question that is already asked has passed the hooks.
             if index not in self._questions and await self._rejected_by_hook(index, action):
                 return
             tool = self._current(tool)
             ruling = self._rule(index, action, tool)
-            # What was asked ahead stays asked, even if its tool would ask nobody by now.
+            # A question asked ahead stays open, even if its tool needs no approval by now.
             if ruling.verdict == "ask" or (ruling.verdict == "allow" and index in self._questions):
-                # A question stops the batch here: nothing behind it runs before it is answered.
+                # A question stops the batch here: no later call runs before it is answered.
                 verdict = await self._ask_person(index, action, tool, ruling)
             elif self._record_ruling(index, ruling):
                 verdict = action
             if verdict is None or self._refuse_over_limit(index, verdict.tool):
                 return
 
-        # A person edited it, or an earlier life started something else: the guard judged another
-        # call. Or the tool changed while a person thought.
+        # An approver edited it, an earlier activation started another call, or the tool changed
+        # while the question was open: the guard judged another call.
         tool = self._current(tool)
         if verdict is not action or bound.tool is not tool:
             action = verdict
@@ -188,7 +186,7 @@ class ActionBatch:
                 return
             bound = bound_anew
 
-        # Nothing else of the batch runs beside it: what stands before ends first, it runs alone.
+        # Nothing else of the batch runs beside it: earlier calls end first, then it runs alone.
         if tool.sequential:
             await self._run_ready()
         self._ready.append(ReadyCall(index, action, tool, bound))
@@ -196,13 +194,13 @@ class ActionBatch:
             await self._run_ready()
 
     def _as_bound(self, index: int, action: Action, tool: Tool | None) -> Bound | Observation:
-        """The call as it was checked when the batch was made, if its tool is still the same."""
+        """Returns the arguments checked when the batch was made, if its tool is still the same."""
         bound = self._bound.pop(index, None)
         unchanged = bound is not None and bound.tool is tool
         return bound if bound is not None and unchanged else self._checked(tool, action)
 
     async def _bind_anew(self, index: int, action: Action, tool: Tool) -> Bound | None:
-        """A call that is another one than the guard has judged; None if it was answered."""
+        """Binds a call that differs from the one the guard judged; None if it was answered."""
         self.actions[index], self.calls[index] = action, None
         bound = self._checked(tool, action)
         if isinstance(bound, Observation):  # edited for another version of the tool
@@ -213,7 +211,7 @@ class ActionBatch:
         return bound
 
     def _current(self, tool: Tool) -> Tool:
-        """The tool as it is now."""
+        """Returns the present version of the tool."""
         return self.ledger.tool(tool.name) or tool
 
     async def _answer_unmakeable(
@@ -223,13 +221,13 @@ class ActionBatch:
         self._observe(index, await past.answer_lost(why))
 
     def _refusal(self, index: int, action: Action, tool: Tool | None) -> Observation | None:
-        """Why the action is not ruled on: it is none, or one too many of its kind."""
+        """Returns why the action is not ruled on: it is invalid, or a repetition."""
         flaw = self._unfit(action, tool)
-        # A plan that a person wrote may repeat a call on purpose; the guard is for models.
+        # A plan by a user may repeat a call on purpose; the guard is for models.
         if flaw is not None or self.effect.planned:
             return flaw
         call = self.calls[index] = self.ledger.call(action)
-        # Twins within one batch: the guard learns of steps only when they are complete.
+        # Duplicates within one batch: the guard receives steps only when they are complete.
         before = self._same.get(call.key, 0)
         judged = self._guard.judge(action, call, before)
         if judged.level != "run":
@@ -241,7 +239,7 @@ class ActionBatch:
         return None
 
     def _unfit(self, action: Action, tool: Tool | None) -> Observation | None:
-        """The answer to an action that is none; None if it can be ruled on."""
+        """Returns the answer to an invalid action; None if it can be ruled on."""
         if action.error:
             return Observation(action.error, "failure", refused="malformed")
         if tool is None:
@@ -260,20 +258,20 @@ class ActionBatch:
         return None
 
     def _checked(self, tool: Tool | None, action: Action) -> Bound | Observation:
-        """The call with its parameters checked, or what is wrong with them, guesses included."""
+        """Returns the call with checked parameters, or the problem with them, including guesses."""
         bound = _bind(tool, action)
         if tool is None or isinstance(bound, Observation) or not bound.repairs:
             return bound
         return self._unfit(tool.fitted(action), tool) or bound
 
     def _guess_matters(self, tool: Tool) -> bool:
-        """Is a guess about its parameters one too many?"""
-        # A child agent counts as `once` unless it only reads: it may call tools that are.
+        """Returns whether the tool must not run on guessed parameters."""
+        # A child agent counts as `once` unless it only reads: it may call such tools.
         once = tool.effect == "once" or (tool.agent is not None and tool.effect != "read")
         return once or self.ledger.setup.policy.tier(tool.name, facts(tool)) >= Tier.CONFIRM
 
     def _rule(self, index: int, action: Action, tool: Tool) -> Ruling:
-        """What the policy says, and the doubt whether it has happened."""
+        """Returns the policy's ruling, raised if the call may have happened before."""
         ledger, setup, thought = self.ledger, self.ledger.setup, self.effect.thought
         critical = thought.critical and thought.type == "exception"
         tool_facts = facts(tool)
@@ -283,10 +281,10 @@ class ActionBatch:
         return PastCall(ledger, self.key, index, action, tool).rule(ruling)
 
     async def _rejected_by_hook(self, index: int, action: Action) -> bool:
-        """Let hooks look at a call that nobody has started; answer it if one rejects it."""
+        """Calls hooks on a call that was not started; answers it if one rejects it."""
         ledger, key = self.ledger, self.key
         hooks = ledger.setup.hooks
-        if ledger.recording.exact:  # no hook is called: what it said is on record
+        if ledger.recording.exact:  # no hook is called: its verdict is on record
             recorded = ledger.recording.event(e.Observed, key, index)
             if recorded is None or not recorded.hooks or not recorded.observation.refused:
                 return False
@@ -301,7 +299,7 @@ class ActionBatch:
         else:
             return False
 
-        # An earlier life may have asked a person about it.
+        # An earlier activation may have asked about it.
         ledger.recording.forget_verdict(key, index)
         observation = Observation(
             ledger.setup.redactor.text(utf8(reason)), "failure", refused="denied"
@@ -314,7 +312,7 @@ class ActionBatch:
     async def _ask_person(
         self, index: int, action: Action, tool: Tool, ruling: Ruling
     ) -> Action | None:
-        """The action to run, perhaps edited by a person, or None if it was answered."""
+        """Returns the action to run, perhaps edited by an approver, or None if it was answered."""
         await self._run_ready()
         ledger = self.ledger
 
@@ -336,19 +334,20 @@ class ActionBatch:
         return None
 
     async def _ask_ahead(self, index: int) -> None:
-        """Ask now about every later call that will need a person, so that he sees them together.
+        """Asks about every later call that needs an approval, so that they are shown together.
 
-        Nothing else happens to these calls here: each is ruled on again when it is its turn.
+        Nothing else happens to these calls here: each is ruled on again at its turn.
         """
         ledger, key = self.ledger, self.key
-        # What was asked alone, and answered, is the past: its batch goes on as it did then.
+        # A question that was asked alone, and answered, is past: its batch continues in the same
+        # way.
         if ledger.recording.event(e.Resolved, key, index) is not None:
             return
         keys: list[str] = []
         for later in range(index + 1, len(self.actions)):
             action = self.actions[later]
             if action.tool == ASK_USER and self._may_ask_user(later):
-                return  # what the person answers may be what the rest is about
+                return  # the rest may depend on the user's answer
             local = self.effect.local[later] if later < len(self.effect.local) else None
             tool = ledger.tool(action.tool)
             if (
@@ -364,10 +363,10 @@ class ActionBatch:
                 self._questions[later] = question
 
     def _may_ask_ahead(self, index: int, action: Action, tool: Tool, keys: list[str]) -> bool:
-        """May the call be asked about before its turn? Changes nothing.
+        """Returns whether the call may be asked about before its turn. Changes nothing.
 
-        `keys` are those by which the guard knows the batch's calls, filled as far as needed: each
-        call is told apart once, however many stand behind it.
+        `keys` are the guard's keys of the batch's calls, filled as far as needed: each is computed
+        once, independent of the number of later calls.
         """
         ledger, key, recording = self.ledger, self.key, self.ledger.recording
         if recording.event(e.Started, key, index) or recording.event(e.Observed, key, index):
@@ -382,7 +381,9 @@ class ActionBatch:
         return self._guard.judge(action, call, beside).level == "run"
 
     def _earlier_start(self, index: int, action: Action) -> Action | None:
-        """On resume what an earlier life started is ruled on no more: it may have happened."""
+        """Returns the call of an earlier start, which is not ruled on again: it may
+        have happened.
+        """
         attempts = PastCall(self.ledger, self.key, index, action, None).attempts()
         if attempts is None:
             return None
@@ -390,7 +391,7 @@ class ActionBatch:
         return attempts.action
 
     def _record_ruling(self, index: int, ruling: Ruling) -> bool:
-        """Record a ruling that asks nobody; answer the action if it is denied."""
+        """Records a ruling without a question; answers the action if it is denied."""
         ledger, key = self.ledger, self.key
         if not ledger.recording.fresh:
             ledger.recording.overrule(key, index, ruling.verdict)
@@ -405,16 +406,16 @@ class ActionBatch:
         return False
 
     def _refuse_over_limit(self, index: int, tool: str) -> bool:
-        """Answer the action if a limit forbids the call."""
+        """Answers the action if a limit forbids the call."""
         blocked = self._limit_on(index, tool)
         if blocked is not None:
             self._observe(index, Observation(blocked.why, "failure", refused=blocked.refused))
         return blocked is not None
 
     def _limit_on(self, index: int, tool: str) -> Blocked | None:
-        """The limit that forbids the call, if one does: in the past, what was recorded.
+        """Returns the limit that forbids the call: for the past, the recorded one.
 
-        A call that is allowed is reserved until it begins or is answered.
+        An allowed call is reserved until it begins or is answered.
         """
         ledger, key = self.ledger, self.key
         recording = ledger.recording
@@ -431,21 +432,21 @@ class ActionBatch:
         return blocked
 
     def _may_ask_user(self, index: int) -> bool:
-        """True if `ask_user` is offered here, or was when the question was asked."""
+        """Returns whether `ask_user` is offered here, or was when the question was asked."""
         if self.effect.planned or self.ledger.setup.ask_user:
             return True
         return self.ledger.recording.event(e.Decided, self.key, index) is not None
 
     async def _ask_user(self, index: int, action: Action) -> None:
-        """The reserved action: the run waits until a person has answered."""
+        """Performs the reserved action: the run waits for the user's answer."""
         text = str(action.parameters.get("question", "") or action.rationale)
         settled = await OpenQuestion(self.ledger, self.key, index, action, None, text).settle(None)
         if isinstance(settled, Observation):
             self._observe(index, settled)
 
     async def _run_ready(self) -> None:
-        """Start everything that may start, at once; wait for all."""
-        # Taken before the first await: what is added while these run belongs to the next group.
+        """Starts all permitted calls at once and waits for all."""
+        # Taken before the first await: calls added while these run belong to the next group.
         ready, self._ready = self._ready, []
         if not ready:
             return
@@ -454,8 +455,7 @@ class ActionBatch:
         if self.ledger.inbox.news:
             # Nothing may start after a cancellation, not even on record.
             await self.ledger.raise_if_cancelled()
-        # All starts are on record before the first call begins: after a crash
-        # each of them is in doubt.
+        # All starts are on record before the first call begins: after a crash each is in doubt.
         for ready_call in ready:
             self._begin(ready_call)
         if len(ready) == 1:
@@ -463,36 +463,37 @@ class ActionBatch:
             return
         running = [self._run(ready_call) for ready_call in ready]
         results = await asyncio.gather(*running, return_exceptions=True)
-        # An error goes before a wait: a run that has failed must not be parked.
+        # An error precedes a wait: a failed run must not be parked.
         failed = [r for r in results if isinstance(r, BaseException)]
         for error in sorted(failed, key=lambda r: isinstance(r, Park)):
             raise error
 
     async def _slow_down(self) -> None:
-        """Pause before a poll; the pause is on the record."""
+        """Pauses before a poll, and records the pause."""
         milliseconds, self._pause = self._pause, 0
         ledger = self.ledger
         replayed = ledger.recording.event(e.Noted, self.key) is not None
         ledger.put(e.Noted(key=self.key, kind="backoff", data={"ms": milliseconds}))
-        # A pause that was made in an earlier life is not made again.
+        # A pause of an earlier activation is not repeated.
         if not replayed:
             await ledger.setup.sleep(milliseconds / 1000)
 
     def _begin(self, ready_call: ReadyCall) -> None:
-        """Record that the call starts, unless an earlier life has recorded it."""
+        """Records the start of the call, unless it is already on record."""
         ledger, key = self.ledger, self.key
         if ready_call.tool.agent is not None:
             ledger.budget.queue.add(call_place(key, ready_call.position))
         if ready_call.position in self._attempts:
             return
         ledger.put(start_event(key, ready_call.position, ready_call.tool))
-        self._release(ready_call.position)  # it is in the state's count now
+        self._release(ready_call.position)  # the state counts it now
         if not ledger.recording.fresh:
-            # An earlier life may have started it more than once; each start on record is this one.
+            # An earlier activation may have started it more than once; each recorded start is this
+            # one.
             ledger.recording.recall(e.Started, key, ready_call.position)
 
     async def _run(self, ready_call: ReadyCall) -> None:
-        """Make one call, or find out what became of it if an earlier life has started it."""
+        """Makes one call, or determines its outcome if an earlier activation has started it."""
         ledger, key, index = self.ledger, self.key, ready_call.position
         action, tool = ready_call.action, ready_call.tool
         if not ledger.recording.fresh:
@@ -514,14 +515,14 @@ class ActionBatch:
 
         ledger.put(observed)
         self.observations[index] = observed.observation
-        # Of several calls at once each result is durable as it comes, not with the slowest of them.
+        # Each of several results is durable as it arrives, without waiting for the slowest call.
         if len(self.effect.actions) > 1:
             await ledger.flush()
 
     def _observe(self, index: int, observation: Observation, hooks: tuple[str, ...] = ()) -> None:
         observed = e.Observed(key=self.key, index=index, observation=observation, hooks=hooks)
         recorded = self.ledger.put(observed).event
-        # What is on record is what the model was told, perhaps in another runtime's words.
+        # The record holds the text that the model received, perhaps in another runtime's wording.
         told = recorded.observation if isinstance(recorded, e.Observed) else observation
         self.observations[index] = told
         self._release(index)
@@ -531,7 +532,7 @@ class ActionBatch:
 
 
 def _masked(action: Action) -> str:
-    """Why a call that changes something does not run with a mask in its parameters."""
+    """Returns why a call that changes something does not run with a mask in its parameters."""
     places = list(islice(mask_places(action.parameters), MOST_PLACES + 1))
     if len(places) > MOST_PLACES:
         places[MOST_PLACES:] = ["…"]
@@ -544,7 +545,7 @@ def _masked(action: Action) -> str:
 
 
 def _bind(tool: Tool | None, action: Action) -> Bound | Observation:
-    """The call with its parameters checked, or what is wrong with them."""
+    """Returns the call with checked parameters, or the problem with them."""
     if tool is None:
         return Observation("refused", "failure", refused="unknown")
     try:

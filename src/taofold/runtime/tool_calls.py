@@ -1,9 +1,9 @@
-"""Calls of a tool: with a deadline, its errors turned into observations, its result kept.
+"""Calls of a tool: with a deadline, errors turned into observations, and stored results.
 
 A tool may ask in the middle of its call (`InputRequired`); the run then waits for the answer. It
-may also ask the run's model, or be an agent that runs as a child of the run. One that raised is
-retried, one that changed under way is called as it is now only with a person's word. Calls that may
-have happened without anybody seeing it are for `uncertain_calls`.
+may also ask the run's model, or be an agent that runs as a child of the run. A call that raised is
+retried. A call whose tool changed in the meantime is made with the new version only after an
+approval. `uncertain_calls` handles calls that may have happened without an observation.
 """
 
 import asyncio
@@ -48,48 +48,50 @@ from taofold.tools.result import bulky, jsonable
 from taofold.tools.threads import WORKERS
 
 STATE = 65_536
-"""Bytes that a tool may keep in the log with its question."""
+"""Maximum size in bytes of the data that a tool may keep in the log with its question."""
 QUESTION = 100_000
-"""Characters of a question that are shown: more than its state may have."""
+"""Maximum characters of a question that are shown; more than its state may have."""
 BLOB = 16_384
-"""Results larger than this many characters lie beside the log."""
+"""Results larger than this many characters are stored beside the log."""
 FIRST_PAUSE = 0.5
-"""Seconds before a call that raised is repeated; twice as many before each further one."""
+"""Seconds before a call that raised is repeated; doubled before each further one."""
 QUESTIONS = 16
-"""How often one call may ask a person before it has failed."""
+"""Maximum number of questions in one call; more make it fail."""
 MANY: Final = 16
-"""So many threads that hang are told of: nobody can end them, and there are not many more."""
+"""Number of hanging threads from which they are reported: they cannot be ended, and are limited."""
 _NO_MEMORY: Final = (
     "MemoryError: this call needs more memory than this process has. "
     "Ask for less of it at a time, or have it written to a file and read a part."
 )
 TIMEOUT_OPTIONS = ("retry with a longer timeout_s", "try an alternative action")
 UNCERTAIN_OPTIONS = ("find out whether it happened", "try an alternative action")
-"""After a timeout of what must not be repeated: it may still finish, in its thread or elsewhere."""
+"""After a timeout of a call that must not be repeated: it may still finish, in its thread or
+elsewhere.
+"""
 ESCALATION = "escalate with ask_user"
 """A further option after a timeout, if the run offers `ask_user`."""
 
 
 class ToolQuestions:
-    """`RunContext.ask`: asks the person who is there, while the tool waits in its call."""
+    """`RunContext.ask`: asks the approver at hand while the tool waits in its call."""
 
     def __init__(self, invocation: "Invocation") -> None:
         self._invocation = invocation
         self.timer: asyncio.Timeout | None = None
-        """The call's deadline: it waits while a person thinks."""
+        """The call's deadline; it is suspended while a question is open."""
         self.signal: Park | Cancelled | LogError | None = None
-        """What must become of the run once the tool has returned."""
+        """The signal to raise for the run once the tool has returned."""
         self.sampled = False
-        """Did the tool ask the run's model?"""
+        """True if the tool asked the run's model."""
         self._waits = 0
         self._left = 0.0
-        """Seconds of the deadline when the first of `_waits` began to wait."""
+        """Remaining seconds of the deadline when the first of `_waits` began to wait."""
 
     async def __call__(self, wants: InputRequired) -> PersonAnswer:
-        """The answer; the call goes on with it, and is on record as going on.
+        """Returns the answer; the call continues with it, which is recorded.
 
         Raises:
-            InputRequired: nobody answers now.
+            InputRequired: There is no answer now.
         """
         invocation = self._invocation
         flaw = invocation.unanswerable(wants)
@@ -98,18 +100,18 @@ class ToolQuestions:
         try:
             with self._stopped():
                 answer = await invocation.answered(wants)
-                # A new start, durable, before the tool goes on:
-                # a crash after it is in doubt once more.
+                # A new start, durable before the tool continues: a crash after it is in doubt
+                # again.
                 invocation.start()
                 await invocation.ledger.save()
         except (Park, Cancelled, LogError) as signal:
-            # Raised through the tool it could be swallowed there: it is kept for afterwards.
+            # The tool could swallow a raised signal, so it is kept for afterwards.
             self.signal = signal
             raise wants from None
         return answer
 
     async def sample(self, question: ModelQuestion) -> ModelAnswer:
-        """`RunContext.sample`."""
+        """Implements `RunContext.sample`."""
         self.sampled = True
         try:
             with self._stopped():
@@ -120,14 +122,14 @@ class ToolQuestions:
 
     @contextmanager
     def _stopped(self) -> Generator[None]:
-        """While the call's deadline waits."""
+        """Suspends the call's deadline."""
         timer, clock = self.timer, asyncio.get_running_loop().time
         if timer is None:
             yield
             return
-        # Several may wait at once: the first stops it, the last starts it again.
+        # Several may wait at once: the first stops the timer, the last restarts it.
         if not self._waits:
-            # Stopped and restarted, not extended: a person may take a day for an answer.
+            # Stopped and restarted, not extended: an answer may take a day.
             self._left = (timer.when() or 0.0) - clock()
             timer.reschedule(None)
         self._waits += 1
@@ -140,7 +142,7 @@ class ToolQuestions:
 
 
 class StoredResult(NamedTuple):
-    """What a tool returned, without secrets and short enough. `whole` is all of it, if cut."""
+    """The redacted and shortened result of a tool. `whole` is the full text, if it was cut."""
 
     outcome: Outcome
     result: Any
@@ -160,45 +162,45 @@ class Invocation:
         self.action, self.tool = action, tool
         self.place = call_place(key, index)
         self.kept: Any = None
-        """What the tool kept of the call (`RunContext.keep`)."""
+        """The state that the tool kept of the call (`RunContext.keep`)."""
 
     def start(self, retry: int = 0) -> None:
-        """Put on record that the call starts, or goes on, now, or is made once more (`retry`)."""
+        """Records that the call starts or continues now, or is repeated (`retry`)."""
         event = start_event(self.key, self.index, self.tool)
         if self.kept or retry:
             event = msgspec.structs.replace(event, kept=self.kept, retry=retry)
         self.ledger.new(event)
 
     async def keep(self, state: Any) -> None:
-        """Put durably on record how the tool goes on with the call.
+        """Makes durable how the tool continues the call.
 
         Raises:
-            ValueError: it cannot be written as it is.
+            ValueError: The state cannot be stored unchanged.
         """
         if not state or self._altered(state) or len(msgspec.json.encode(state)) > STATE:
             raise ValueError(f"{self.tool.name} keeps what cannot be written as it is")
         self.kept = state
         self.start()
-        # Not `save`: a cancellation of the run is not for the tool to see.
+        # Not `save`: the tool must not see a cancellation of the run.
         await self.ledger.flush()
 
     def _altered(self, state: Any) -> bool:
-        """Would the log give something else back than `state`?"""
+        """Returns whether the log would return something other than `state`."""
         written = jsonable(state)
         return bool(written != state or self.ledger.setup.redactor.json(written) != written)
 
     async def perform(
         self, bound: Bound, answer: PersonAnswer | None = None, failures: int = 0
     ) -> e.Observed:
-        """Run the tool after its `Started` is durable. Never raises for what the tool does.
+        """Runs the tool after its `Started` is durable. Never raises for failures of the tool.
 
-        It is called again with a person's `answer` to what it asked, `QUESTIONS` times at most, and
-        while it has `retries` left if it raised; `failures` is how often it had raised before.
+        It is called again with the `answer` to its question, at most `QUESTIONS` times, and while
+        it has `retries` left if it raised; `failures` is the number of earlier failures.
         """
         ledger, tool, questions_left = self.ledger, self.tool, QUESTIONS
         while True:
-            # `Started` must be durable before the tool is called; without it a
-            # crash would call it twice.
+            # `Started` must be durable before the tool is called; otherwise a crash would call it
+            # twice.
             await ledger.save()
             if tool.agent is not None:
                 return await self.delegate()
@@ -207,10 +209,10 @@ class Invocation:
             context = self._context(questions, seconds, answer) if bound.contextual else None
             begin = perf_counter()
             raised = False
-            # An inline call cannot be interrupted by a timer: it holds the event loop meanwhile.
+            # A timer cannot interrupt an inline call, which blocks the event loop.
             timer = questions.timer = None if bound.inline else asyncio.timeout(seconds)
             try:
-                # Around the deadline: what it cancels is no cancellation of the run.
+                # Around the deadline: its cancellation is no cancellation of the run.
                 span = ledger.setup.during_call(ledger.store.run, self.key, self.index)
                 with span, contained():
                     if timer is None:
@@ -228,7 +230,7 @@ class Invocation:
                     answer = await self.answered(wants)
                     self.start()
                     questions_left -= 1
-                    # Called again from its beginning: the tool gave up at its question.
+                    # Called again from its beginning: the tool stopped at its question.
                     bound = tool.bind(self.action.parameters)
                     continue
                 outcome = Outcome(flaw, "failure")
@@ -239,9 +241,9 @@ class Invocation:
                     questions_left -= 1
                     continue
                 outcome = Outcome(renewed, "failure")
-            except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+            except Exception as error:  # noqa: BLE001 - the model reads every failure of a tool
                 late = _is_deadline(error, timer)
-                # For what needs too much memory there is no more of it the next time.
+                # Memory will not suffice the next time either.
                 raised = not (late or isinstance(error, MemoryError))
                 outcome = self._timed_out(context, seconds) if late else _failed(error)
 
@@ -250,7 +252,7 @@ class Invocation:
             if not (raised and failures < tool.retries and await self._restarted(failures)):
                 break
             failures += 1
-            # Bound anew, as it was approved: the tool may have changed the arguments it got.
+            # Bound again, as approved: the tool may have changed its arguments.
             bound = tool.bind(self.action.parameters)
 
         if raised and failures:
@@ -259,19 +261,21 @@ class Invocation:
         spent = perf_counter() - begin
         outcome, hooks = await self._hooked(outcome, spent)
         event = self._event(await self._bounded(outcome), spent, hooks)
-        if questions.sampled or answer is not None:  # an earlier life may have asked the model
+        # an earlier activation may have asked the model
+        if questions.sampled or answer is not None:
             event = await self._with_samples(event)
         return event
 
     def _renewed(self, change: DefinitionChanged) -> Bound | str:
-        """The call of the tool as it is now, started on record, or why it is not made.
+        """Returns the call of the tool's present version, with its start recorded, or why it is not
+        made.
 
-        Only a person's word to this very call carries it over to what was not ruled on.
+        Only an approval of this very call carries it over to the version that was not ruled on.
         """
         setup, tool = self.ledger.setup, self.ledger.tool(self.tool.name)
         if not change.accepted or tool is None:
             return str(change)
-        # The person has answered what a tier asks; what the policy forbids nobody accepts.
+        # The approval covers the tier; a denial by the policy cannot be approved.
         ruling = setup.policy.rule(self.action, facts(tool), setup.principal)
         if ruling.verdict == "deny":
             return ruling.reason
@@ -281,13 +285,13 @@ class Invocation:
             return str(error)
         if self.action.guessed or any(repair.content for repair in bound.repairs):
             return f"the parameters of {tool.name} do not fit it as it is now: send them exactly"
-        # By its effect as it is now, before it is called: else a crash would repeat the call.
+        # With its present effect, before it is called: otherwise a crash would repeat the call.
         self.tool = tool
         self.start()
         return bound
 
     async def _with_samples(self, event: e.Observed) -> e.Observed:
-        """The event, with what the run's model consumed to answer the tool."""
+        """Returns the event with the consumption of the run's model for the tool's questions."""
         ledger, sampling = self.ledger, self.ledger.setup.sampling
         if sampling is None:
             return event
@@ -300,10 +304,11 @@ class Invocation:
         )
 
     async def sampled(self, question: ModelQuestion) -> ModelAnswer:
-        """The answer of the run's model, in a child run that is the same for the same question.
+        """Returns the answer of the run's model, from a child run that is the same for equal
+        questions.
 
         Raises:
-            ValueError: there is none.
+            ValueError: There is none.
         """
         ledger = self.ledger
         setup, run, budget = ledger.setup, ledger.store.run, ledger.budget
@@ -313,7 +318,7 @@ class Invocation:
 
         # One after another, in the whole run: each may use all that is left.
         async with budget.sampling:
-            # The person who cancels pays for nothing that begins afterwards.
+            # After a cancellation no further cost may arise.
             ledger.inbox.stale = True
             await ledger.raise_if_cancelled()
             consumed = await self._consumed(setup.sampling)
@@ -327,7 +332,7 @@ class Invocation:
                 )
             finally:
                 ledger.inbox.stale = True
-            if child.waiting_for:  # its share stays reserved: it goes on
+            if child.waiting_for:  # its share stays reserved, because it continues
                 raise Park(child.waiting_for)
             budget.reserved[self.place] = await self._consumed(setup.sampling)
 
@@ -337,21 +342,24 @@ class Invocation:
         return ModelAnswer(str(observation.result), setup.model("executor").name)
 
     async def _spent(self, sampling: Sampling) -> ChildOutcome:
-        """What the call's samples have come to, in this life and in earlier ones."""
+        """Returns the consumption of the call's samples, over all activations."""
         run = self.ledger.store.run
         return await sampling.spent(run, child_id(run, self.key, self.index))
 
     async def _consumed(self, sampling: Sampling) -> Reserved:
-        """What the call's samples have consumed: not in the run's state before the call is over."""
+        """Returns the consumption of the call's samples, which the state lacks until
+        the call ends.
+        """
         spent = await self._spent(sampling)
         calls, usage = spent.calls or (0, 0), spent.usage or Usage()
         return Reserved(calls[0], calls[1], usage.tokens, usage.priced_usd)
 
     async def _hooked(self, outcome: Outcome, spent: float) -> tuple[Outcome, tuple[str, ...]]:
-        """The outcome as hooks leave it, and the names of those that changed it.
+        """Returns the outcome after the hooks, and the names of those that changed it.
 
         Args:
-            spent: seconds of the call, which the run's record does not count yet.
+            outcome: The outcome of the call.
+            spent: Seconds of the call, which the run's record does not count yet.
         """
         hooks = self.ledger.setup.hooks
         if "after_tool" not in hooks.points:
@@ -374,10 +382,11 @@ class Invocation:
         return outcome, tuple([change.hook for change in changes])
 
     async def _bounded(self, outcome: Outcome) -> StoredResult:
-        """The outcome as it is kept; what is too large even for that is a failure of the call."""
+        """Returns the outcome to store; one that exhausts memory is a failure of the call."""
         redactor, tool = self.ledger.setup.redactor, self.tool
         try:
-            if bulky(outcome.value):  # searching megabytes for secrets is not for the event loop
+            # searching megabytes for secrets must not block the event loop
+            if bulky(outcome.value):
                 stored: StoredResult = await WORKERS.run(_stored, redactor, tool, outcome)
                 return stored
             return _stored(redactor, tool, outcome)
@@ -385,25 +394,25 @@ class Invocation:
             return _stored(redactor, tool, Outcome(_NO_MEMORY, "failure"))
 
     def observed(self, outcome: Outcome, seconds: float) -> e.Observed:
-        """The event for what a tool returned: without secrets, short enough, with its key line."""
+        """Returns the event for a tool's result: redacted, shortened, with its key line."""
         return self._event(_stored(self.ledger.setup.redactor, self.tool, outcome), seconds)
 
     def unanswerable(self, wants: InputRequired) -> str:
-        """Why the question cannot be put to a person, or ""."""
+        """Returns why the question cannot be asked, or ""."""
         state = jsonable(wants.state)
-        # What comes back from the log must be what the tool gave, not what JSON made of it.
+        # The log must return the tool's exact state, not a JSON approximation.
         if state != wants.state or len(msgspec.json.encode([state, wants.form])) > STATE:
             return (
                 f"the tool asks {shorten(wants.question, 200)!r}, with more than can be kept for it"
             )
         redactor = self.ledger.setup.redactor
-        # Never altered silently: the tool would get its own state back with a hole in it.
+        # Never altered silently: the tool would get an incomplete state back.
         if redactor.json(state) != state or redactor.json(wants.form) != wants.form:
             return "the tool asks a person with a secret in what it wants back: that is not written"
         return ""
 
     async def answered(self, wants: InputRequired) -> PersonAnswer:
-        """A person's answer. Parks the run if nobody gives it now."""
+        """Returns the answer to a tool's question. Parks the run if there is none now."""
         request: dict[str, Any] = {"form": wants.form, "state": wants.state}
         text = self.ledger.setup.redactor.text(shorten(wants.question, QUESTION))
         question = OpenQuestion(
@@ -413,13 +422,13 @@ class Invocation:
         return PersonAnswer(resolved.reason, resolved.verdict == "allow", wants.state, resolved.by)
 
     async def answered_since(self) -> PersonAnswer | None:
-        """The answer to what the tool asked after its last start; None if it asked nothing then.
+        """Returns the answer to the tool's question after its last start; None if it asked nothing.
 
-        Parks the run if it asked and nobody answers now.
+        Parks the run if it asked and there is no answer now.
         """
         answer: PersonAnswer | None = None
         recording = self.ledger.recording
-        # A question that was asked again counts; each has its own form.
+        # The last of repeated questions counts; each has its own form.
         while past := recording.event(e.Decided, self.key, self.index):
             request = past.request
             if not request:
@@ -429,7 +438,9 @@ class Invocation:
         return answer
 
     async def delegate(self) -> e.Observed:
-        """Run (or carry on) the agent behind a tool as a child run, within what is left."""
+        """Runs (or continues) the agent behind a tool as a child run, within the
+        remaining limits.
+        """
         ledger, tool = self.ledger, self.tool
         setup, budget = ledger.setup, ledger.budget
         if setup.children is None:
@@ -444,13 +455,14 @@ class Invocation:
         try:
             child = await setup.children(tool, self.action.parameters, run=run, parent=parent)
         except BaseException:
-            # Not in the `finally`: a child that waits keeps its share.
+            # Not in the `finally`: a waiting child keeps its share.
             del budget.reserved[self.place]
             raise
         finally:
             ledger.inbox.stale = True
 
-        if child.waiting_for:  # its share stays reserved: it goes on, and is not counted
+        # its share stays reserved, because it continues and is not counted yet
+        if child.waiting_for:
             await ledger.raise_if_cancelled()
             ledger.record_steering(self.key)
             raise Park(child.waiting_for)
@@ -477,7 +489,7 @@ class Invocation:
         )
 
     def _parent(self, limits: Limits) -> Parent:
-        """What a child run of this call inherits."""
+        """Returns the settings that a child run of this call inherits."""
         ledger, setup = self.ledger, self.ledger.setup
         return Parent(
             run=ledger.store.run,
@@ -493,27 +505,27 @@ class Invocation:
         )
 
     async def _restarted(self, failures: int) -> bool:
-        """Start the call that raised once more, if the limits allow a further call."""
+        """Starts a call that raised once more, if the limits allow a further call."""
         budget = self.ledger.budget
         if budget.for_tool(self.tool.name, self.place) is not None:
             return False
         await self.ledger.setup.sleep(FIRST_PAUSE * 2**failures)
-        # Other calls may have spent what was left during the pause.
+        # Other calls may have used the rest during the pause.
         if budget.for_tool(self.tool.name, self.place) is not None:
             return False
-        self.kept = None  # it begins anew
+        self.kept = None  # it starts from the beginning
         self.start(failures + 1)
         return True
 
     def deadline(self, bound: Bound) -> float:
-        """Seconds the call may take: the tool's or what the action asks for, within the run's."""
+        """Returns the seconds the call may take: the tool's or the action's, within the run's."""
         left = self.ledger.budget.seconds_left()
         return bound.timeout if left is None else min(bound.timeout, left)
 
     def _context(
         self, questions: ToolQuestions, seconds: float, answer: PersonAnswer | None
     ) -> RunContext[Any]:
-        """What the tool is told about its call."""
+        """Returns the context that the tool receives."""
         setup, store = self.ledger.setup, self.ledger.store
         return RunContext(
             deps=setup.deps,
@@ -533,7 +545,7 @@ class Invocation:
         )
 
     def _progress(self) -> Callable[[str], None] | None:
-        """Who hears what the tool reports while it works: without secrets, never logged."""
+        """Returns the function that receives the tool's progress: redacted, never logged."""
         setup, run = self.ledger.setup, self.ledger.store.run
         hear = setup.on_progress
         if hear is None:
@@ -555,7 +567,7 @@ class Invocation:
         return Outcome(f"{text}\nOptions: {options}.", "timeout", extraction=text.splitlines()[0])
 
     def _options(self) -> tuple[str, ...]:
-        """What the model may do after a timeout."""
+        """Returns the options of the model after a timeout."""
         once = self.tool.effect == "once" and self.tool.agent is None
         options = UNCERTAIN_OPTIONS if once else TIMEOUT_OPTIONS
         return (*options, ESCALATION) if self.ledger.setup.ask_user else options
@@ -572,7 +584,7 @@ class Invocation:
             key=self.key,
             index=self.index,
             observation=Observation(
-                # A tool without a result must still show the model that it has run.
+                # An empty result must still show the model that the tool has run.
                 result="(no result)" if empty else stored.result,
                 status=outcome.status,
                 extraction=stored.extraction,
@@ -590,9 +602,9 @@ class Invocation:
         )
 
     def _parts(self, outcome: Outcome) -> tuple[tuple[TextPart | MediaPart, ...], bool]:
-        """Text and media as they are recorded, and whether a secret was replaced in them.
+        """Returns text and media to record, and whether a secret was replaced in them.
 
-        The bytes lie beside the log.
+        The bytes are stored beside the log.
         """
         if not outcome.parts:
             return (), False
@@ -611,21 +623,21 @@ class Invocation:
 
 
 def facts(tool: Tool) -> Facts:
-    """What the policy needs to know of `tool`."""
+    """Returns the facts about `tool` that the policy needs."""
     return Facts(
         tool.tier, tool.effect, tool.role, tool.definition, tool.delegated, tool.undeclared
     )
 
 
 def start_event(key: str, index: int, tool: Tool) -> e.Started:
-    """The event before the call: on disk if the call must not be repeated lightly."""
+    """Returns the event before the call: on disk if the call must not be repeated lightly."""
     if tool.effect == "read":
         return e.Started(key=key, index=index)
     return e.StartedOnce(key=key, index=index, effect=tool.effect)
 
 
 def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
-    """Pure, so that it can be done in a thread."""
+    """Returns the stored form of a result. Pure, so that a thread can compute it."""
     result = redactor.json(outcome.value)
     masked = is_masked(outcome.value, result)
     text = render(result)
@@ -641,7 +653,7 @@ def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
     auto = not extraction
     if auto:
         extraction = key_line(text, failed=outcome.status in ("failure", "timeout")) or "(empty)"
-    # What a tool writes into the state reaches the log and the prompt as well.
+    # State updates of a tool reach the log and the prompt as well.
     if outcome.update is not None:
         update = (outcome.update[0], redactor.json(outcome.update[1]))
         masked = masked or is_masked(outcome.update[1], update[1])
@@ -652,7 +664,9 @@ def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
 
 
 def _is_deadline(error: Exception, timer: asyncio.Timeout | None) -> bool:
-    """Is it ours? The tool's own TimeoutError is a failure like any other."""
+    """Returns whether it is the call's deadline. The tool's own TimeoutError is an ordinary
+    failure.
+    """
     return isinstance(error, TimeoutError) and timer is not None and timer.expired()
 
 
@@ -662,7 +676,9 @@ def _failed(error: Exception) -> Outcome:
 
 
 def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
-    """The state's data; a `(state, args)` tool also finds TAgent's keys, unless they are set."""
+    """Returns the state's data; a `(state, args)` tool also gets TAgent's keys, unless they are
+    set.
+    """
     if tool.signature.style != "stateful":
         return state.data
     results = [

@@ -1,6 +1,6 @@
-"""The place of a run in the trace of an application: read of a header, or found where code runs.
+"""The position of a run in an application's trace, from a header or from the present context.
 
-W3C Trace Context, as text and as ids. OpenTelemetry is never imported: it is asked only if the
+W3C Trace Context, as text and as ids. OpenTelemetry is never imported: it is used only if the
 application has loaded it. The spans of runs are in `telemetry`.
 """
 
@@ -14,9 +14,9 @@ _SAMPLED: Final = 1
 
 
 class TraceContext(NamedTuple):
-    """A span of somebody's trace: 32 and 16 hex digits, and whether it is recorded.
+    """A span of an application's trace: 32 and 16 hex digits, and whether it is recorded.
 
-    As text the `traceparent` of W3C Trace Context, https://www.w3.org/TR/trace-context/:
+    Its text is the `traceparent` of W3C Trace Context, https://www.w3.org/TR/trace-context/:
 
         00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
     """
@@ -30,9 +30,9 @@ class TraceContext(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "TraceContext | None":
-        """The context that a `traceparent` header says, None if it is malformed.
+        """Returns the context of a `traceparent` header, or None if it is malformed.
 
-        A version of the future may have more fields behind those of version 00.
+        A future version may have more fields after those of version 00.
         """
         match = _TRACEPARENT.fullmatch(text.strip())
         if match is None:
@@ -45,13 +45,13 @@ class TraceContext(NamedTuple):
 
 
 TRACEPARENT: Final[ContextVar[str]] = ContextVar("taofold_traceparent", default="")
-"""A W3C `traceparent` for runs started in this context, as from a request's header."""
+"""A W3C `traceparent` for runs started in this context, for example from a request's header."""
 TRACE_SETTING: Final = "traceparent"
 """The key of `RunStarted.settings`."""
 
 
 def current_trace() -> TraceContext | None:
-    """The span in which this code runs: `TRACEPARENT`, else OpenTelemetry's current span."""
+    """Returns the present span: `TRACEPARENT`, else OpenTelemetry's current span."""
     if traceparent := TRACEPARENT.get():
         return TraceContext.parse(traceparent)
     # Not imported: if the application has not loaded OpenTelemetry, there is no span to find.

@@ -1,7 +1,7 @@
-"""Tool calls that may have happened without an observation: nothing is repeated unasked (D9).
+"""Tool calls that may have happened without an observation: none is repeated unasked (D9).
 
-Either an earlier life started the call and was cut off, or it timed out and may still finish.
-What the log says of its effect counts, whatever this code says of the tool.
+Either an earlier activation started the call and was interrupted, or it timed out and may still
+finish. The effect in the log counts, not the tool's present declaration.
 """
 
 import asyncio
@@ -36,25 +36,25 @@ class Attempts:
 
     count: int
     action: Action
-    """As a person edited it last."""
+    """The action as an approver edited it last."""
     once: bool
-    """Was it ever started by code that said it must not be repeated?"""
+    """True if any start was made by code that declared the call not repeatable."""
     answer: PersonAnswer | None
-    """A person's answer to the tool's own question, with which it was started last."""
+    """The answer to the tool's own question, with which it was started last."""
     kept: Any = None
-    """How the tool goes on with the call, if it said so."""
+    """The state with which the tool continues the call, if it kept one."""
     failures: int = 0
-    """How often it is on record that the call raised, and was made once more."""
+    """Number of recorded retries after the call raised."""
 
 
 AGAIN: Final = "this very call timed out before and may have happened, or may still finish"
 WHY: Final = 300
-"""Characters of what `verify` raised that a person is told."""
+"""Maximum characters of a `verify` error that an approver is shown."""
 BEGUN: Final = "where this run was imported from this very call was begun, and may have happened"
 
 
 class PastCall:
-    """A call of which an earlier life of the run, or an earlier step, may have made a start."""
+    """A call that an earlier activation, or an earlier step, may have started."""
 
     def __init__(
         self, ledger: Ledger, key: str, index: int, action: Action, tool: Tool | None
@@ -63,18 +63,18 @@ class PastCall:
         self.action, self.tool = action, tool
 
     def attempts(self) -> Attempts | None:
-        """The attempts on record; None if the call was never started."""
+        """Returns the attempts on record; None if the call was never started."""
         events = self.ledger.recording.attempts(self.key, self.index)
         if not events:
             return None
-        # Of all attempts, also voided ones: the last edit is what the last start was made with.
+        # From all attempts, including voided ones: the last start used the last edit.
         edits = [event.action for event in events if isinstance(event, e.Decided) and event.action]
         starts = [event for event in events if isinstance(event, e.Started)]
         return Attempts(
             count=len(starts),
             action=edits[-1] if edits else self.action,
-            # One start under "once" is enough: a tool that a later release calls idempotent may
-            # have been less so when it was started.
+            # One start under "once" is enough: a later release may declare the tool idempotent, but
+            # it may not have been when it was started.
             once=any(
                 [isinstance(start, e.StartedOnce) and start.effect == "once" for start in starts]
             ),
@@ -84,9 +84,9 @@ class PastCall:
         )
 
     def rule(self, ruling: Ruling) -> Ruling:
-        """`ruling`, or the question to a person that the repetition of such a call needs."""
+        """Returns `ruling`, or a question if the call is such a repetition."""
         tool, action, state = self.tool, self.action, self.ledger.store.state
-        # A child run knows from its own log what it has done.
+        # A child run's own log shows what it has done.
         if tool is None or ruling.verdict == "deny" or tool.agent is not None:
             return ruling
         begun = _begun_elsewhere(state, action)
@@ -95,17 +95,18 @@ class PastCall:
         if tool.effect != "once" and not begun:
             return ruling
         recorded = self.ledger.recording.event(e.Decided, self.key, self.index)
-        # What was known at the time is on record: branches may meet in another order now.
-        # Only the reason is compared, which is why `AGAIN` must stay as it is: logs hold it.
+        # The reason at that time is on record, because branches may now meet in another order. Only
+        # the reason is compared, so `AGAIN` must never change: logs contain it.
         again = recorded.reason == AGAIN if recorded else self.ledger.timed_out(action)
         if again or begun:
             return Ruling("ask", max(ruling.tier, Tier.CONFIRM), AGAIN if again else BEGUN)
         return ruling
 
     async def answer_lost(self, why: Observation) -> Observation:
-        """The answer to a call that cannot be made: `why`, if no earlier life has started it.
+        """Returns the answer to a call that cannot be made: `why`, if it was never started.
 
-        If one has, nobody may say that it never ran: its tool is gone or takes something else now.
+        A started call must not be reported as never run: its tool is gone or its parameters
+        changed.
         """
         attempts = self.attempts()
         if attempts is None:
@@ -119,24 +120,24 @@ class PastCall:
             settled = await self._ask(action, text)
             if isinstance(settled, Observation):
                 return settled
-        # Not `refused`: that would say that it never ran.
+        # Not `refused`: that would mean that it never ran.
         return Observation(text, "failure")
 
     async def doubt(self, bound: Bound, attempts: Attempts) -> tuple[Action, e.Observed]:
-        """A call that was started in an earlier life and never observed: did it happen?
+        """Determines the outcome of a call that was started earlier and never observed.
 
-        Returns the action, which a person may have edited, and what was observed of it.
+        Returns the action, perhaps edited by an approver, and its observation.
         """
         tool, action = self.tool, self.action
         assert tool is not None
         invocation = Invocation(self.ledger, self.key, self.index, action, tool)
         if tool.agent is not None:
-            # A child run has a log of its own: it is carried on, not begun anew.
+            # A child run has a log of its own: it is continued, not restarted.
             return action, await invocation.delegate()
         invocation.kept = attempts.kept
         since = await invocation.answered_since()
-        # What asked a person after its last start was waiting, not at work: nothing is in doubt.
-        # Nor is what the tool goes on with by itself.
+        # A call that asked after its last start was suspended, not active, so nothing is in doubt.
+        # The same holds for a call that the tool continues by itself.
         doubtful = since is None and attempts.kept is None
         settled: Action | e.Observed | None = None
         if doubtful and (tool.effect == "once" or attempts.once):
@@ -153,20 +154,20 @@ class PastCall:
         if refused is not None:
             return action, refused
 
-        # A start of its own on record: the answer given above was about the earlier ones only.
+        # A recorded start of its own: the answer above covered only the earlier ones.
         invocation.start()
         answer = since or attempts.answer
         return action, await invocation.perform(bound, answer, failures=attempts.failures)
 
     def _lost(self) -> int:
-        """How many activations ended during the call without a record, as by a kill."""
+        """Returns the number of activations that ended during the call without a record."""
         return self._slot().lost
 
     def _slot(self) -> ActionSlot:
         return self.ledger.store.state.open[self.key].slots[self.index]
 
     async def _worn_out(self, tool: Tool) -> Action | e.Observed:
-        """A person's word on a call that takes its process with it, however harmless it is."""
+        """Asks for an approval of a call that repeatedly ended its process, even a harmless one."""
         lost = self._lost()
         text = (
             f"{tool.name} was at work {lost} times when the process of the run ended without an "
@@ -179,16 +180,16 @@ class PastCall:
         return settled
 
     def _over_limit(self, tool: Tool) -> e.Observed | None:
-        """The answer to a call whose further start a limit forbids; None if it may start.
+        """Returns the answer to a call whose further start a limit forbids; None if it may start.
 
-        Only a start that takes the place of a lost one counts.
+        Only a start that replaces a lost one counts.
         """
         if not self._slot().cut:
             return None
         blocked = self.ledger.budget.for_tool(tool.name, call_place(self.key, self.index))
         if blocked is None:
             return None
-        # Not `refused`: that would say that it never ran.
+        # Not `refused`: that would mean that it never ran.
         text = f"{tool.name} was started before an interruption and may have happened"
         observation = Observation(f"{text}; {blocked.why}", "failure")
         return e.Observed(key=self.key, index=self.index, observation=observation)
@@ -196,10 +197,10 @@ class PastCall:
     async def _happened(
         self, tool: Tool, invocation: Invocation, bound: Bound
     ) -> Action | e.Observed | None:
-        """What became of the call, asked of the tool itself (`verify`), else of a person.
+        """Determines whether the call happened, by the tool's `verify`, else by an approver.
 
-        Returns what is observed of it; the action as which a person has it made once more; or
-        None: the tool says that it did not happen.
+        Returns its observation, or the action that an approver wants to repeat, or None if the tool
+        reports that it did not happen.
         """
         text = (
             f"{tool.name} was started before an interruption and may already have "
@@ -208,7 +209,7 @@ class PastCall:
         if tool.verify is not None:
             try:
                 return await self._verify(invocation, bound)
-            except Exception as error:  # noqa: BLE001 - a provider that is down has said nothing
+            except Exception as error:  # noqa: BLE001 - an unreachable provider gives no answer
                 late = isinstance(error, TimeoutError)
                 why = "it did not answer in time" if late else error_text(error)
                 text = f"{text}. Its verify could not say: {excerpt(why, WHY)}"
@@ -222,9 +223,9 @@ class PastCall:
         return await question.settle(None)
 
     async def _verify(self, invocation: Invocation, bound: Bound) -> e.Observed | None:
-        """What `verify` says of the interrupted call; None: it did not happen, or there is none.
+        """Returns the result of `verify` for the interrupted call; None: it did not happen.
 
-        It is called as the tool is: in a thread if it blocks, and within the time of a call.
+        It is called like the tool: in a thread if it blocks, and within the time of a call.
         """
         tool, store = invocation.tool, self.ledger.store
         if tool.verify is None:
@@ -239,7 +240,7 @@ class PastCall:
                     verified = tool.verify(name)
                 if inspect.isawaitable(verified):
                     verified = await in_own_task(verified)
-        # None and False alike: only a clear yes, or what it returned, spares the call.
+        # None and False alike: only True or a result prevents the repetition.
         if verified is False or verified is None:
             return None
         happened = Outcome("verified: it had already happened")
@@ -248,7 +249,7 @@ class PastCall:
 
 
 def _answer(events: Sequence[e.Event]) -> PersonAnswer | None:
-    """The last answer to what the tool asked in the middle of its call."""
+    """Returns the last answer to the tool's own question."""
     answer: PersonAnswer | None = None
     request: dict[str, object] | None = None
     for event in events:
@@ -263,7 +264,7 @@ def _answer(events: Sequence[e.Event]) -> PersonAnswer | None:
 
 
 def _begun_elsewhere(state: RunState, action: Action) -> bool:
-    """Does the file that the run was imported from say that it had begun this very call?"""
+    """Returns whether the run's import file claims that it had started this call."""
     origin = provenance_of(state.started)
     if origin is None or not origin.claims:
         return False

@@ -141,7 +141,7 @@ def _percent_decoded(text: str) -> str:
 
 
 class Redactor:
-    """Replaces secrets in text and JSON by `MARK`.
+    """A filter that replaces secrets in text and JSON by `MARK`.
 
     Args:
         secrets: Known values, of at least 8 characters.

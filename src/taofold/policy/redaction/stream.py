@@ -30,7 +30,7 @@ _CONTEXT: Final = 24
 
 
 class Trickle:
-    """Removes secrets from one text that arrives in pieces."""
+    """A filter that removes secrets from one text that arrives in pieces."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor, self._text = redactor, ""
