@@ -1,11 +1,11 @@
-"""Engines: who decides which run is driven when, and where. `open_engine` opens one by name.
+"""Engines: decide when and in which process a run is driven. `open_engine` opens one by name.
 
-The log keeps the runs; an engine only calls `advance(run)` for those that can go on, one call
-at a time for each run, and forgets them while they wait. `engine` has the interface, `LocalEngine`,
-which does it with the tasks of one process (several such processes share a log by its leases), and
-`RemoteEngine`, which leaves everything to other processes. `dispatch` hands runs to the queue of a
-durable-execution engine (`dbos`, `restate`), which chooses the process; these two are imported when
-one is named, not before. `reconciler` finds the runs that are due.
+The log keeps the runs. An engine only calls `advance(run)` for those that can continue, one call at
+a time for each run, and holds nothing for waiting runs. `engine` defines the interface,
+`LocalEngine`, which uses tasks of one process (several such processes share a log by its leases),
+and `RemoteEngine`, which leaves all runs to other processes. `dispatch` hands runs to the queue of
+a durable-execution engine (`dbos`, `restate`), which chooses the process; these two modules are
+imported on first use. `reconciler` finds due runs.
 """
 
 import hashlib
@@ -42,21 +42,21 @@ def open_engine(
     most: int = MOST,
     look_s: float = LOOK_S,
 ) -> Engine:
-    """The engine that `name` means, not yet started.
+    """Returns the engine that `name` means, not yet started.
 
     Args:
         name: "local" or "" for tasks of this process; "dbos", with a queue in the log's own
             database, or "dbos:postgresql://…"; "restate:http://HOST:8080".
-        log: Where the runs are.
+        log: The log of the runs.
         advance: Does what can be done for a run.
         now: The clock of approvals, in milliseconds since the epoch.
-        ours: Says whether this process can advance a run at all.
-        agents: Names of the agents that are offered; workers that offer others have another queue.
-        most: Runs that are driven at once.
-        look_s: Seconds between two looks for runs that are due.
+        ours: Returns whether this process can advance a run at all.
+        agents: Names of the offered agents; workers that offer others have another queue.
+        most: Maximum number of runs driven at once.
+        look_s: Seconds between two checks for due runs.
 
     Raises:
-        ConfigError: there is no such engine, or something that it needs is missing.
+        ConfigError: There is no such engine, or a requirement of it is missing.
     """
     if name in ("", "local"):
         return LocalEngine(log, advance, now=now, ours=ours, most=most, look_s=look_s)
@@ -95,7 +95,7 @@ def _adapter(kind: str) -> Any:
 
 
 def _database(address: str, log: Log) -> str:
-    """The address of DBOS's database: the one named, else the log's."""
+    """Returns the URL of DBOS's database: the given one, else the log's."""
     database = getattr(innermost(log), "database", None)
     dsn = address or getattr(database, "dsn", "")
     if not dsn.startswith(("postgresql://", "postgres://")):
@@ -108,6 +108,6 @@ def _database(address: str, log: Log) -> str:
 
 
 def _group(log: Log, agents: Collection[str]) -> str:
-    """The same for all processes that offer the same agents on the same log."""
+    """Returns a name that is equal for all processes with the same agents on the same log."""
     text = "\0".join([log.identity, *sorted(agents)])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

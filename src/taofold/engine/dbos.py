@@ -1,11 +1,10 @@
 """Activations as short workflows of DBOS Transact, on a queue in PostgreSQL.
 
-DBOS keeps the queue, its limits and its history; nothing of a run is kept there but its id. A
-workflow is one activation, so a run that waits holds no slot of the queue, and the code of a new
-release may take over what an old one began. DBOS alone recovers a workflow only when its own
-process comes back; here the workflow of a dead process is replaced when its run is due.
-
-DBOS is one for each process: a process has one engine of this kind.
+DBOS keeps the queue, its limits and its history, and of a run only the id. A workflow is one
+activation. A waiting run therefore holds no slot of the queue, and the code of a new release may
+continue what an old one began. DBOS alone recovers a workflow only when its own process returns;
+here the workflow of a dead process is replaced when its run is due. DBOS is a singleton: a process
+has one engine of this kind.
 """
 
 import asyncio
@@ -35,24 +34,24 @@ T = TypeVar("T")
 SCHEMA: Final = "taofold_dbos"
 """The schema of the database where DBOS keeps its tables."""
 POLL_S: Final = 0.5
-"""Seconds between two looks into the queue."""
+"""Seconds between two checks of the queue."""
 LOST_MS: Final = 10_000
-"""A workflow that has not claimed its run for so long is lost, with the process that took it."""
+"""Milliseconds after which a workflow that has not claimed its run is lost, with its process."""
 KEEP: Final = timedelta(hours=1)
-"""How long ended workflows stay to be looked at."""
+"""Retention of ended workflows, for inspection."""
 _TIDY_S: Final = 60.0
 _TIDY: Final = 500
 _NAME: Final = "taofold.advance"
 _APPLICATION: Final = "taofold"
 _VERSION: Final = "1"
-"""Fixed: DBOS runs no workflow of another version, and what one means here is in the log."""
+"""Fixed: DBOS runs no workflow of another version, and the state of a run is in the log."""
 _ENDED: Final = ["SUCCESS", "ERROR", "CANCELLED"]
 
 _logger = logging.getLogger(__name__)
 
 
 class DbosDispatcher:
-    """The queue in the database at `url`, `postgresql://…`; its tables are made if missing."""
+    """The queue in the database at `url`, `postgresql://…`; missing tables are created."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -62,13 +61,13 @@ class DbosDispatcher:
         self._tidying: asyncio.Task[None] | None = None
 
     async def start(self, drive: Drive, *, group: str, most: int) -> None:
-        """Launch DBOS in threads of its own and listen to the queue of `group`."""
+        """Launches DBOS in threads of its own and listens to the queue of `group`."""
         home = asyncio.get_running_loop()
 
         async def activation(run: str) -> None:
-            # DBOS runs workflows in an event loop of its own; runs are driven in ours.
+            # DBOS runs workflows in its own event loop; runs are driven in the caller's.
             future = asyncio.run_coroutine_threadsafe(drive(run), home)
-            # DBOS tries nothing again; a run that is due all the same is handed in anew.
+            # DBOS does not retry; a run that is still due is enqueued again.
             with suppress(Refused):
                 await asyncio.wrap_future(future)
 
@@ -86,17 +85,17 @@ class DbosDispatcher:
         self._tidying = asyncio.create_task(self._tidy())
 
     async def enqueue(self, run: str, ticket: str) -> None:
-        """Enqueue a workflow, unless one of the run is waiting or running."""
+        """Enqueues a workflow, unless one of the run is waiting or running."""
         if not await self._call(lambda client: _enqueue(client, self._queue, run, ticket)):
             _logger.info("the workflow of run %s was lost: there is another one", run)
 
     async def pause(self) -> None:
-        """Listen no more."""
+        """Stops listening."""
         for event in self._instance.background_thread_stop_events if self._instance else ():
             event.set()
 
     async def close(self) -> None:
-        """Let go of DBOS, whose threads end."""
+        """Shuts DBOS down, with its threads."""
         if self._tidying is not None:
             self._tidying.cancel()
         await asyncio.to_thread(DBOS.destroy, destroy_registry=True)
@@ -104,7 +103,7 @@ class DbosDispatcher:
             await asyncio.to_thread(self._client.destroy)
 
     def _launch(self, activation: Callable[[str], Any], most: int) -> None:
-        # A workflow is tried once each time it is handed in, so DBOS counts no attempts.
+        # A workflow is tried once per enqueueing, so DBOS counts no attempts.
         config: DBOSConfig = {
             "name": _APPLICATION,
             "application_version": _VERSION,
@@ -143,7 +142,7 @@ class DbosDispatcher:
             raise LogError(f"DBOS cannot reach its database: {type(error).__name__}") from error
 
     async def _tidy(self) -> None:
-        """Delete ended workflows after a while: DBOS keeps them for ever."""
+        """Deletes ended workflows after a while: DBOS keeps them forever."""
         while True:
             await asyncio.sleep(_TIDY_S)
             try:
@@ -154,7 +153,7 @@ class DbosDispatcher:
 
 
 def _enqueue(client: DBOSClient, queue: str, run: str, ticket: str) -> bool:
-    """Hand the run in. False: a workflow of a process that is gone had to be put aside."""
+    """Enqueues the run. Returns False if a workflow of a dead process had to be cancelled."""
     options: EnqueueOptions = {
         "workflow_name": _NAME,
         "queue_name": queue,
@@ -174,10 +173,10 @@ def _enqueue(client: DBOSClient, queue: str, run: str, ticket: str) -> bool:
 
 
 def _is_lost(status: Any, ticket: str) -> bool:
-    """Is a workflow not going to advance its run any more?
+    """Returns whether a workflow will not advance its run any more.
 
-    It is only asked about runs that are due: one that has claimed its run (another epoch) has
-    ended or died since.
+    It is called only for due runs: a workflow that has claimed its run (another epoch) has ended or
+    died since.
     """
     if status.status != "PENDING":
         return False

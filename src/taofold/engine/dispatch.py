@@ -1,10 +1,9 @@
-"""Engines on somebody else's queue: a durable-execution engine says which worker advances a run.
+"""Engines on an external queue: a durable-execution engine chooses the worker that advances a run.
 
-The queue (`Dispatcher`) hands out one activation at a time; the log says what is due and who
-drives it. So the queue may forget, repeat or delay what it was given: the reconciler of any worker
-hands a run in again for as long as it is due, and an activation too many finds nothing to do. What
-is handed in names the state of the run that it is for, its *ticket*: the same ticket twice is one
-activation.
+The queue (`Dispatcher`) hands out one activation at a time; the log holds the due times and the
+owners. So the queue may lose, repeat or delay entries: the reconciler of any worker enqueues a run
+again for as long as it is due, and a superfluous activation finds nothing to do. An entry names the
+state of its run, its *ticket*: the same ticket twice is one activation.
 """
 
 import asyncio
@@ -20,13 +19,13 @@ from taofold.log.log import Log
 from taofold.runtime.endings import STOPPED, Finished, More, Waiting
 
 Drive: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
-"""Advances a run in this process. Raises `Refused` if that has to be done elsewhere.
+"""Advances a run in this process. Raises `Refused` if another process has to do it.
 
-It goes on when whoever called it is cancelled: a queue that loses patience ends no run.
+It continues when its caller is cancelled: an impatient queue ends no run.
 """
 
 REPEAT_S: Final = 2.0
-"""A ticket is handed in again after so many seconds while its run is due."""
+"""Seconds after which a ticket is enqueued again while its run is due."""
 _REMEMBERED: Final = 10_000
 
 _logger = logging.getLogger(__name__)
@@ -36,42 +35,42 @@ class Dispatcher(Protocol):
     """A queue of activations, shared by all workers of one `group`."""
 
     async def start(self, drive: Drive, *, group: str, most: int) -> None:
-        """Connect, and take activations from the queue: at most `most` at once.
+        """Connects, and takes activations from the queue: at most `most` at once.
 
         Raises:
-            ConfigError: the queue cannot be reached or used; the message says why.
+            ConfigError: The queue cannot be reached or used; the message has the reason.
         """
         ...
 
     async def enqueue(self, run: str, ticket: str) -> None:
-        """Have some worker call its `drive(run)`. A ticket that is waiting or driven counts once.
+        """Makes some worker call its `drive(run)`. A ticket that is waiting or driven counts once.
 
         Raises:
-            LogError: the queue cannot be reached now.
+            LogError: The queue cannot be reached now.
         """
         ...
 
     async def pause(self) -> None:
-        """Take nothing more from the queue; what was taken goes on."""
+        """Stops taking entries from the queue; taken ones continue."""
         ...
 
     async def close(self) -> None:
-        """Disconnect."""
+        """Disconnects."""
         ...
 
 
 class DispatchEngine:
-    """Has runs advanced by the workers that share a queue.
+    """An engine whose runs are advanced by the workers that share a queue.
 
     Args:
-        log: Where the runs are.
+        log: The log of the runs.
         advance: Does what can be done for a run.
         dispatcher: The queue.
         now: The clock of approvals, in milliseconds since the epoch.
-        ours: Says whether this process can advance a run at all.
+        ours: Returns whether this process can advance a run at all.
         group: Names the workers that can advance the same runs; others have queues of their own.
-        most: Runs that this process advances at once.
-        look_s: Seconds between two looks.
+        most: Maximum number of runs that this process advances at once.
+        look_s: Seconds between two checks.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class DispatchEngine:
         self._group, self._most = group, most
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._handed_in: dict[str, tuple[str, float]] = {}
-        """The last ticket of each run, and when (monotonic seconds)."""
+        """The last ticket of each run, and its time (monotonic seconds)."""
         self._reconciler = Reconciler(
             log, self.wake, now=now, ours=ours, drives=self.drives, look_s=look_s
         )
@@ -100,25 +99,25 @@ class DispatchEngine:
 
     @property
     def active(self) -> int:
-        """How many runs are being driven."""
+        """The number of runs being driven."""
         return len(self._tasks)
 
     @property
     def queued(self) -> int:
-        """What waits for its turn waits in the queue."""
+        """0: waiting runs are in the external queue."""
         return 0
 
     def drives(self, run: str) -> bool:
-        """Is the run driven here now?"""
+        """Returns whether the run is driven here now."""
         return run in self._tasks
 
     async def start(self) -> None:
-        """Take part: hand in what is due, advance what the queue hands out."""
+        """Starts to enqueue due runs and to advance runs from the queue."""
         await self._dispatcher.start(self._drive, group=self._group, most=self._most)
         await self._reconciler.start()
 
     async def wake(self, run: str) -> None:
-        """Have `run` advanced by whichever worker the queue chooses."""
+        """Makes the worker chosen by the queue advance `run`."""
         if self.stopping or run in self.stuck:
             return
         try:
@@ -126,13 +125,15 @@ class DispatchEngine:
             row = await self._log.row(run)
             if row.status not in ENDED and not row.held:
                 await self._hand_in(run, f"{run}#{row.epoch}.{row.events}")
-        except (Conflict, UnknownRun):  # somebody was quicker
+        except (Conflict, UnknownRun):  # another process claimed it first
             pass
         except LogError as error:  # the reconciler of some worker tries again
             _logger.warning("run %s is not handed in: %s", run, error)
 
     async def _hand_in(self, run: str, ticket: str) -> None:
-        """Enqueue it, not at every look: a backlog would be handed in for as long as it lasts."""
+        """Enqueues a run, but not at every check: otherwise a backlog would be enqueued
+        continually.
+        """
         clock = asyncio.get_running_loop().time()
         before, since = self._handed_in.get(run, ("", 0.0))
         if before == ticket and clock - since < REPEAT_S:
@@ -143,15 +144,17 @@ class DispatchEngine:
         self._handed_in[run] = ticket, clock
 
     def nudge(self) -> None:
-        """Something in the log changed: look soon."""
+        """Requests an early check: the log has changed."""
         self._reconciler.nudge()
 
     async def reconcile(self) -> None:
-        """Look once at the runs that are due, and hand in those that can be advanced."""
+        """Checks the due runs once, and enqueues those that can be advanced."""
         await self._reconciler.reconcile()
 
     async def stop(self, seconds: float) -> None:
-        """Take nothing more, let every run come to a place where it can wait, then disconnect."""
+        """Takes no more entries, lets every run reach a place where it can wait, then
+        disconnects.
+        """
         self.stopping = True
         await self._reconciler.stop()
         await self._dispatcher.pause()
@@ -180,7 +183,7 @@ class DispatchEngine:
 
         match await try_advance(self._advance, run, pause, self.stuck, self._reconciler.retries):
             case More():
-                self.nudge()  # it is due again, and has another ticket
+                self.nudge()  # it is due again, with another ticket
             case Waiting() | Finished() | None:
                 pass
         self.finished += 1

@@ -1,9 +1,9 @@
-"""`Engine`, the interface of engines, and the two that need no queue of somebody else's.
+"""`Engine`, the interface of engines, and the two that need no external queue.
 
-`LocalEngine` drives runs as tasks of this process: at most so many at once; others park before
-their first model call and take their turn. Any number of such processes share a log by its leases.
-`RemoteEngine` drives nothing and leaves runs to other processes. What all engines do with a run
-that fails, is set aside or must be let go is here too. Anything that passes
+`LocalEngine` drives runs as tasks of this process, up to a maximum at once; others park before
+their first model call and queue. Any number of such processes share a log by its leases.
+`RemoteEngine` drives nothing and leaves runs to other processes. The handling of failed, stuck and
+released runs, common to all engines, is here too. Any class that passes
 `taofold.testing.engine_conformance` is an engine.
 """
 
@@ -25,68 +25,68 @@ from taofold.runtime.setup import Pause
 _logger = logging.getLogger(__name__)
 
 Advance: TypeAlias = Callable[[str, Pause], Awaitable[Advanced]]
-"""Does what can be done for a run now; asks `Pause` before each model call whether it may go on.
+"""Does what can be done for a run now; calls `Pause` before each model call to learn whether to
+stop.
 
-It may be called for any run, at any time and again: it claims the run in the log, so what is
-driven elsewhere, waits or has ended is left alone, and says so.
+It may be called for any run, at any time, repeatedly. It claims the run in the log, so a run that
+is driven elsewhere, waits or has ended is left unchanged, and the result states this.
 """
 
 
 class Engine(Protocol):
-    """Has runs advanced.
+    """The interface of engines, which have runs advanced.
 
-    A run is a task of somebody's while something can be done for it, and rows in the log
-    while it waits: an engine holds nothing for runs that wait, whatever they wait for.
+    A run is a task of some process while something can be done for it, and rows in the log while it
+    waits. An engine holds nothing for waiting runs, for any reason of waiting.
     """
 
     stuck: dict[str, str]
-    """Runs that cannot be continued here, and why; what is taken out is tried again."""
+    """Runs that cannot be continued here, and the reasons; a removed entry is tried again."""
     finished: int
-    """How many activations have ended here."""
+    """The number of activations that have ended here."""
 
     @property
     def stopping(self) -> bool:
-        """Is it coming to its end? Nothing is begun any more."""
+        """True if it is stopping: nothing is started any more."""
         ...
 
     @property
     def active(self) -> int:
-        """How many runs this process advances."""
+        """The number of runs that this process advances."""
         ...
 
     @property
     def queued(self) -> int:
-        """How many runs wait for their turn, as far as this process knows."""
+        """The number of queued runs, as far as this process knows."""
         ...
 
     async def start(self) -> None:
-        """Begin to have runs advanced, those that an earlier engine left first."""
+        """Starts to have runs advanced, those left by an earlier engine first."""
         ...
 
     async def wake(self, run: str) -> None:
-        """Something can be done for `run` now. To say so twice is to say it once."""
+        """Reports that something can be done for `run` now. Idempotent."""
         ...
 
     def nudge(self) -> None:
-        """Something in the log changed: look soon."""
+        """Requests an early check: the log has changed."""
         ...
 
     def drives(self, run: str) -> bool:
-        """Is the run being advanced by this process now?"""
+        """Returns whether this process advances the run now."""
         ...
 
     async def stop(self, seconds: float) -> None:
-        """Let every run come to a place where it can wait; cut off what takes longer."""
+        """Lets every run reach a place where it can wait; cancels those that take longer."""
         ...
 
 
 async def try_advance(
     advance: Advance, run: str, pause: Pause, stuck: dict[str, str], retries: Retries
 ) -> Advanced | None:
-    """What came of advancing `run`; None if it could not be.
+    """Returns the result of advancing `run`, or None if it could not be advanced.
 
-    Why it cannot be is kept in `stuck` unless it may pass: another owner, or a log that cannot be
-    used (`retries`).
+    The reason is kept in `stuck` unless it may pass: another owner, or an unusable log (`retries`).
     """
     try:
         with contained():
@@ -100,18 +100,18 @@ async def try_advance(
     except TaofoldError as error:
         stuck[run] = str(error)
         _logger.warning("run %s cannot be continued here: %s", run, error)
-    except Exception as error:  # a run's failure is its own, and on its record
+    except Exception as error:  # a run's failure is on its own record
         stuck[run] = str(error)
         _logger.exception("run %s failed", run)
     return None
 
 
 async def release(log: Log, run: str) -> None:
-    """Let others have a run that was begun by this process and is driven by nobody.
+    """Releases a run that this process began and does not drive.
 
     Raises:
-        Conflict: another process has it already.
-        UnknownRun: there is no such run.
+        Conflict: Another process has it already.
+        UnknownRun: There is no such run.
     """
     row = await log.row(run)
     if row.status == "running" and ownership.mine(row.owner) and not HEART.drives(log, run):
@@ -119,7 +119,7 @@ async def release(log: Log, run: str) -> None:
 
 
 async def settle(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
-    """Wait until all of `tasks` have ended; what takes longer than `seconds` is cancelled."""
+    """Waits until all `tasks` have ended; cancels those that take longer than `seconds`."""
     if not tasks:
         return
     _, late = await asyncio.wait(tasks, timeout=seconds)
@@ -129,9 +129,9 @@ async def settle(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
 
 
 class RemoteEngine:
-    """Has runs advanced by whoever else looks at the log: `taofold work`, another server.
+    """An engine whose runs are advanced by other processes on the log: `taofold work`, a server.
 
-    Everything that makes a run due is in the log, so nothing has to be told to anybody.
+    The log holds everything that makes a run due, so no notification is needed.
     """
 
     active = queued = finished = 0
@@ -142,39 +142,39 @@ class RemoteEngine:
         self.stopping = False
 
     def drives(self, run: str) -> bool:
-        """Nothing is driven here."""
+        """Returns False: nothing is driven here."""
         return False
 
     async def start(self) -> None:
-        """Nothing is to be started."""
+        """Does nothing."""
 
     async def wake(self, run: str) -> None:
-        """Let others have a run that was begun here; any other is due by itself."""
-        with suppress(Conflict, UnknownRun):  # somebody was quicker
+        """Releases a run that was begun here; any other is due by itself."""
+        with suppress(Conflict, UnknownRun):  # another process claimed it first
             await release(self._log, run)
 
     def nudge(self) -> None:
-        """Nobody looks here."""
+        """Does nothing."""
 
     async def stop(self, seconds: float) -> None:
-        """Nothing is to be stopped."""
+        """Marks the engine as stopping."""
         self.stopping = True
 
 
 MOST: Final = 200
-"""Runs that are driven at once."""
+"""Maximum number of runs driven at once."""
 
 
 class LocalEngine:
-    """Has runs advanced by tasks of this process.
+    """An engine whose runs are advanced by tasks of this process.
 
     Args:
-        log: Where the runs are.
+        log: The log of the runs.
         advance: Does what can be done for a run.
         now: The clock of approvals, in milliseconds since the epoch.
-        ours: Says whether this process can advance a run at all; what it cannot is left to others.
-        most: Runs that are driven at once.
-        look_s: Seconds between two looks.
+        ours: Returns whether this process can advance a run at all; other runs are left to others.
+        most: Maximum number of runs driven at once.
+        look_s: Seconds between two checks.
     """
 
     def __init__(
@@ -201,35 +201,35 @@ class LocalEngine:
             look_s=look_s,
         )
         self.stuck = self._reconciler.stuck
-        """Runs that cannot be continued here, and why."""
+        """Runs that cannot be continued here, and the reasons."""
         self.stopping = False
         self.finished = 0
 
     @property
     def active(self) -> int:
-        """How many runs are being driven."""
+        """The number of runs being driven."""
         return len(self._tasks)
 
     @property
     def full(self) -> bool:
-        """Are as many runs driven as may be?"""
+        """True if the maximum number of runs is driven."""
         return len(self._tasks) >= self._most
 
     @property
     def queued(self) -> int:
-        """How many runs wait for their turn, as far as this process knows."""
+        """The number of queued runs, as far as this process knows."""
         return len(self._queued)
 
     def drives(self, run: str) -> bool:
-        """Is the run driven here now?"""
+        """Returns whether the run is driven here now."""
         return run in self._tasks
 
     async def start(self) -> None:
-        """Continue what an earlier process left, then keep looking."""
+        """Continues runs left by an earlier process, then keeps checking."""
         await self._reconciler.start()
 
     async def wake(self, run: str) -> None:
-        """Have `run` advanced. If it is driven here, it will be looked at once more after that."""
+        """Makes `run` advance. A run that is driven here is checked once more afterwards."""
         if self.stopping or run in self.stuck:
             return
         if run in self._tasks:
@@ -238,15 +238,15 @@ class LocalEngine:
             self._spawn(run)
 
     def nudge(self) -> None:
-        """Something in the log changed: look soon."""
+        """Requests an early check: the log has changed."""
         self._reconciler.nudge()
 
     async def reconcile(self) -> None:
-        """Look once at the runs that are due, and have those advanced that can be."""
+        """Checks the due runs once, and advances those that can be."""
         await self._reconciler.reconcile()
 
     async def stop(self, seconds: float) -> None:
-        """Look no more, let every run come to a place where it can wait; cut off the rest."""
+        """Stops checking, lets every run reach a place where it can wait; cancels the rest."""
         self.stopping = True
         await self._reconciler.stop()
         await settle(list(self._tasks.values()), seconds)

@@ -1,12 +1,11 @@
-"""The reconciler: finds the runs that somebody should advance, and has them woken; ends those that
-nobody can, and notes approvals that expired. And `Steadiness`, which watches for clocks that jump.
+"""The reconciler finds due runs and wakes them, ends orphans, and records expired approvals.
+`Steadiness` detects clocks that jump.
 
-Everything it acts on is in the log, so it does not matter which process wrote it, how often it
-looks, or who else looks: whoever is second finds nothing to do. It knows nothing about how a run
-is advanced.
+All its inputs are in the log, so the writing process, the frequency of checks and other reconcilers
+do not matter: the second one finds nothing to do. It knows nothing about how a run is advanced.
 
-A lease that is over proves that its owner is silent only if the log's clock runs evenly, which
-`Steadiness` watches: a clock that jumps ends all leases at once, although their owners live.
+An expired lease proves that its owner is silent only if the log's clock runs evenly, which
+`Steadiness` checks: a clock that jumped expires all leases at once although their owners are alive.
 """
 
 import asyncio
@@ -26,14 +25,14 @@ from taofold.runtime.endings import UNATTENDED
 from taofold.runtime.ownership import LEASE_MS, SILENT_S
 
 LOOK_S: Final = 1.0
-"""Seconds between two looks for runs that are due."""
+"""Seconds between two checks for due runs."""
 PAGES: Final = 5
-"""Pages of due runs in one look; the next look goes on behind them."""
+"""Maximum pages of due runs in one check; the next check continues behind them."""
 _PAGE: Final = 100
 _BREATH: Final = 20
 _SOON_S: Final = 0.05
 LONGEST_RETRY_S: Final = 30.0
-"""Seconds between two tries of what the log failed at for long."""
+"""Maximum seconds between two attempts after repeated failures of the log."""
 _REMEMBERED: Final = 10_000
 
 _logger = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class Retries:
 
     Args:
         first_s: The first delay, in seconds; each further one of the same run is twice as long.
-        most_s: The longest.
+        most_s: The maximum delay, in seconds.
         clock: Monotonic seconds.
     """
 
@@ -57,16 +56,16 @@ class Retries:
     ) -> None:
         self._first_s, self._most_s, self._clock = first_s, most_s, clock
         self._failing: dict[str, tuple[float, float]] = {}
-        """By run: its delay, and when it is over."""
+        """The delay of each run, and its end."""
         self._said: set[str] = set()
 
     def left_s(self, run: str) -> float:
-        """Seconds until `run` is to be tried again; "" is the look for runs itself."""
+        """Returns the seconds until `run` is tried again; "" is the check for runs itself."""
         _, until = self._failing.get(run, (0.0, 0.0))
         return max(0.0, until - self._clock()) if until else 0.0
 
     def failed(self, run: str, error: LogError) -> None:
-        """The log failed at `run`."""
+        """Records a failure of the log at `run`."""
         text = str(error)
         # A full disk fails for all runs with one text: it is logged once.
         if text not in self._said:
@@ -78,23 +77,24 @@ class Retries:
         self._failing[run] = delay, self._clock() + delay
 
     def worked(self, run: str) -> None:
-        """The log was used for `run`."""
+        """Records a success of the log for `run`."""
         if self._failing.pop(run, None) and not self._failing:
             self._said.clear()
             _logger.warning("the log can be used again")
 
 
 class Reconciler:
-    """Looks for due runs while it is started.
+    """A task that checks for due runs while it is started.
 
     Args:
-        log: Where the runs are.
-        wake: Has a run advanced; called for each that can be, at each look until it is not due.
+        log: The log of the runs.
+        wake: Makes a run advance; called for each advanceable run at each check until it is not
+            due.
         now: The clock of approvals, in milliseconds since the epoch.
-        ours: Says whether this process can advance a run at all; what it cannot is left to others.
-        drives: Says whether this process advances a run now.
-        full: Says whether what would only wait for its turn should be left alone.
-        look_s: Seconds between two looks.
+        ours: Returns whether this process can advance a run at all; other runs are left to others.
+        drives: Returns whether this process advances a run now.
+        full: Returns whether runs that would only queue should be skipped.
+        look_s: Seconds between two checks.
     """
 
     def __init__(
@@ -114,25 +114,27 @@ class Reconciler:
         self._nudged = asyncio.Event()
         self._behind: RunRow | None = None
         self._over: dict[str, tuple[int, int, float]] = {}
-        """Leases that were seen over: epoch, end, and since when (monotonic seconds)."""
+        """Leases observed as expired: epoch, end, and time of the first observation (monotonic
+        seconds).
+        """
         self._clock = Steadiness(log, steady_s=STEADY_S)
         self._foreign: OrderedDict[str, bool] = OrderedDict()
         self.stuck: dict[str, str] = {}
-        """Runs that cannot be continued here, and why."""
+        """Runs that cannot be continued here, and the reasons."""
         self.retries = Retries(look_s)
         self.stopping = False
 
     async def start(self) -> None:
-        """Look once, then keep looking."""
+        """Checks once, then keeps checking."""
         await self._safely(self.reconcile)
         self._looking = asyncio.create_task(self._look())
 
     def nudge(self) -> None:
-        """Something in the log changed: look soon."""
+        """Requests an early check: the log has changed."""
         self._nudged.set()
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stops checking."""
         self.stopping = True
         looking, self._looking = self._looking, None
         if looking is not None:
@@ -141,10 +143,10 @@ class Reconciler:
                 await looking
 
     async def reconcile(self) -> None:
-        """Look once at the runs that are due, and have those advanced that can be."""
+        """Checks the due runs once, and advances those that can be."""
         for _ in range(PAGES):
             rows = await self._log.due(self._now(), limit=_PAGE, after=self._behind)
-            # Behind the query: a jump before it is seen.
+            # After the query: an earlier jump is detected.
             await self._clock.look()
             for number, row in enumerate(rows):
                 if number % _BREATH == _BREATH - 1:
@@ -153,7 +155,7 @@ class Reconciler:
                     return
                 news = row.wake_at == AT_ONCE and row.waiting_for not in UNATTENDED
                 if self._full() and not news:
-                    continue  # it would only wait for its turn again
+                    continue  # it would only queue again
                 await self._look_at_one(row)
             self._behind = rows[-1] if len(rows) == _PAGE else None
             if self._behind is None:
@@ -166,7 +168,7 @@ class Reconciler:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._look_s):
                     await self._nudged.wait()
-            # One change is looked at now; many at once are one reason to look.
+            # One change causes an immediate check; many at once cause one check.
             soon = looked_at + min(_SOON_S, self._look_s) - clock()
             await asyncio.sleep(max(soon, self.retries.left_s("")))
             self._nudged.clear()
@@ -175,7 +177,7 @@ class Reconciler:
 
     async def _safely(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            with contained():  # agents are made of foreign code
+            with contained():  # agents consist of foreign code
                 await work()
             self.retries.worked("")
         except LogError as error:
@@ -184,7 +186,7 @@ class Reconciler:
             _logger.exception("looking after the runs failed; trying again")
 
     async def _look_at_one(self, row: RunRow) -> None:
-        """Do what a due row needs. One that cannot be read keeps no other one waiting."""
+        """Handles one due row. An unreadable row does not delay the others."""
         if self.retries.left_s(row.run):
             return
         try:
@@ -202,7 +204,8 @@ class Reconciler:
         if top is None:
             return
         allowed = await self.may(top.run)
-        # A message for a run of others is theirs; that its approval expired anybody may note.
+        # A message for another process's run is left to it; any process may record an expired
+        # approval.
         if row.status == "waiting" and (allowed or row.wake_at != AT_ONCE):
             expired = await control.expire(self._log, row, self._now())
             if not expired and await self._settled(row):
@@ -213,9 +216,9 @@ class Reconciler:
             await self._wake(top.run)
 
     async def _goes_on_for(self, row: RunRow) -> RunRow | None:
-        """The run whose resumption resumes this one: itself, or what called it.
+        """Returns the run whose resumption resumes this one: itself, or its caller.
 
-        None where nothing goes on: an orphan is ended.
+        None if nothing continues: an orphan is ended.
         """
         try:
             top = await control.root(self._log, row)
@@ -227,13 +230,17 @@ class Reconciler:
         return top
 
     async def _settled(self, row: RunRow) -> bool:
-        """Is there nothing to do for a waiting run after all? Then it is noted when there will."""
+        """Returns whether a waiting run has nothing to do after all; its next due time is then
+        recorded.
+        """
         if row.waiting_for in UNATTENDED:
             return False
         return await control.settle_wake(self._log, row, self._now())
 
     def _abandoned(self, row: RunRow) -> bool:
-        """Is the lease of a running run really over, not only by a clock that jumped?"""
+        """Returns whether the lease of a running run has really expired, not only by a
+        clock jump.
+        """
         if ownership.gone(row.owner) or (ownership.mine(row.owner) and not self._drives(row.run)):
             return True
         if self._clock.steady:
@@ -242,13 +249,13 @@ class Reconciler:
         epoch, until, since = self._over.get(row.run, (0, 0, 0.0))
         if (epoch, until) != (row.epoch, row.lease_until):
             if len(self._over) > _REMEMBERED:
-                self._over.clear()  # whose leases are over is seen again
+                self._over.clear()  # expired leases are observed again
             self._over[row.run] = (row.epoch, row.lease_until, clock)
             return False
         return clock - since >= SILENT_S
 
     async def may(self, run: str) -> bool:
-        """Can this process advance the run? What it cannot is remembered."""
+        """Returns whether this process can advance the run. A negative answer is cached."""
         if run in self._foreign:
             return False
         if await self._ours(run):
@@ -260,18 +267,19 @@ class Reconciler:
 
 
 STEADY_S: Final = LEASE_MS / 1000 + 1.0
-"""For so long it must have been seen to be steady."""
+"""Minimum seconds for which the clock must have been observed as steady."""
 GAP_S: Final = 3.0
-"""Longer between two looks, and nobody knows what was in between: the database may have stood
-still, and those who renew their leases with it."""
+"""Maximum seconds between two checks. In a longer gap the database may have stood still, and with
+it the renewal of leases.
+"""
 JUMP_S: Final = 0.5
-"""What two clocks may differ by within a look, on a busy machine."""
+"""Tolerated difference in seconds between two clocks within a check, on a busy machine."""
 
 
 class Steadiness:
-    """Compares the clock of `log` with this machine's monotonic one.
+    """A comparison of the clock of `log` with this machine's monotonic one.
 
-    A log that tells no time (`clock`) is never steady.
+    A log without a clock (`clock`) is never steady.
 
     >>> from taofold.log.memory import MemoryLog
     >>> Steadiness(MemoryLog()).steady
@@ -288,20 +296,20 @@ class Steadiness:
         self._read: Any = getattr(log, "clock", None)
         self._steady_s, self._monotonic = steady_s, monotonic
         self._ahead = 0.0
-        """Seconds by which the log's clock was ahead when it began to be steady."""
+        """Seconds by which the log's clock was ahead at the start of the steady period."""
         self._since = self._looked_at = float("-inf")
 
     @property
     def steady(self) -> bool:
-        """Has it been steady for long enough, and until just now?"""
+        """True if it has been steady for long enough, and until just now."""
         fresh = self._monotonic() - self._looked_at <= GAP_S
         return fresh and self._looked_at - self._since >= self._steady_s
 
     async def look(self) -> None:
-        """Compare the clocks.
+        """Compares the clocks.
 
         Raises:
-            LogError: the log cannot be read now.
+            LogError: The log cannot be read now.
         """
         if self._read is None:
             return

@@ -1,10 +1,10 @@
 """Activations as invocations of a Restate service, which a Restate server hands to workers.
 
 A worker is an HTTP endpoint that the server calls: `advance` with the id of a run. Restate keeps
-the queue, retries what breaks off, and shows both; nothing of a run is kept there but its id. The
-service is a plain one, not a virtual object: the log already keeps two workers from one run, and an
-object would keep a run for as long as a frozen worker holds the connection. `RestateAddress` is the
-server's address and the worker's own, read from one URL.
+the queue, retries broken invocations, and shows both. Of a run it keeps only the id. The service is
+a plain one, not a virtual object: the log already prevents two workers on one run, and an object
+would hold a run for as long as a frozen worker holds the connection. `RestateAddress` holds the
+server's address and the worker's own, parsed from one URL.
 """
 
 import asyncio
@@ -26,12 +26,14 @@ from taofold.core.errors import ConfigError, LogError
 from taofold.engine.dispatch import Drive
 
 PORT: Final = 9080
-"""Where a worker listens if nothing else is said."""
+"""Default port of a worker."""
 ADMIN_PORT: Final = 9070
 REPEAT_MS: Final = 5000
-"""A ticket whose invocation has ended is handed in again after this while its run is due."""
+"""Milliseconds after which a ticket whose invocation has ended is enqueued again while its run is
+due.
+"""
 KEEP: Final = timedelta(hours=1)
-"""How long Restate remembers a ticket that has ended."""
+"""Time for which Restate remembers an ended ticket."""
 _TIMEOUT_S: Final = 10.0
 _STOP_S: Final = 5
 _RETRIES: Final = restate.InvocationRetryPolicy(
@@ -40,12 +42,12 @@ _RETRIES: Final = restate.InvocationRetryPolicy(
     max_attempts=30,
     on_max_attempts="kill",
 )
-"""Afterwards the run is handed in anew for as long as it is due."""
+"""After these attempts the run is enqueued again for as long as it is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestateAddress:
-    """Where the server and this worker are.
+    """The addresses of the server and of this worker.
 
     >>> RestateAddress.parse("http://restate:8080?worker=http://workers:9080&host=0.0.0.0").admin
     'http://restate:9070'
@@ -54,20 +56,22 @@ class RestateAddress:
     ingress: str
     admin: str
     worker: str
-    """The address under which the server reaches workers: of one, or of what is in front of all."""
+    """The address under which the server reaches workers: of one worker, or of their
+    load balancer.
+    """
     host: str
     port: int
     shared: bool = False
-    """May other workers of this machine listen there too (SO_REUSEPORT)?"""
+    """True if other workers of this machine may listen there too (SO_REUSEPORT)."""
     key: str = ""
-    """The server's public key (`publickeyv1_…`): only its requests are heard."""
+    """The server's public key (`publickeyv1_…`): only its requests are accepted."""
 
     @classmethod
     def parse(cls, text: str) -> "RestateAddress":
-        """Read `http://HOST:8080?admin=URL&worker=URL&host=ADDRESS&port=PORT&shared=yes&key=KEY`.
+        """Parses `http://HOST:8080?admin=URL&worker=URL&host=ADDRESS&port=PORT&shared=yes&key=KEY`.
 
         Raises:
-            ConfigError: it cannot be read so.
+            ConfigError: It has another form.
         """
         parts = urlsplit(text)
         fields = {name: values[-1] for name, values in parse_qs(parts.query).items()}
@@ -105,7 +109,7 @@ class RestateDispatcher:
         self._thread: threading.Thread | None = None
 
     async def start(self, drive: Drive, *, group: str, most: int) -> None:
-        """Listen, and tell the server where."""
+        """Listens, and registers the address at the server."""
         self._service = f"taofold-{group}"
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S))
         try:
@@ -120,7 +124,7 @@ class RestateDispatcher:
                 access_log=False,
                 timeout_graceful_shutdown=_STOP_S,
             )
-            # In a thread of its own: the SDK and uvicorn would take the process's signals.
+            # In a thread of its own: the SDK and uvicorn would take over the process's signals.
             self._server = uvicorn.Server(config)
             serving = partial(asyncio.run, self._server.serve(sockets=[listener]))
             self._thread = threading.Thread(target=serving, name="restate", daemon=True)
@@ -131,17 +135,17 @@ class RestateDispatcher:
             raise
 
     async def enqueue(self, run: str, ticket: str) -> None:
-        """Send the run to the service; a ticket that Restate has seen is not sent again."""
+        """Sends the run to the service; a ticket that Restate knows is not sent again."""
         identifier, news = await self._sent(run, ticket)
         if not news and await self._ended(identifier):
-            # It found nothing to do, or could not: the run is due all the same.
+            # The invocation found nothing to do, or failed: the run is still due.
             await self._sent(run, f"{ticket}.{clock() // REPEAT_MS}")
 
     async def pause(self) -> None:
-        """The handler refuses from now on, and Restate asks again, elsewhere."""
+        """Does nothing: the handler refuses from now on, and Restate tries another worker."""
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stops listening."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             await asyncio.to_thread(self._thread.join, 2 * _STOP_S)
@@ -170,11 +174,11 @@ class RestateDispatcher:
 
         @service.handler("advance")
         async def advance(context: restate.Context, run: str) -> None:  # pyright: ignore[reportUnusedFunction]
-            # What is raised here Restate tries again, at whichever worker it reaches then.
+            # Restate retries after an exception here, at any worker it reaches then.
             async with slots:
                 await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(drive(run), home))
 
-        # It writes a traceback for whatever a handler raises; what matters is logged by the engine.
+        # It logs a traceback for every exception of a handler; the engine logs the relevant ones.
         logging.getLogger("restate").setLevel(logging.CRITICAL)
         return restate.app([service], identity_keys=[self._address.key] * bool(self._address.key))
 
@@ -204,7 +208,7 @@ class RestateDispatcher:
         return status not in (470, 404)
 
     async def _post(self, url: str, body: Any, headers: Any = None) -> tuple[int, Any]:
-        """Status and content of the answer; GET where there is no body."""
+        """Returns status and content of the response; GET if there is no body."""
         assert self._session is not None
         method = "GET" if body is None else "POST"
         try:
