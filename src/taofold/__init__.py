@@ -1,4 +1,4 @@
-"""taofold: agents one can trust, replay and teach. Names are loaded when they are used."""
+"""taofold: agents you can trust, replay and teach. Names are loaded on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

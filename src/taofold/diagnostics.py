@@ -1,12 +1,13 @@
-"""The failing checks in what programs print for people: tests, compilers, linters, shells.
+"""Extracts failing checks from printed output of tests, compilers, linters and shells.
 
-`failing_checks` takes the text that a program printed and returns a `Check` for each one that
-failed: usual output of pytest, unittest, TAP, JUnit, cargo, go test, rustc, tsc, eslint, pylint,
-ruff, mypy, Python and node tracebacks, and shells. `parse_pytest` takes that of pytest and returns
-the whole test run, with its counts. What else of such a text is read: the names of tests that
-passed, the frames of a traceback with their code, and the exceptions that led to the last one.
-For output that was made for people: gates ask for machine-readable reports where a runner has one.
-Text only and bounded: nothing is run, no file is opened, and an exit code is never a failure's
+`failing_checks` takes the output of a program and returns a `Check` for each one that failed: usual
+output of pytest, unittest, TAP, JUnit, cargo, go test, rustc, tsc, eslint, pylint, ruff, mypy,
+Python and node tracebacks, and shells. `parse_pytest` returns the whole test run of pytest, with
+its counts. Further functions read the names of passed tests, the frames of a traceback with their
+code, and the exceptions that led to the last one.
+
+For human-readable output: gates request machine-readable reports from runners that have them. Text
+only and bounded: nothing is run, no file is opened, and an exit code is never a failure's
 signature. Knows nothing about models.
 
 Example: `failing_checks("m.py:3: error: Name 'x' is not defined  [name-defined]")[0].error_type`
@@ -25,9 +26,9 @@ from msgspec import structs
 from taofold.core.failing_checks import Check, Location
 
 MOST: Final = 200
-"""Checks read of one output."""
+"""Maximum number of checks read from one output."""
 _LONGEST: Final = 200_000
-"""Characters looked at: the last ones, where failures are summed up."""
+"""Maximum characters read: the last ones, which summarise failures."""
 _MESSAGE: Final = 1_000
 _LONGEST_LINE: Final = 2_000
 
@@ -49,12 +50,12 @@ _FOREIGN: Final = ("node:", "node_modules/", "internal/")
 
 
 def failing_checks(text: str) -> tuple[Check, ...]:
-    """Every failing check that `text` names, in order; () where nothing can be told.
+    """Returns every failing check in `text`, in order; () if none is recognised.
 
-    Reports of test runners come first, then findings of linters and compilers. Only where there
-    is neither is a traceback or a shell's complaint taken for a check.
+    Reports of test runners come first, then findings of linters and compilers. A traceback or a
+    shell's error counts as a check only if there is neither.
     """
-    # Bounded first: every pattern below looks at every line.
+    # Bounded first: every pattern below searches every line.
     lines = [line[:_LONGEST_LINE] for line in _ANSI.sub("", text[-_LONGEST:]).splitlines()]
     checks = [check for reader in _RUNNERS for check in reader(lines)]
     checks += [check for reader in _FINDINGS for check in reader(lines)]
@@ -62,7 +63,7 @@ def failing_checks(text: str) -> tuple[Check, ...]:
 
 
 def _thrown(lines: list[str]) -> list[Check]:
-    """What ended a program, by the first reader that sees it."""
+    """Returns the error that ended a program, from the first reader that recognises it."""
     for reader in _UNCAUGHT:
         if checks := list(reader(lines)):
             return checks
@@ -77,11 +78,11 @@ _PASSED: Final = re.compile(
 
 
 def passing_names(text: str) -> frozenset[str] | None:
-    """The names of what passed, of an output that tells failures; None where it does not say.
+    """Returns the names of passed checks in an output with failures; None if it does not list them.
 
-    What a program throws is the last that it does: behind it nothing ran, and nothing passed.
+    An uncaught exception is the last event of a program: nothing ran or passed after it.
     """
-    # Cut before it is read: the pattern looks at every line.
+    # Cut before it is read: the pattern searches every line.
     lines = [line[:_LONGEST_LINE] for line in text[-_LONGEST:].splitlines()]
     passed = [match for line in lines if (match := _PASSED.match(line))]
     names = frozenset([str(match[match.lastindex or 0]) for match in passed])
@@ -92,7 +93,7 @@ def passing_names(text: str) -> frozenset[str] | None:
 
 
 class PrintedFrame(NamedTuple):
-    """A frame as pytest or Python prints it: its line of code, and what of its code is shown."""
+    """A frame printed by pytest or Python: its line of code, and the shown part of its code."""
 
     path: str
     line: int
@@ -101,7 +102,7 @@ class PrintedFrame(NamedTuple):
 
 
 def printed_frames(traceback: str) -> tuple[PrintedFrame, ...]:
-    """The frames of a traceback that show code, the innermost last."""
+    """Returns the frames of a traceback that show code, the innermost last."""
     frames: list[PrintedFrame] = []
     above: list[str] = []
     rows = traceback.splitlines()
@@ -114,7 +115,8 @@ def printed_frames(traceback: str) -> tuple[PrintedFrame, ...]:
         elif pytest is not None and pytest[3]:
             frames.append(PrintedFrame(pytest[1], int(pytest[2]), below, below))
         elif pytest is not None:
-            # The last and the first one are shown from the function's head on, the line marked.
+            # The last and the first one are shown from the function's head on, with the line
+            # marked.
             raised = next((line[1:].strip() for line in reversed(above) if line[0] == ">"), "")
             code = [line[1:] for line in above if line[0] in "> "]
             frames.append(PrintedFrame(pytest[1], int(pytest[2]), raised, "\n".join(code)))
@@ -137,7 +139,7 @@ _LOADER: Final = re.compile(r"^(?:ImportError: )?(?=Failed to import test module
 
 
 class LoadingError(NamedTuple):
-    """The exception for which a module of tests could not be imported."""
+    """The exception for which a test module could not be imported."""
 
     error_type: str
     message: str
@@ -146,9 +148,9 @@ class LoadingError(NamedTuple):
 
 
 def loading_error(traceback: str) -> LoadingError | None:
-    """The exception that unittest's loader quotes in the message of its own; None if there is none.
+    """Returns the exception quoted in the message of unittest's loader, or None.
 
-    The quotation is all that is left of it: the loader keeps no exception.
+    Only the quotation remains: the loader keeps no exception.
     """
     quoted = _LOADER.split(traceback, maxsplit=1)[1:]
     chain = list(_tracebacks(quoted[0].splitlines())) if quoted else []
@@ -159,16 +161,15 @@ def loading_error(traceback: str) -> LoadingError | None:
 
 
 def causes_of(check: Check) -> tuple[tuple[str, str], ...]:
-    """Class and message of the exceptions that led to the one which the check names, first to last.
+    """Returns class and message of the exceptions that led to the check's error, first to last.
 
-    Of many the first `_MOST_CAUSES`.
-
-    As Python, pytest, node and Java print a chain of them.
+    Limited to the first `_MOST_CAUSES`. Recognises the chains printed by Python, pytest, node and
+    Java.
     """
     causes: list[tuple[str, str]] = []
     for part in _LINK.split(check.traceback)[:-1]:
         rows = _ERROR.findall(part)
-        # Python prints the error behind its frames, at the margin.
+        # Python prints the error after its frames, without indentation.
         margin = [row for row in part.splitlines() if row[:1].strip()]
         rows = rows or [row for row in margin if not row.startswith("Traceback (most recent")]
         if rows:
@@ -178,7 +179,9 @@ def causes_of(check: Check) -> tuple[tuple[str, str], ...]:
 
 
 def _named_apart(found: list[Check]) -> tuple[Check, ...]:
-    """Each check once; another error under a known id is named after its message as well."""
+    """Returns each check once; another error under a known id gets its message as part
+    of the id.
+    """
     unique: dict[str, Check] = {}
     for check in found:
         if unique.setdefault(check.id, check).error != check.error:
@@ -201,7 +204,7 @@ def _check(
 
 
 def _finding(path: str, line: str, code: str, message: str) -> Check:
-    """A finding's id holds no line, so that it stays the same when lines move."""
+    """Returns a finding. Its id holds no line number, so it survives moved lines."""
     path = path.removeprefix("./")
     return _check(f"{path}: {code} {message}".strip(), code, message, [Location(path, int(line))])
 
@@ -231,7 +234,9 @@ def _unittest(lines: list[str]) -> Iterator[Check]:
 
 
 def _tap(lines: list[str]) -> Iterator[Check]:
-    """`not ok` lines with their YAML block; a suite that fails through its tests is left out."""
+    """Yields `not ok` lines with their YAML block; a suite that fails through its tests is left
+    out.
+    """
     for number, line in enumerate(lines):
         head = re.match(r"\s*not ok \d+(?: -)? ?(.*)", line)
         if head is None or "# TODO" in line or "# SKIP" in line:
@@ -241,7 +246,7 @@ def _tap(lines: list[str]) -> Iterator[Check]:
             continue
         message = fields.get("error") or fields.get("message") or ""
         if message == "test failed" and (thrown := _thrown_above(lines, number)) is not None:
-            # A file that could not be run: what it printed says why.
+            # A file that could not be run: its output has the reason.
             yield structs.replace(thrown, id=head[1])
             continue
         places = _js_places(fields.get("stack", "").split("\n"))
@@ -251,7 +256,7 @@ def _tap(lines: list[str]) -> Iterator[Check]:
 
 
 def _thrown_above(lines: list[str], number: int) -> Check | None:
-    """What ended a program whose output stands in the comments of TAP right above a result."""
+    """Returns the error that ended a program, from TAP comments directly above a result."""
     comments: list[str] = []
     for above in range(number - 1, -1, -1):
         comment = re.match(r"\s*#(?: (.*))?$", lines[above])
@@ -262,7 +267,7 @@ def _thrown_above(lines: list[str], number: int) -> Check | None:
 
 
 def _yaml_fields(lines: list[str]) -> dict[str, str]:
-    """The scalar fields of a TAP diagnostic block. No YAML is loaded: this is enough of it."""
+    """Returns the scalar fields of a TAP diagnostic block. This subset needs no YAML parser."""
     fields: dict[str, str] = {}
     name, margin = "", 0
     if not lines or lines[0].strip() != "---":
@@ -271,7 +276,7 @@ def _yaml_fields(lines: list[str]) -> dict[str, str]:
         if line.strip() == "...":
             break
         field = re.match(r"(\s*)([A-Za-z]\w*): ?(.*)", line)
-        # A deeper line continues a block (`|-`), whatever it looks like.
+        # A deeper line continues a block (`|-`), in any form.
         if field and (not name or len(field[1]) <= margin):
             margin, name, value = len(field[1]), field[2], field[3].strip()
             fields[name] = "" if value in ("|-", "|", ">-") else value.strip("'\"")
@@ -292,7 +297,7 @@ def _junit(lines: list[str]) -> Iterator[Check]:
         attributes = _attributes(failure[1])
         body = unescape(case[failure.end() : failure.end() + 4000])
         error, message = attributes.get("type", ""), attributes.get("message", "")
-        # Node writes `type="testCodeFailure"`: the exception's class stands in the body only.
+        # Node writes `type="testCodeFailure"`: only the body has the exception's class.
         cause = re.search(r"\b([A-Z]\w*(?:Error|Exception))\b(?: \[\w+\])?:", body)
         if cause and not error.endswith(("Error", "Exception")):
             error = cause[1]
@@ -327,7 +332,7 @@ def _cargo(lines: list[str]) -> Iterator[Check]:
 
 
 def _first(pattern: re.Pattern[str], lines: Iterable[str]) -> re.Match[str] | None:
-    """The match of the first line that begins so."""
+    """Returns the match of the first line that starts with the pattern."""
     return next(filter(None, map(pattern.match, lines)), None)
 
 
@@ -342,9 +347,9 @@ def _go(lines: list[str]) -> Iterator[Check]:
             if len(following) - len(following.lstrip()) <= margin and following.strip():
                 break
             body.append(following)
-        if any("--- FAIL:" in line for line in body):  # its subtests say what failed
+        if any("--- FAIL:" in line for line in body):  # its subtests have the failures
             continue
-        # Looked for behind the body too: `panic:` is not indented, so it ended the body.
+        # Searched after the body too: `panic:` is not indented, so it ended the body.
         panic = _first(re.compile(r"panic: (.*)"), lines[number:])
         message = _first(re.compile(r"\s*([\w./-]+\.go):(\d+): ?(.*)"), body)
         if message is not None:
@@ -366,7 +371,7 @@ _LINE_FINDINGS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Che
         re.compile(r"^([^\s:][^:\n]{0,300}):(\d+)(?::\d+)?: error: (.*?)  \[([\w-]+)\]$"),
         lambda m: _finding(m[1], m[2], m[4], m[3]),
     ),
-    (  # pylint: the symbol is its name, the number beside it is not
+    (  # pylint: the symbol is the name, not the number beside it
         re.compile(
             r"^([^\s:][^:\n]{0,300}):(\d+):\d+: ([CEFIRW]\d{4}): (.*?)(?: \(([a-z][\w-]+)\))?$"
         ),
@@ -396,7 +401,7 @@ def _line_findings(lines: list[str]) -> Iterator[Check]:
 
 
 def _arrow_findings(lines: list[str]) -> Iterator[Check]:
-    """Rustc and ruff: the message first, then `--> file:line:column`."""
+    """Yields findings of rustc and ruff: the message first, then `--> file:line:column`."""
     for line, following in pairwise(lines):
         at = re.match(r"\s*--> ([^:\s][^:\n]{0,300}):(\d+):\d+", following)
         if at is None:
@@ -420,11 +425,11 @@ def _eslint(lines: list[str]) -> Iterator[Check]:
             path = ""
 
 
-# What nobody caught
+# Uncaught errors
 
 
 def _tracebacks(lines: list[str]) -> Iterator[tuple[str, str, list[Location]]]:
-    """Python tracebacks: class, message, places."""
+    """Yields Python tracebacks: class, message, places."""
     start = -1
     for number, line in enumerate(lines):
         if line.startswith("Traceback (most recent call last)") or (
@@ -447,10 +452,10 @@ def _node(lines: list[str]) -> Iterator[Check]:
         frames = lines[number + 1 : number + 30]
         if head and any(re.match(r"\s+at ", frame) for frame in frames):
             places = _js_places(frames)
-            if not places:  # a syntax error stands above its message only
+            if not places:  # a syntax error is located above its message only
                 at = _first(re.compile(r"(/\S+):(\d+)$"), lines[:number])
                 places = [Location(at[1], int(at[2]))] if at else []
-            # A plain `Error` says nothing, and its code does.
+            # A plain `Error` is unspecific, but its code is not.
             error = head[2] if head[1] == "Error" and head[2] else head[1]
             yield _uncaught(error, head[3], places, "\n".join(frames))
 
@@ -466,18 +471,20 @@ def _panic(lines: list[str]) -> Iterator[Check]:
 
 
 def _shell(lines: list[str]) -> Iterator[Check]:
-    """`bash: line 3: foo: command not found`, `cat: /x: No such file or directory`."""
+    """Yields `bash: line 3: foo: command not found`, `cat: /x: No such file or directory`."""
     for line in lines:
         head = _COMPLAINT.match(line)
         own = _SCRIPT.search(line)
         if head is not None:
             yield _uncaught("shell", f"{head[1]}: {head[2]}", [])
-        elif own is not None:  # Whatever a shell says of a line of a script.
+        elif own is not None:  # any error of a shell about a line of a script
             yield _uncaught("shell", own[3], [Location(own[1].removeprefix("./"), int(own[2]))])
 
 
 def _uncaught(error: str, message: str, places: list[Location], printed: str = "") -> Check:
-    """An error that ended a program is one check, named after the error: it has no other name."""
+    """Returns the check for an error that ended a program; its id is the error, for
+    lack of a name.
+    """
     where = places[-1].path if places else ""
     return _check(f"{where}: {error}" if where else error, error, message, places, printed)
 
@@ -492,7 +499,7 @@ def _py_places(lines: list[str]) -> list[Location]:
 
 
 def _js_places(lines: list[str]) -> list[Location]:
-    """Frames of a JavaScript stack, the innermost last as everywhere here."""
+    """Returns the frames of a JavaScript stack, the innermost last as in all other formats."""
     frames = [match for line in lines if (match := _JS_FRAME.match(line))]
     return [
         Location(match[2], int(match[3]), (match[1] or "").rpartition(".")[2].strip("<>"))
@@ -523,8 +530,9 @@ _KIND: Final = re.compile(
     r"([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Iteration|Warning)|Failed)\b(?:: ?(.*))?$",
     re.DOTALL,
 )
-# pytest names a class with its module: decimal.InvalidOperation is an exception by its place alone.
-# A few old ones of the library are written small: re.error, socket.timeout.
+# pytest qualifies a class with its module: decimal.InvalidOperation is recognised as an exception
+# only by its position. A few old library exceptions have lower-case names: re.error,
+# socket.timeout.
 _QUALIFIED: Final = re.compile(
     r"^(?:[a-z_]\w*\.)+([A-Z]\w*|error|timeout|gaierror|herror)(?:: ?(.*))?$", re.DOTALL
 )
@@ -538,28 +546,28 @@ class PytestReport:
     failures: tuple[Check, ...]
     passed: int
     broken: int
-    """Failed tests and errors, as the last line counts them."""
+    """The number of failed tests and errors in the last line."""
     summary: str
     seconds: float
 
     @property
     def ok(self) -> bool:
-        """Did at least one test pass and none fail?"""
+        """True if at least one test passed and none failed."""
         return self.passed > 0 and self.broken == 0 and not self.failures
 
     @property
     def ids(self) -> frozenset[str]:
-        """The ids of what failed."""
+        """The ids of the failures."""
         return frozenset([failure.id for failure in self.failures])
 
     @property
     def collecting(self) -> bool:
-        """Could a test file not be loaded?"""
+        """True if a test file could not be loaded."""
         return any(failure.collecting for failure in self.failures)
 
 
 def parse_pytest(text: str) -> PytestReport | None:
-    """The report in `text`, or None if no test run left its traces there."""
+    """Returns the report in `text`, or None if it holds no test run."""
     tails = list(_TAIL.finditer(text))
     counts: dict[str, int] = {}
     if tails:
@@ -583,7 +591,7 @@ def _failures(text: str) -> tuple[Check, ...]:
     checks: dict[str, Check] = {}
     for kind, test, message in _SUMMARY.findall(text):
         checks.setdefault(test, _failure(test, kind == "ERROR", message, sections))
-    # It ends pytest before there is a section or a summary: all that follows is about it.
+    # It ends pytest before there is a section or a summary: all following text belongs to it.
     conftest = _CONFTEST.search(text)
     if conftest is not None and not checks:
         sections = {f"ERROR collecting {conftest[1]}": text[conftest.end() :]}
@@ -592,7 +600,7 @@ def _failures(text: str) -> tuple[Check, ...]:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """The traceback of each failure under its title."""
+    """Returns the traceback of each failure by its title."""
     titles = list(_TITLE.finditer(text))
     sections: dict[str, str] = {}
     for number, title in enumerate(titles):
@@ -614,8 +622,8 @@ def _failure(test: str, errored: bool, said: str, sections: dict[str, str]) -> C
 
 
 def _kind(lines: list[str], said: str) -> tuple[str, str]:
-    """The exception's class and message; a bare `assert` is an AssertionError."""
-    # The last `E` line that names a class: of a chain of exceptions it is the one that was raised.
+    """Returns the exception's class and message; a bare `assert` is an AssertionError."""
+    # The last `E` line that names a class: in a chain of exceptions it is the raised one.
     for line in [*reversed(lines), said]:
         match = _KIND.match(line.strip())
         if match and match[1] != "AssertionError":

@@ -1,10 +1,10 @@
 """Containment of foreign code: tools, hooks, models, approvers and other code of users.
 
-Foreign code fails its own call, never the process or another run. `contained` is a
-context manager around one such call. Ordinary exceptions pass through it, for the caller to handle.
-What is no `Exception` (`SystemExit`, a foreign `CancelledError`, a panic of an extension) becomes a
-`ForeignExit`, which is one. Three things pass because they come from outside of the call: the
-cancellation of the task, Ctrl-C, and the end of the event loop. Knows nothing about runs.
+Foreign code fails its own call, never the process or another run. `contained` is a context manager
+around one such call. Ordinary exceptions pass through it to the caller. Any other `BaseException`
+(`SystemExit`, a foreign `CancelledError`, a panic of an extension) becomes a `ForeignExit`, which
+is an `Exception`. Three things pass because they come from outside the call: the cancellation of
+the task, Ctrl-C, and the end of the event loop. Knows nothing about runs.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _LONGEST: Final = 500
 
 
 class ForeignExit(RuntimeError):
-    """Foreign code raised what is no `Exception`; the message names it."""
+    """Foreign code raised a `BaseException` that is no `Exception`; the message names it."""
 
 
 def foreign_exit(error: BaseException) -> ForeignExit:
@@ -44,26 +44,26 @@ def foreign_exit(error: BaseException) -> ForeignExit:
 
 
 def original(error: Exception) -> BaseException:
-    """What foreign code raised: of a `ForeignExit` what it stands for, else `error` itself."""
+    """Returns the exception raised by foreign code: the cause of a `ForeignExit`, else `error`."""
     cause = error.__cause__ if isinstance(error, ForeignExit) else None
     return cause or error
 
 
 def place_of(error: BaseException) -> str:
-    """Where `error` was raised, as ` (app.py:12)`; empty if it has no traceback."""
+    """Returns the place where `error` was raised, as ` (app.py:12)`; empty without a traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
 
 
 class contained:  # noqa: N801 - reads like the functions of contextlib
-    """Turns what foreign code raises into exceptions that `except Exception` catches.
+    """A guard that turns exceptions of foreign code into ones that `except Exception` catches.
 
         with contained():
             async with asyncio.timeout(60):  # inside: a deadline of ours is no cancellation
                 result = await tool()
 
     Args:
-        passing: further classes that pass as they are.
+        passing: Further classes that pass unchanged.
     """
 
     __slots__ = ("_cancelling", "_passing", "_task")
@@ -74,11 +74,11 @@ class contained:  # noqa: N801 - reads like the functions of contextlib
         self._cancelling = 0
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Records the task and its pending requests to cancel."""
         self._task = _current_task()
         if self._task is not None:
             # A request that the task has not seen yet is raised at the first await inside. Tasks
-            # have no public word for it.
+            # have no public attribute for it.
             pending = bool(getattr(self._task, "_must_cancel", False))
             self._cancelling = self._task.cancelling() - pending
 
@@ -88,7 +88,7 @@ class contained:  # noqa: N801 - reads like the functions of contextlib
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Raise `ForeignExit`, or `CancelledError` if this task itself was cancelled."""
+        """Raises `ForeignExit`, or `CancelledError` if this task itself was cancelled."""
         if error is None or isinstance(error, (Exception, self._passing)):
             return
         task = _current_task()
@@ -96,7 +96,7 @@ class contained:  # noqa: N801 - reads like the functions of contextlib
             return  # the coroutine is closed from outside: nothing can be awaited any more
         if any(map(_is_ctrl_c, _leaves(error))):
             return
-        # Requests to cancel are counted by the task: one more than at the beginning is ours.
+        # The task counts requests to cancel: one more than at the start concerns this task.
         if task is not None and task is self._task and task.cancelling() > self._cancelling:
             if isinstance(error, asyncio.CancelledError):
                 return
@@ -105,7 +105,7 @@ class contained:  # noqa: N801 - reads like the functions of contextlib
 
 
 async def in_own_task(work: Awaitable[T]) -> T:
-    """Await `work` in a task of its own, so that its requests to cancel are not the caller's.
+    """Awaits `work` in a task of its own, so that its requests to cancel are not the caller's.
 
     Some code cancels its current task. A `TaskGroup` of Python 3.11 leaves a request behind when a
     child raises. Context variables that `work` sets are set for the caller, too.
@@ -128,7 +128,7 @@ async def in_own_task(work: Awaitable[T]) -> T:
 
 
 async def _contained(work: Awaitable[T]) -> T:
-    # Inside of the task: the event loop itself lets SystemExit and KeyboardInterrupt through.
+    # Inside the task: the event loop itself lets SystemExit and KeyboardInterrupt through.
     with contained():
         return await work
 
@@ -149,7 +149,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
-    """True if a signal handler raised `error`, and no `raise` statement of foreign code."""
+    """Returns whether a signal handler, not a `raise` statement of foreign code, raised `error`."""
     if not isinstance(error, KeyboardInterrupt) or error.__traceback__ is None:
         return False
     handler = signal.getsignal(signal.SIGINT)

@@ -1,16 +1,16 @@
 """HTTP connections that are safe with URLs and keys: public addresses only, or no redirects.
 
-`connector` and `is_public`, for URLs that a model or a server wrote: whatever a URL spells, however
-a name resolves, whichever redirect led there, the decision is made where the socket for one address
-is created, and the connection goes to that address. There is no second parser of URLs and no
-look-up that could disagree a moment later.
+`connector` and `is_public` are for URLs from a model or a server. For any spelling, name resolution
+or redirect, the decision is made where the socket for one address is created, and the connection
+goes to that address. There is no second URL parser and no lookup that could differ a moment later.
 
-`send`, for requests with credentials: one blocking request, of which a redirect is an answer like
-any other. Following it would hand the headers, and with them the key, to whomever the server names.
-`http_parts` and `bare_url` read a URL that a person configured, and what of it may be
-shown. `unpacking` decodes a compressed body within a bound.
+`send` is for requests with credentials: one blocking request that returns a redirect like any other
+response. Following it would send the headers, and with them the key, to any host that the server
+names.
 
-Knows nothing about tools, models or providers.
+`http_parts` and `bare_url` parse a configured URL and return the part that may be shown.
+`unpacking` decodes a compressed body within a bound. Knows nothing about tools, models or
+providers.
 """
 
 import errno
@@ -66,11 +66,11 @@ _NEAR_6: Final = tuple(
 )
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _ISATAP: Final = 0x5EFE
-"""In the middle of an interface id: the last 32 bits are an IPv4 address (RFC 5214)."""
+"""Marker in the middle of an interface id: the last 32 bits are an IPv4 address (RFC 5214)."""
 
 
 def parse_address(text: str) -> Address | None:
-    """The address that `text` spells, without a zone; None if it is none."""
+    """Returns the address in `text`, without a zone; None if it is not an address."""
     try:
         return ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -78,7 +78,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_public(text: str) -> bool:
-    """Is it an address of the public internet? What is no address is not public."""
+    """Returns whether it is an address of the public internet. An invalid address is not."""
     address = parse_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         # `::ffff:127.0.0.1` and NAT64's prefix lead to an IPv4 address, which then decides.
@@ -100,10 +100,10 @@ def _is_public_6(address: ipaddress.IPv6Address) -> bool:
 
 
 def is_own(text: str) -> bool:
-    """Is it an address of this machine, as its routing table says? Sends nothing.
+    """Returns whether it is an address of this machine, by its routing table. Sends nothing.
 
-    A machine may have public addresses of its own: what listens there behind a firewall is
-    reached from inside without passing it.
+    A machine may have public addresses of its own. Services on them behind a firewall are reachable
+    from inside without passing it.
     """
     address = parse_address(text)
     if address is None:
@@ -111,7 +111,7 @@ def is_own(text: str) -> bool:
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((str(address), 9))  # a datagram socket: only a route is looked up
+            probe.connect((str(address), 9))  # a datagram socket only looks up a route
             source = parse_address(probe.getsockname()[0])
     except OSError:
         return False
@@ -121,7 +121,7 @@ def is_own(text: str) -> bool:
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 """`(name, port) -> addresses`."""
 Allowed: TypeAlias = Callable[[str], bool]
-"""Is this address one that may be reached?"""
+"""Returns whether an address may be reached."""
 _SOCKETS: Final = (socket.AF_INET, socket.AF_INET6)
 
 
@@ -130,17 +130,17 @@ class NotPublic(OSError):
 
 
 def reachable(address: str) -> bool:
-    """Is it public, and not one of this machine's own?"""
+    """Returns whether it is public and not one of this machine's own."""
     return is_public(address) and not is_own(address)
 
 
 def connector(
     resolve: Resolve | None = None, allowed: Allowed = reachable
 ) -> "aiohttp.TCPConnector":
-    """A connector for one `aiohttp` session that connects only where `allowed` says so.
+    """Returns a connector for one `aiohttp` session that connects only to `allowed` addresses.
 
-    Of several addresses the first that is allowed and answers is taken. Where none is, aiohttp
-    raises `ClientConnectorError`, which says why.
+    The first of several addresses that is allowed and responds is used. If none is allowed, aiohttp
+    raises `ClientConnectorError` with the reason.
     """
     client = importlib.import_module("aiohttp")  # 0.2 s, paid by the first request
 
@@ -148,14 +148,13 @@ def connector(
         family, kind, protocol, _, where = candidate
         address = str(where[0])
         if family not in _SOCKETS or not allowed(address):
-            # With a number: aiohttp shows the text of such errors only.
+            # With an error number: aiohttp shows the text of such errors only.
             raise NotPublic(errno.EACCES, f"{address} is not an address of the public internet")
         return socket.socket(family, kind, protocol)
 
     resolver: Any = None if resolve is None else _Resolver(resolve)
     connector: aiohttp.TCPConnector = client.TCPConnector(
-        # Without the cache: a name is resolved for the
-        # connection that is made, not for an earlier one.
+        # Without the cache: a name is resolved for each new connection.
         resolver=resolver,
         use_dns_cache=False,
         socket_factory=checked,
@@ -164,7 +163,7 @@ def connector(
 
 
 class _Resolver:
-    """A resolver for aiohttp that asks `resolve`."""
+    """A resolver for aiohttp that calls `resolve`."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
@@ -184,7 +183,7 @@ class _Resolver:
         ]
 
     async def close(self) -> None:
-        """Nothing to let go."""
+        """Does nothing."""
 
 
 class _Unredirected(urllib.request.HTTPRedirectHandler):
@@ -207,20 +206,20 @@ def send(
     method: str | None = None,
     proxies: bool = True,
 ) -> Any:
-    """The open response (a context manager with `read` and `status`), status 200 to 299.
+    """Returns the open response (a context manager with `read` and `status`), status 200 to 299.
 
     Args:
-        url: http or https. Whoever passes it in answers for where it leads.
+        url: http or https. The caller is responsible for its target.
         body: None sends GET.
-        headers: may hold credentials.
-        timeout: seconds for connecting, and for each read.
-        method: instead of GET or POST.
-        proxies: use those that the environment names.
+        headers: May hold credentials.
+        timeout: Seconds for connecting, and for each read.
+        method: Replaces GET or POST.
+        proxies: Use those that the environment names.
 
     Raises:
-        ValueError: `url` is of another kind.
-        urllib.error.HTTPError: any other status, redirects too; see `reason`.
-        OSError: no connection.
+        ValueError: `url` has another scheme.
+        urllib.error.HTTPError: Any other status, redirects too; see `reason`.
+        OSError: No connection.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"only http and https URLs can be called, not {url[:100]!r}")
@@ -230,7 +229,7 @@ def send(
 
 
 def reason(error: urllib.error.HTTPError) -> str:
-    """Status and phrase; of a redirect also where it points, for whoever configured the URL."""
+    """Returns status and phrase; for a redirect also its target, which helps to fix the URL."""
     target = error.headers.get("Location", "") if 300 <= error.code < 400 else ""
     reason = f"{error.code} {error.reason}"
     return (
@@ -239,10 +238,10 @@ def reason(error: urllib.error.HTTPError) -> str:
 
 
 def http_parts(url: str) -> SplitResult:
-    """The parts of an http or https URL that names a host.
+    """Returns the parts of an http or https URL that names a host.
 
     Raises:
-        ValueError: `url` is of another kind, or cannot be split.
+        ValueError: `url` has another scheme, or cannot be parsed.
     """
     parts = urlsplit(url)
     # The port is read here: `urlsplit` raises then, not when the URL is split.
@@ -252,16 +251,16 @@ def http_parts(url: str) -> SplitResult:
 
 
 def bare_url(url: str) -> str:
-    """Scheme, host, port and path of `url`: what may be shown. User, password, query may not."""
+    """Returns scheme, host, port and path of `url`, without user, password and query."""
     parts = urlsplit(url)
-    # `hostname` is without the brackets that an IPv6 address has in a URL.
+    # `hostname` lacks the brackets of an IPv6 address in a URL.
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
 def ascii_host(host: str) -> str:
-    """Returns the host as it is looked up, with its punycode; "" if it is none."""
+    """Returns the host in lookup form, with its punycode; "" if it is invalid."""
     if host.isascii():
         return f"[{host}]" if ":" in host else host
     try:
@@ -271,10 +270,10 @@ def ascii_host(host: str) -> str:
 
 
 def origin(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port: whom a request to `url` trusts.
+    """Returns scheme, host and port: the trust boundary of a request to `url`.
 
     Raises:
-        ValueError: the port is none.
+        ValueError: The port is invalid.
     """
     parts = urlsplit(url)
     port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
@@ -282,19 +281,19 @@ def origin(url: str) -> tuple[str, str, int]:
 
 
 def unpacking(coding: str, most: int) -> Callable[[bytes], bytes] | None:
-    """Returns what unpacks the pieces of a body, each to at most `most` + 1 bytes.
+    """Returns a function that unpacks pieces of a body, each to at most `most` + 1 bytes.
 
-    A megabyte of gzip may hold a gigabyte. None: the body is sent as it is.
+    A megabyte of gzip may hold a gigabyte. None: the body is not compressed.
 
     Raises:
-        ValueError: `coding` (of the header Content-Encoding) is none of gzip and deflate.
+        ValueError: `coding` (of the header Content-Encoding) is neither gzip nor deflate.
     """
     name = coding.strip().lower()
     if name in ("", "identity"):
         return None
     if name not in ("gzip", "x-gzip", "deflate"):
         raise ValueError(f"is encoded as {name[:20]!r}, which was not asked for")
-    # 32 more than the window: the head decides between gzip and zlib.
+    # 32 more than the window: the header decides between gzip and zlib.
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
 
     def unpacked(piece: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""What installed packages bring to taofold, known by their entry points and by nothing else.
+"""Extensions of installed packages, found by their entry points alone.
 
-A package says in its `pyproject.toml` what it brings:
+A package declares them in its `pyproject.toml`:
 
     [project.entry-points."taofold.models"]
     offline = "taofold_repair:connect"
@@ -22,18 +22,18 @@ SEARCHES: Final = "taofold.searches"
 
 
 def installed(group: str) -> "Iterable[EntryPoint]":
-    """The entry points of `group`, of all installed packages. Nothing of them is imported."""
-    # Imported here because it costs more than half of what `import taofold` may.
+    """Returns the entry points of `group` in all installed packages, without importing them."""
+    # Imported here because it costs more than half the import-time budget of `import taofold`.
     metadata = importlib.import_module("importlib.metadata")
     entries: Iterable[EntryPoint] = metadata.entry_points(group=group)
     return entries
 
 
 def load(group: str, name: str) -> Any:
-    """What the entry point `name` of `group` refers to.
+    """Returns the object of the entry point `name` of `group`.
 
     Raises:
-        ConfigError: no installed package has it, or it cannot be imported.
+        ConfigError: No installed package has it, or it cannot be imported.
     """
     for entry in installed(group):
         if entry.name == name:
@@ -45,8 +45,12 @@ def load(group: str, name: str) -> Any:
 
 
 def load_all(group: str) -> list[Any]:
-    """What all entry points of `group` refer to, by name. Raises `ConfigError`."""
-    # By name: the order of installation is nobody's.
+    """Returns the objects of all entry points of `group`, sorted by name.
+
+    Raises:
+        ConfigError: One cannot be imported.
+    """
+    # By name: the order of installation is arbitrary.
     return [_loaded(entry) for entry in sorted(installed(group), key=lambda entry: entry.name)]
 
 

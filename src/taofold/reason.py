@@ -2,8 +2,8 @@
 `await taofold.reason.cot("…", model="openai:gpt-5")`.
 
 Each call is one run of an `Agent` with that strategy, so limits, policy, the log, replay and
-resumption are the same as everywhere; what comes back is a `Reasoned`: the answer, the thinking,
-the trace, the run. Knows nothing about how the strategies work.
+resumption are the usual ones. It returns a `Reasoned`: the answer, the thinking, the trace, the
+run. Knows nothing about how the strategies work.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +37,11 @@ LIMITS: Final[Mapping[str, Limits]] = {
     "decompose": Limits(steps=100),
     "plan": Limits(steps=40),
 }
-"""What a call may use if it says nothing else."""
+"""The default limits of each call."""
 
 
 class Options(TypedDict, total=False):
-    """What every call takes besides its own arguments; the words are those of `Agent`."""
+    """The options of every call besides its own arguments; they have the names of `Agent`'s."""
 
     tools: Sequence[Any]
     instructions: str
@@ -62,28 +62,28 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Reasoned(Generic[Out]):
-    """How a call ended. `run` has everything else: steps, usage, records, what it waits for."""
+    """The result of a call. `run` has everything else: steps, usage, records, pending questions."""
 
     run: RunResult[Out]
 
     @property
     def answer(self) -> Out | None:
-        """The answer, or the best there is if a limit came first, or None."""
+        """The answer, or the best available if a limit was reached, or None."""
         return self.run.output_or_none
 
     @property
     def success(self) -> bool:
-        """Was the answer accepted?"""
+        """True if the answer was accepted."""
         return self.run.success
 
     @property
     def stop_reason(self) -> str:
-        """Why it stopped."""
+        """The reason why it stopped."""
         return self.run.stop_reason
 
     @property
     def error(self) -> str:
-        """What went wrong, or ""."""
+        """The error, or ""."""
         return self.run.error
 
     @cached_property
@@ -111,10 +111,10 @@ async def cot(
     examples: Sequence[Example | Mapping[str, Any]] = (),
     **options: Unpack[Options],
 ) -> Reasoned[Out]:
-    """Chain of thought: think in `format`, then answer.
+    """Solves `problem` by chain of thought: thinks in `format`, then answers.
 
     Raises:
-        ConfigError: the format is unknown, or an example lacks a part.
+        ConfigError: The format is unknown, or an example lacks a part.
     """
     strategy = Cot(format=format, examples=examples)
     return await _run("cot", strategy, problem, model, output, options)
@@ -127,7 +127,7 @@ async def react(
     output: type[Out] = str,  # type: ignore[assignment] # pyright: ignore[reportArgumentType]
     **options: Unpack[Options],
 ) -> Reasoned[Out]:
-    """Think, act with `tools`, observe, until the answer is there."""
+    """Thinks, acts with `tools` and observes until it can answer."""
     return await _run("react", "react", goal, model, output, options)
 
 
@@ -142,7 +142,7 @@ async def self_correct(
     critic_prompt: str | Callable[[Any], str] = "",
     **options: Unpack[Options],
 ) -> Reasoned[Out]:
-    """Draft with `model`, judge with `critic_model`, revise, and return the best version.
+    """Drafts with `model`, judges with `critic_model`, revises, and returns the best version.
 
     Raises:
         ConfigError: `rounds` is negative.
@@ -166,7 +166,7 @@ async def decompose(
     parallel: bool = True,
     **options: Unpack[Options],
 ) -> Reasoned[Out]:
-    """Split the problem, solve the parts (independent ones at once), put them together.
+    """Splits the problem, solves the parts (independent ones at once), and combines them.
 
     Raises:
         ConfigError: `max_depth` is negative.
@@ -189,7 +189,7 @@ async def plan(
     retries: int = 1,
     **options: Unpack[Options],
 ) -> Reasoned[Out]:
-    """Plan, execute with `tools`, evaluate, replan with the evaluator's feedback.
+    """Plans, executes with `tools`, evaluates, and replans with the evaluator's feedback.
 
     Raises:
         ConfigError: `rejections` is less than 1 or `retries` negative.
@@ -209,7 +209,7 @@ async def _run(
     output: type[Out],
     options: Options,
 ) -> Reasoned[Out]:
-    # What belongs to the one run is taken out; the rest describes the agent.
+    # Options of the run are separated; the rest describes the agent.
     of_agent = cast("dict[str, Any]", dict(options))
     at_run = {key: of_agent.pop(key) for key in _AT_RUN if key in of_agent}
     of_agent.setdefault("limits", LIMITS[name])

@@ -1,16 +1,16 @@
-"""Places of authority: policy, secrets, logs. No file tool and no contained command reaches them.
+"""Places of authority: policy, secrets, logs. No file tool and no sandboxed command reaches them.
 
-A log decides what was approved, a token who somebody is, the operator's policy what needs a person.
-They usually lie outside the work root, or in `.taofold`, which does not exist for an agent. Where a
-work root encloses one of them all the same (it is the home directory, or the log is given by a path
-inside it), whoever keeps it has reserved it here, and jail and container look here each time they
-are used. `operator_folder` and `state_folder` are where the operator's and this user's files lie.
-Credentials lie in `project_state_folder`, never in the project: a clone brings its own.
+A log decides about approvals, a token about identity, the operator's policy about questions. These
+files usually are outside the work root, or in `.taofold`, which is hidden from agents. If a work
+root contains one of them (it is the home directory, or the log's path is inside it), its owner has
+reserved it here, and jail and container check this list at each use. `operator_folder` and
+`state_folder` are the folders of the operator's and this user's files. Credentials are in
+`project_state_folder`, never in the project: a clone brings its own files.
 
-`open_file` opens every file in such a place, `read_file` and `write_file` build on it. They refuse
+`open_file` opens every file in such a place; `read_file` and `write_file` use it. They reject
 links, FIFOs, devices and files of other users on every component below the place, because a
-repository or another user may have planted them. `open_named` opens every other file that a person,
-an agent file or a project names: regular files only. Knows nothing of what the files hold.
+repository or another user may have planted them. `open_named` opens every other file that a user,
+an agent file or a project names: regular files only. Knows nothing about the content of the files.
 """
 
 import os
@@ -31,19 +31,19 @@ from taofold.core.text import visible
 PROJECT: Final = ".taofold"
 """The name of a project's folder."""
 MARK: Final = "TAOFOLD_STARTED_BY"
-"""Set for every uncontained process that is started for an agent: which tool started it."""
+"""Set for every unsandboxed process that is started for an agent: the tool that started it."""
 SERVER: Final = "MCP server "
-"""What the mark of an MCP server begins with."""
+"""Prefix of the mark of an MCP server."""
 _files: Final[dict[Path, tuple[str, ...]]] = {}
 
 
 def operator_folder() -> Path:
-    """`~/.config/taofold`, where `XDG_CONFIG_HOME` says so elsewhere: what the operator decides."""
+    """Returns `~/.config/taofold`, or the one in `XDG_CONFIG_HOME`, for the operator's files."""
     return _base("XDG_CONFIG_HOME", ".config") / "taofold"
 
 
 def state_folder() -> Path:
-    """`~/.local/state/taofold`, where `XDG_STATE_HOME` says so elsewhere: this user's secrets."""
+    """Returns `~/.local/state/taofold`, or the one in `XDG_STATE_HOME`, for this user's secrets."""
     return _base("XDG_STATE_HOME", ".local/state") / "taofold"
 
 
@@ -51,7 +51,7 @@ def project_state_folder(project: Path) -> Path:
     """Returns this user's folder for the credentials of a project.
 
     Args:
-        project: The project's folder, `.taofold` or what `TAOFOLD_HOME` names. Its real path is
+        project: The project's folder, `.taofold` or the value of `TAOFOLD_HOME`. Its real path is
             the key: another path is another project, with tokens of its own.
     """
     key = blake2b(os.fsencode(_real(project)), digest_size=16).hexdigest()
@@ -65,19 +65,19 @@ def _base(variable: str, otherwise: str) -> Path:
 
 
 def reserve_file(path: Path, beside: tuple[str, ...] = ()) -> None:
-    """Keep the file out of reach, and what has its name with one of `beside` behind it."""
+    """Reserves the file, and those with its name plus one of the suffixes `beside`."""
     _files[_real(path)] = beside
 
 
 def folders(root: Path) -> list[Path]:
-    """The reserved folders at or below `root` (a real path)."""
+    """Returns the reserved folders at or below `root` (a real path)."""
     return [reserved_path for reserved_path in _own() if reserved_path.is_relative_to(root)]
 
 
 def files(root: Path) -> list[Path]:
-    """The reserved files below `root` (a real path), with those beside them.
+    """Returns the reserved files below `root` (a real path), with those beside them.
 
-    Those in a reserved folder are left out: it is out of reach as a whole.
+    Files in a reserved folder are left out: the whole folder is reserved.
     """
     covered = folders(root)
     inside = [
@@ -90,34 +90,33 @@ def files(root: Path) -> list[Path]:
 
 
 def holds(root: Path, path: Path) -> bool:
-    """Is `path`, below `root` through no link, a reserved place or in one?
+    """Returns whether `path`, below `root` through no link, is a reserved place or in one.
 
-    Names are compared as the file systems do that ignore most (`is_same_name`).
-
-    A place that encloses `root` itself does not count: whoever chose the root has said so.
+    Names are compared as the most lenient file systems do (`is_same_name`). A place that encloses
+    `root` itself does not count: the choice of the root implies it.
     """
     for folder in _own():
         if _within(folder, root) and _within(path, folder):
             return True
-    # What begins like the file belongs to it: -wal, -journal, .lock, a copy in the making.
+    # Files whose names begin like the file's belong to it: -wal, -journal, .lock, a partial copy.
     return any(_within(file, root) and _begins_like(path, file) for file in _files)
 
 
 def plain_name(name: str) -> str:
-    """Returns one form for all names of a file that some file system takes for the same.
+    """Returns one form for all names that some file system treats as the same file.
 
-    macOS and Windows ignore case. HFS+ decomposes characters and ignores invisible ones; NTFS
-    ignores dots and spaces at the end and takes what is behind a colon for a stream of the file.
+    macOS and Windows ignore case. HFS+ decomposes characters and ignores invisible ones. NTFS
+    ignores dots and spaces at the end and takes text after a colon for a stream of the file.
     """
     # On a file system that distinguishes them this only reserves a little more.
     shown = "".join([c for c in normalize("NFKC", name.partition(":")[0]) if visible(c) == c])
     return shown.rstrip(". ").casefold()
 
 
-# Each file operation of a tool asks for each part of its path about each place.
+# Each file operation of a tool checks each part of its path against each place.
 @lru_cache(maxsize=4096)
 def is_same_name(name: str, reserved: str) -> bool:
-    """True if some file system takes `name` for `reserved`, or for its short name of 8.3."""
+    """Returns whether some file system takes `name` for `reserved`, or for its 8.3 short name."""
     if name == reserved:
         return True
     plain = plain_name(name)
@@ -126,8 +125,8 @@ def is_same_name(name: str, reserved: str) -> bool:
     short = _SHORT.fullmatch(plain)
     if short is None:
         return False
-    # NTFS drops the leading dots: GIT~1, TAOFOL~1. From the fifth alike on it keeps two letters
-    # and writes four digits of a hash: TA1234~1.
+    # NTFS drops the leading dots: GIT~1, TAOFOL~1. From the fifth equal name on it keeps two
+    # letters and writes four digits of a hash: TA1234~1.
     stem, _, end = reserved.lstrip(".").casefold().partition(".")
     stem = stem.replace(" ", "")
     hashed = re.fullmatch(re.escape(stem[:2]) + "[0-9a-f]{4}", short[1]) is not None
@@ -151,11 +150,11 @@ def _begins_like(path: Path, file: Path) -> bool:
 
 
 def _own() -> tuple[Path, Path]:
-    # Looked up each time: the XDG variables may be set after this module was imported.
+    # Computed each time: the XDG variables may be set after this module was imported.
     return _resolve(operator_folder()), _resolve(state_folder())
 
 
-# realpath is a system call per component, and every file operation of a tool asks.
+# realpath is a system call per component, and every file operation of a tool calls it.
 @lru_cache(maxsize=64)
 def _resolve(path: Path) -> Path:
     return _real(path)
@@ -166,11 +165,11 @@ def _real(path: Path) -> Path:
 
 
 Trust = Literal["secret", "own", "repository", "content"]
-"""Which files are opened.
+"""The files that may be opened.
 
-"secret": this user's, that nobody else may read. "own": this user's, that nobody else may write.
-"repository": this user's, that all may not write; with umask 002 the group may write each file of
-a clone. "content": anybody's, because what it says counts for nothing.
+"secret": this user's files that no other user can read. "own": this user's files that no other user
+can write. "repository": this user's files that are not world-writable; with umask 002 the group may
+write each file of a clone. "content": files of any user, because their content has no authority.
 """
 _FORBIDDEN: Final[Mapping[Trust, int]] = {
     "secret": 0o077,
@@ -186,23 +185,23 @@ def open_file(
 ) -> int:
     """Opens a file in a place of authority and returns its descriptor.
 
-    A file that is created has mode 0600. The folders must exist: `make_folder` makes them.
+    A created file has mode 0600. The folders must exist: `make_folder` creates them.
 
     Args:
         path: The file.
         flags: As for `os.open`.
-        trust: Which files are opened.
-        place: A folder that a person has named; the default is the place in which `path` lies.
+        trust: The files that may be opened.
+        place: A folder named by a user; the default is the place that contains `path`.
 
     Raises:
-        ConfigError: the file, or a folder from the place down to it, is a link, is of another
-            kind, belongs to another user, or may be written by others.
-        OSError: it cannot be opened.
+        ConfigError: The file, or a folder from the place down to it, is a link, has another kind,
+            belongs to another user, or may be written by others.
+        OSError: It cannot be opened.
     """
     with _parent(path, trust, place) as folder:
         # A device may act when it is opened, so its kind is checked before.
         _check_entry(folder, path, trust)
-        # O_NONBLOCK: a FIFO that appears after the check must not stop this process.
+        # O_NONBLOCK: a FIFO that appears after the check must not block this process.
         always = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         descriptor = os.open(path.name, flags | always, 0o600, dir_fd=folder)
     try:
@@ -215,9 +214,9 @@ def open_file(
 
 
 def check_file(path: Path, *, trust: Trust = "own", place: Path | None = None) -> None:
-    """Refuses what `open_file` refuses, without opening the file; one that is missing is accepted.
+    """Rejects what `open_file` rejects, without opening the file. A missing file is accepted.
 
-    For files that a library opens by name. Where it locks them, nothing else may open them: POSIX
+    For files that a library opens by name. If it locks them, no other code may open them: POSIX
     drops all locks of a process on a file when it closes any descriptor of it.
     """
     with _parent(path, trust, place) as folder:
@@ -231,9 +230,9 @@ def read_file(path: Path, *, trust: Trust = "own", place: Path | None = None) ->
 
 
 def write_file(path: Path, content: bytes, *, place: Path | None = None) -> None:
-    """Replaces a file in a place of authority, as a whole or not at all. Its mode is 0600.
+    """Replaces a file in a place of authority atomically. Its mode is 0600.
 
-    A crash leaves a `.part` beside it. Raises what `open_file` raises.
+    A crash leaves a `.part` beside it. Raises the errors of `open_file`.
     """
     with _parent(path, "own", place) as folder:
         _check_entry(folder, path, "own")
@@ -244,7 +243,8 @@ def write_file(path: Path, content: bytes, *, place: Path | None = None) -> None
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
-                # Before the rename: else a power loss may leave an empty file under the name.
+                # Before the rename: otherwise a power failure may leave an empty file under the
+                # name.
                 os.fsync(file.fileno())
             os.replace(partial, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
@@ -254,18 +254,17 @@ def write_file(path: Path, content: bytes, *, place: Path | None = None) -> None
 
 
 def make_folder(path: Path, *, place: Path | None = None) -> None:
-    """Makes a folder in a place of authority, and the place, for their owner only.
+    """Creates a folder in a place of authority, and the place, for their owner only.
 
-    Folders of a place lose the permissions of others. A folder that a person has named keeps its
-    own.
+    Folders of a place lose the permissions of others. A folder named by a user keeps its own.
 
     Raises:
-        ConfigError: a component is a link, is no folder, or belongs to another user.
-        OSError: it cannot be made.
+        ConfigError: A component is a link, is no folder, or belongs to another user.
+        OSError: It cannot be created.
     """
     folders = _chain(path, place)
     folders[0].parent.mkdir(parents=True, exist_ok=True)
-    # Level by level: with `parents=True` the umask decides who may look into those above.
+    # Level by level: with `parents=True` the umask decides about access to the parents.
     for folder in folders:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
@@ -279,7 +278,7 @@ def make_folder(path: Path, *, place: Path | None = None) -> None:
 
 
 def in_project(path: Path) -> bool:
-    """Does the path lead into a project's folder, which a repository may have brought?"""
+    """Returns whether the path leads into a project's folder, which may come from a repository."""
     return PROJECT in path.absolute().parts
 
 
@@ -288,20 +287,20 @@ _SEED: Final = ".aiwg"
 
 
 def is_seed_settings(path: Path) -> bool:
-    """True for `aiwg.yml` and the files in `.aiwg`, which a repository may have brought."""
+    """Returns whether it is `aiwg.yml` or a file in `.aiwg`, which may come from a repository."""
     return path.name in ("aiwg.yml", "aiwg.yaml") or path.parent.name == _SEED
 
 
 def open_named(path: Path) -> BinaryIO:
-    """Opens a file that a person, an agent file or a project names, to read it.
+    """Opens a file named by a user, an agent file or a project, for reading.
 
-    Links are followed, as in a folder of dotfiles, but not to or in what a repository brings as
-    settings: there the rules of `open_file` hold.
+    Links are followed, as in a folder of dotfiles, but not for settings that a repository may
+    bring: there the rules of `open_file` apply.
 
     Raises:
-        ConfigError: it is no regular file, or `open_file` refuses it. A FIFO would never end, and
-            a device may act when it is opened.
-        OSError: it cannot be opened.
+        ConfigError: It is not a regular file, or `open_file` rejects it. A FIFO would never end,
+            and a device may act when it is opened.
+        OSError: It cannot be opened.
     """
     if in_project(path) or is_seed_settings(path):
         inside = path.absolute().parent
@@ -319,7 +318,7 @@ def open_named(path: Path) -> BinaryIO:
 
 
 def read_named(path: Path) -> bytes:
-    """Returns the content of a file that a person or a project names. Errors: `open_named`."""
+    """Returns the content of a file named by a user or a project. Errors: `open_named`."""
     with open_named(path) as file:
         return file.read()
 
@@ -337,7 +336,7 @@ def _parent(path: Path, trust: Trust, place: Path | None) -> Generator[int]:
     with ExitStack() as opened:
         for depth, folder in enumerate(_chain(path.parent, place)):
             descriptor = opened.enter_context(_folder(folder, descriptor))
-            # Where a path was given that is no place, its folder is the user's choice (`/tmp`).
+            # The folder of a path outside all places is the user's choice (`/tmp`).
             if (depth or _is_place(folder)) and trust != "content":
                 _check(os.fstat(descriptor), folder, "repository", kind=stat.S_IFDIR)
         assert descriptor is not None
@@ -351,7 +350,7 @@ def _folder(path: Path, above: int | None) -> Generator[int]:
             path if above is None else path.name, _FOLDER | os.O_NOFOLLOW, dir_fd=above
         )
     except NotADirectoryError as error:
-        # With O_DIRECTORY a link is reported so, too.
+        # With O_DIRECTORY a link is reported in this way, too.
         kind = "a link" if path.is_symlink() else "no folder"
         raise ConfigError(
             f"{str(path)!r} is {kind}: nothing in it is used. Look at it, and delete it"
@@ -363,10 +362,10 @@ def _folder(path: Path, above: int | None) -> Generator[int]:
 
 
 def _chain(folder: Path, named: Path | None) -> list[Path]:
-    """The place in which `folder` lies, and the folders from there down to it.
+    """Returns the place that contains `folder`, and the folders from there down to it.
 
-    A place is the folder `named`, a project's, the operator's or the user's; another folder
-    stands for itself. Links above a place are the user's own (`/home`, a linked `~/.local`).
+    A place is the folder `named`, a project's, the operator's or the user's; any other folder is
+    its own place. Links above a place are the user's own (`/home`, a linked `~/.local`).
     """
     folder = folder.absolute()
     own = [each for each in (operator_folder(), state_folder()) if folder.is_relative_to(each)]
@@ -424,7 +423,7 @@ def _check(status: os.stat_result, path: Path, trust: Trust, *, kind: int = stat
 
 
 def _check_owner(status: os.stat_result, path: Path) -> None:
-    # Root may do anything anyway, and images are often built by root.
+    # Root can do anything in any case, and images are often built by root.
     if status.st_uid not in (os.geteuid(), 0):
         raise ConfigError(
             f"{str(path)!r} belongs to another user ({status.st_uid}): it was not opened. "

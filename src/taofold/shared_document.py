@@ -1,8 +1,8 @@
-"""A small JSON document that several processes share: a file of its owner's, or a database entry.
+"""A small JSON document shared by several processes: a file of its owner, or a database entry.
 
-The file is read again when it changed, so a change holds at once everywhere; it is changed by one
-process at a time, as a whole or not at all. What lies in a database holds on every machine
-within a quarter of a second. Knows nothing of what it holds.
+The file is read again after a change, so a change applies everywhere at once. One process at a time
+changes it, atomically. A database entry applies on every machine within a quarter of a second.
+Knows nothing about the content.
 """
 
 import fcntl
@@ -22,24 +22,28 @@ from taofold.reserved_places import open_file, read_file, reserve_file, write_fi
 T = TypeVar("T")
 _Seen = tuple[int, int, int]
 FRESH_S: Final = 0.25
-"""How long what a database said is believed."""
+"""Seconds for which a value from a database is cached."""
 _TRIES: Final = 50
 
 
 class Shelf(Protocol):
-    """Entries that servers of several machines share. Both may raise `LogError`, and block."""
+    """Entries that servers of several machines share. Both methods may raise
+    `LogError`, and block.
+    """
 
     def kept(self, key: str) -> tuple[int, bytes]:
-        """What lies under `key`, with its version; (0, b"") if nothing."""
+        """Returns the entry `key` with its version; (0, b"") if there is none."""
         ...
 
     def keep(self, key: str, version: int, body: bytes) -> bool:
-        """Put `body` where `version` was; False if somebody else was quicker."""
+        """Replaces version `version` by `body`; False if another process was faster."""
         ...
 
 
 def lock_file(path: Path) -> int:
-    """A descriptor that holds the lock of the file, until it is closed. Blocks while others do."""
+    """Returns a descriptor that holds the lock of the file until it is closed. Blocks
+    while locked.
+    """
     descriptor = open_file(path, os.O_WRONLY | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -62,17 +66,17 @@ class Shared:
 
 @dataclass(frozen=True)
 class DocumentFormat(Generic[T]):
-    """How a value stands in the file."""
+    """The JSON form of a value."""
 
     empty: T
-    """What a file that does not exist says."""
+    """The value of a missing file."""
     decode: Callable[[Any], T]
-    """From JSON. ValueError, TypeError and KeyError mean that it is not such a file."""
+    """Decodes JSON. ValueError, TypeError and KeyError mean that the file has another format."""
     encode: Callable[[T], Any]
 
 
 class SharedDocument(Generic[T]):
-    """The value in the file, or the place of a database, `path`; None: it lives in memory."""
+    """The value in the file or database place `path`; None: in memory."""
 
     def __init__(self, path: Path | Shared | None, form: DocumentFormat[T]) -> None:
         self.path, self._form = path, form
@@ -83,24 +87,22 @@ class SharedDocument(Generic[T]):
         self._lock = Lock()
 
     def value(self) -> T:
-        """What the file says now.
+        """Returns the present value.
 
         Raises:
-            ConfigError: it cannot be read, or others can read it.
+            ConfigError: It cannot be read, or others can read it.
         """
         if self.path is None:
             return self._known[1]
         if isinstance(self.path, Shared):
-            # Every request asks who is signed in: a query
-            # each time would be the most frequent one.
+            # Every request reads the tokens: a query each time would be the most frequent one.
             if not self._read_at or monotonic() - self._read_at > FRESH_S:
                 self._look(self.path)
             return self._known[1]
 
         try:
-            # One `stat` per request instead of a read: a
-            # revoked token is refused at the next request.
-            # Not followed: a link is refused when it is opened.
+            # One `stat` per request instead of a read: a revoked token is refused at the next
+            # request. Links are not followed: a link is refused when it is opened.
             stat = self.path.lstat()
         except FileNotFoundError:
             self._known = (None, self._form.empty)
@@ -108,24 +110,24 @@ class SharedDocument(Generic[T]):
         except OSError as error:
             raise ConfigError(f"{str(self.path)!r} cannot be read: {error.strerror}") from error
 
-        # A writer replaces the file, so its inode changes even where two writes share a timestamp.
+        # A writer replaces the file, so its inode changes even if two writes share a timestamp.
         stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_mode)
         if stamp != self._known[0]:
             self._known = (stamp, self._read(self.path))
         return self._known[1]
 
     def newest(self) -> T:
-        """What others may have written just now. Blocks.
+        """Returns the value including the latest changes of others. Blocks.
 
         Raises:
-            ConfigError: it cannot be read.
+            ConfigError: It cannot be read.
         """
-        # 0 means never read: the next `value` looks, however fresh the last reading is.
+        # 0 means never read: the next `value` reads again, however fresh the cached value is.
         self._read_at = 0.0
         return self.value()
 
     def _look(self, place: Shared) -> int:
-        """Read the entry; returns its version."""
+        """Reads the entry; returns its version."""
         try:
             version, body = place.shelf.kept(place.key)
             value = self._form.decode(json.loads(body)) if version else self._form.empty
@@ -135,7 +137,7 @@ class SharedDocument(Generic[T]):
         return version
 
     def _change(self, place: Shared, step: Callable[[T], T]) -> None:
-        # Compare and swap: whoever lost the race reads what the other wrote and tries again.
+        # Compare and swap: the loser of a race reads the other's value and tries again.
         for _ in range(_TRIES):
             version = self._look(place)
             changed = step(self._known[1])
@@ -146,11 +148,11 @@ class SharedDocument(Generic[T]):
         raise LogError(f"{place} cannot be written: {_TRIES} times somebody was quicker")
 
     def change(self, step: Callable[[T], T]) -> None:
-        """Write what `step` makes of the value. Blocks while somebody else does so.
+        """Writes the result of `step` on the value. Blocks while another process changes it.
 
         Raises:
-            ConfigError: it cannot be read; nothing was changed.
-            LogError: it cannot be written; nothing was changed.
+            ConfigError: It cannot be read; nothing was changed.
+            LogError: It cannot be written; nothing was changed.
         """
         if isinstance(self.path, Shared):
             with self._lock:
@@ -172,18 +174,18 @@ class SharedDocument(Generic[T]):
             if not isinstance(self.path, Path):
                 yield
                 return
-            # The lock is a file of its own: the document itself is replaced by every change.
+            # The lock is a separate file: every change replaces the document itself.
             lock = lock_file(Path(f"{self.path}.lock"))
             try:
                 yield
             finally:
-                # Closing releases the lock. Its file stays:
-                # unlinking it would let two writers lock two files.
+                # Closing releases the lock. Its file stays: unlinking it would let two writers lock
+                # two files.
                 os.close(lock)
 
     def _read(self, path: Path) -> T:
         try:
-            # A file that is open to others is refused: they may have read the secrets already.
+            # A file that is open to others is rejected: they may have read the secrets already.
             return self._form.decode(json.loads(read_file(path, trust="secret")))
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ConfigError(f"{str(path)!r} is damaged: {error}") from error

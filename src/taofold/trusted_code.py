@@ -1,9 +1,9 @@
-"""What this process itself runs and imports: nothing that lies where an agent works.
+"""Keeps this process from running or importing code from folders where agents work.
 
-An agent may write below its work root, so a program found there by `PATH`, or a module found there
-by `sys.path`, would be its code with all rights of the person who started it. So programs are
-looked for elsewhere (`program`), processes of ours import from elsewhere (`seal`), and where this
-Python itself lies below a work root nobody may write (`frozen`).
+An agent may write below its work root. A program found there by `PATH`, or a module found there by
+`sys.path`, would be its code with all rights of the user who started it. So programs are searched
+elsewhere (`program`), processes of ours import from elsewhere (`seal`), and the parts of this
+Python below a work root are read-only (`frozen`).
 """
 
 import os
@@ -21,11 +21,11 @@ _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
 def program(name: str, outside: Path | None = None) -> str:
-    """The absolute path of a program on `PATH` that does not lie in `outside`; "" if none does.
+    """Returns the path of a program on `PATH` that is not in `outside`; "" if there is none.
 
-    Links are followed: a program elsewhere that leads into `outside` is not taken either.
+    Links are followed: a program elsewhere that leads into `outside` is rejected too.
     """
-    # Entry by entry, because `which` over all of PATH would only tell of the first hit.
+    # Entry by entry, because `which` over all of PATH would return only the first hit.
     for entry in os.environ.get("PATH", _PATH).split(os.pathsep):
         folder = Path(entry)
         # "" and "." in PATH mean the working directory, where the agent writes.
@@ -38,26 +38,26 @@ def program(name: str, outside: Path | None = None) -> str:
 
 
 def homes() -> tuple[Path, ...]:
-    """The directories that this Python runs from, and taofold's own source."""
+    """Returns the directories that this Python runs from, and taofold's own source."""
     folders = {Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
-    folders.add(Path(__file__).resolve().parents[2])  # installed editable, it lies elsewhere
+    folders.add(Path(__file__).resolve().parents[2])  # an editable install is elsewhere
     return tuple(sorted(folders))
 
 
 def frozen(root: Path) -> tuple[str, ...]:
-    """Directories below `root` that this Python runs from, relative to it: nobody may write there.
+    """Returns directories below `root` that this Python runs from, relative to it, to be read-only.
 
-    A root that lies in one of them, such as an example in taofold's own repository, is not frozen.
+    A root inside one of them, such as an example in taofold's own repository, is not frozen.
     """
     inside = [home.relative_to(root) for home in homes() if home.is_relative_to(root)]
     return tuple(sorted({folder.as_posix() for folder in inside} - {"."}))
 
 
 class Outside:
-    """An import finder that stands before all others and refuses modules that lie below `roots`.
+    """An import finder that precedes all others and rejects modules below `roots`.
 
-    Modules that are loaded stay loaded. What this Python runs from is taken also where it lies in
-    a root; agents cannot write there (see `frozen`).
+    Loaded modules stay loaded. The directories of this Python are accepted even inside a root;
+    agents cannot write there (see `frozen`).
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Outside:
 
     @contextmanager
     def open(self) -> Generator[None]:
-        """While a person's own module is loaded, what it imports may lie anywhere."""
+        """Accepts imports from anywhere while a user's own module is loaded."""
         token = self._open.set(True)
         try:
             yield
@@ -82,17 +82,17 @@ class Outside:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the other finders find, if it does not lie below a root.
+        """Returns the result of the other finders, unless it is below a root.
 
         Raises:
-            ModuleNotFoundError: it does.
+            ModuleNotFoundError: It is.
         """
-        # None lets the next finder look: nothing is restricted before the roots are known.
+        # None lets the next finder search: nothing is restricted before the roots are known.
         if not self.roots or self.loading:
             return None
         refused = False
         for finder in sys.meta_path:
-            # Asked here instead of left to Python, because what they find must be looked at first.
+            # Called here instead of by Python, because the results must be checked first.
             spec = None if finder is self else finder.find_spec(name, path, target)
             if spec is not None and self._theirs(spec):
                 refused = True
@@ -118,7 +118,7 @@ class Outside:
         return any([self._inside(Path(path)) for path in paths])
 
     def _inside(self, path: Path) -> bool:
-        # A link inside the root to a module outside is the agent's doing as well.
+        # A link inside the root to a module outside may come from the agent as well.
         real = path.resolve()
         roots = [root for root in self.roots if real.is_relative_to(root)]
         ours = [home for home in homes() if real.is_relative_to(home)]
@@ -129,9 +129,9 @@ OUTSIDE: Final = Outside()
 
 
 def seal() -> None:
-    """From now on this process takes no module from where agents work: for our own processes.
+    """Rejects modules from agents' folders from now on: for our own processes.
 
-    The folder that it was started in is no place for modules either.
+    The folder that the process was started in is rejected as well.
     """
     here = os.path.realpath(".")
     # In place: other modules may hold a reference to the list.

@@ -1,14 +1,12 @@
-"""Runs, their ratings and approvals as JSON, and the names of sessions: once for the command line
-and for HTTP.
+"""Runs, ratings and approvals as JSON, and the names of sessions, for the command line and HTTP.
 
-A view is a dict of plain JSON values. Whoever shows it may add keys of its own (the command line
-a session, HTTP a goal), but a key that is here means the same everywhere:
+A view is a dict of plain JSON values. An interface may add keys of its own (the command line a
+session, HTTP a goal), but a key from here has one meaning everywhere:
 
     >>> run_state_json("r1", records)["status"]
     'finished'
 
-What the log holds is shown with guessed secrets masked, but for the answer (`output`). All but
-`session_in_log` is pure.
+Values from the log are shown with guessed secrets masked, except for the answer (`output`). Pure.
 """
 
 from collections.abc import Sequence
@@ -45,8 +43,8 @@ LOCAL: Final = Principal().id
 
 
 def inner_session(principal: Principal, name: str) -> str:
-    """The session as the log names it: what others call the same is another conversation."""
-    # A principal's name has no slash (`server.auth`), so no two have the same. The names of this
+    """Returns the session's name in the log; equal names of other principals are other sessions."""
+    # A principal's name has no slash (`server.auth`), so the results are unique. The names of this
     # machine's user have no principal before them unless they have a slash themselves.
     if not name or (principal.id == LOCAL and "/" not in name):
         return name
@@ -54,7 +52,7 @@ def inner_session(principal: Principal, name: str) -> str:
 
 
 def run_state_json(run: str, records: Sequence[Record]) -> dict[str, Any]:
-    """The state of a run after the last of `records`; `at` is that record's number, -1 = none."""
+    """Returns the state of a run after the last of `records`; `at` is its number, -1 = none."""
     state, started = fold(map(shown, records)), opening(records)
     return {
         "id": run,
@@ -77,20 +75,20 @@ def run_state_json(run: str, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def counts_json(state: RunState) -> dict[str, Any]:
-    """What a run took: calls, tokens, US dollars, and seconds in which it was at work."""
+    """Returns the consumption of a run: calls, tokens, US dollars, and seconds of activity."""
     return {
         "model_calls": state.model_calls,
         "tool_calls": state.tool_calls,
         "refused_calls": state.refused_calls,
         "tokens": state.usage.tokens,
         "usd": state.usage.usd,
-        # Milliseconds inside, seconds in what people see.
+        # Milliseconds inside, seconds in displays.
         "seconds": state.active_ms / 1000,
     }
 
 
 def run_json(row: RunRow) -> dict[str, Any]:
-    """A run in a list. Times are ISO 8601; the session is the one that its principal named."""
+    """Returns a run for a list. Times are ISO 8601; the session is the name its principal gave."""
     return {
         "id": row.run,
         "status": row.status,
@@ -108,10 +106,10 @@ def run_json(row: RunRow) -> dict[str, Any]:
 
 
 def prompt_json(prompt: "SentPrompt", before: "SentPrompt | None") -> dict[str, Any]:
-    """One prompt of a run, compared with the one `before` it.
+    """Returns one prompt of a run, compared with the one `before` it.
 
-    `same` counts the leading messages that both have, `dropped` the messages of the one before that
-    follow these and are not sent any more.
+    `same` counts the leading messages that both have, `dropped` the later messages of the one
+    before, which are not sent any more.
     """
     same = 0 if before is None else prompt.shared_with(before)
     dropped = 0 if before is None or prompt.missing else before.length - same
@@ -144,7 +142,7 @@ def _message_json(message: Message) -> dict[str, Any]:
 
 
 def _part_json(part: Part) -> dict[str, Any] | None:
-    """A part of a message as JSON; None for one that only its provider can read."""
+    """Returns a part of a message as JSON; None for one that only its provider can read."""
     match part:
         case TextPart():
             return {"type": "text", "text": part.text}
@@ -165,14 +163,14 @@ def _part_json(part: Part) -> dict[str, Any] | None:
 
 
 def rating_json(rating: "Rating") -> dict[str, Any]:
-    """What somebody thinks of a run."""
+    """Returns a rating as JSON."""
     return {"by": rating.by, "value": rating.value, "note": rating.note, "at": iso(rating.at)}
 
 
 def approval_json(approval: "Approval") -> dict[str, Any]:
-    """What waits for a person. `digest` is of the action: it says what exactly was decided on.
+    """Returns a pending approval as JSON. `digest` identifies the action that is decided on.
 
-    `batch` is the same for all that one step of a run asks at once.
+    `batch` is the same for all questions of one step.
     """
     return {
         "id": approval.id,
