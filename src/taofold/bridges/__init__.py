@@ -1,5 +1,5 @@
-"""Bridges to what others built: tools and programs of other frameworks and protocols, and an
-interpreter of Python (`python_tool`).
+"""Bridges to tools and programs of other frameworks and protocols.
 
-Where a vendor's package is needed it is an extra, and only the bridge imports it, when it is used.
+`python_tool` is an interpreter of Python. Vendor packages are optional extras; a bridge imports its
+package on first use.
 """

@@ -1,8 +1,8 @@
-"""CrewAI: its tools as ours, by their shape.
+"""CrewAI tools as taofold tools, recognized by their attributes.
 
     Agent("openai:gpt-5", tools=[MyCrewTool()])
 
-Its package pins an old world and is never imported here: whoever has its tools has it.
+The `crewai` package pins old dependencies, so it is never imported here.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from taofold.tools.threads import WORKERS
 
 _OWN: Final = "crewai."
 _WRITTEN: Final = "\nTool Description: "
-"""Older releases put name and arguments before the description that the author wrote."""
+"""Older releases put the name and the arguments before the author's description."""
 
 
 def tool_of(
@@ -27,7 +27,10 @@ def tool_of(
     effect: Sideeffect | None = None,
     **options: Any,
 ) -> Tool:
-    """A CrewAI tool as ours. A spent `max_usage_count` is a failed observation."""
+    """Returns a CrewAI tool as a taofold tool.
+
+    A used-up `max_usage_count` is a failed observation.
+    """
 
     async def call(ctx: RunContext[Any], parameters: dict[str, Any]) -> Any:
         del ctx
@@ -48,20 +51,20 @@ def tool_of(
 def tools_of(
     things: object, *, reads: Iterable[str] = (), prefix: str = "", **options: Any
 ) -> Toolset:
-    """Several tools; those named in `reads` only read."""
+    """Returns several tools as a toolset. Tools named in `reads` have the effect "read"."""
     return foreign_tools(things, tool_of, reads, prefix, **options)
 
 
 async def _run(thing: Any, parameters: dict[str, Any]) -> Any:
-    """The call, through what checks the arguments and counts the uses.
+    """Calls the tool through the method that checks arguments and counts uses.
 
-    The `_arun` that all tools of CrewAI have only raises.
+    The inherited `_arun` of CrewAI tools only raises an error.
     """
     if inspect.iscoroutinefunction(getattr(thing, "func", None)) or own_arun(thing, _OWN):
         return await thing.arun(**parameters)
     if inspect.iscoroutinefunction(thing._run):
-        # `run` would start a loop of its own in the middle of ours.
-        # What `run` does besides calling: count the use, check the arguments.
+        # `run` would start an event loop inside the running one. Its other work, counting the use
+        # and checking the arguments, is done here.
         claim = getattr(thing, "_claim_usage", None)
         spent = claim() if claim is not None else None
         checked = thing.args_schema.model_validate(parameters).model_dump()
@@ -70,7 +73,7 @@ async def _run(thing: Any, parameters: dict[str, Any]) -> Any:
 
 
 def _outcome(value: Any) -> Any:
-    """CrewAI's `ToolFailure` has a message and a reason; all else is the tool's result."""
+    """Returns CrewAI's `ToolFailure` as a failed outcome, and any other value unchanged."""
     if type(value).__name__ == "ToolFailure":
         return Outcome(str(getattr(value, "message", value)), "failure")
     return value

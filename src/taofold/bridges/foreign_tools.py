@@ -1,12 +1,12 @@
-"""What tools of other frameworks and servers share: names and JSON Schemas.
+"""Names and JSON Schemas of tools from other frameworks and servers.
 
-`foreign_tool` makes a tool of a schema and a function to call. A foreign tool says nothing about
-what it changes, so it is taken for one that writes and must not be repeated (tier 2, effect "once")
-unless the programmer says otherwise.
+`foreign_tool` makes a tool from a schema and a function. A foreign tool does not declare what it
+changes, so it counts as a write that must not be repeated (tier 2, effect "once"), unless the
+developer sets other values.
 
-A schema is foreign data: `shown_schema` is what a model sees of it. What shape a
-framework's tools have is in its own bridge; that several have tools with an `_arun` is known here
-(`own_arun`). `require` loads a framework's package or says how to install it.
+A schema is foreign data: `shown_schema` returns the form that a model sees. Each bridge knows the
+attributes of its framework's tools; `own_arun` covers several frameworks. `require` imports a
+framework's package or raises an error with the install command.
 """
 
 import re
@@ -30,18 +30,19 @@ from taofold.tools.signature import RESERVED_PARAMETER, FunctionSignature, tidy
 
 LONGEST_NAME: Final = 64
 MARK_BYTES: Final = (4, 16)
-"""Of the marks that tell names apart; anybody finds two names with the same short one."""
+"""Bytes of the marks that distinguish names. Names with the same short mark are easy to construct,
+so there is a long one."""
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]+")
 RENAMED: Final = f"{RESERVED_PARAMETER}_of_tool"
-"""What a server's own parameter is called that has our reserved name."""
+"""Shown name of a server's parameter that has taofold's reserved name."""
 ForeignCall = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
 
 
 def require(module: str, extra: str) -> Any:
-    """A module of somebody else's package.
+    """Imports a module of an optional package.
 
     Raises:
-        ConfigError: it is not installed, with the way to install it.
+        ConfigError: The package is not installed; the message has the install command.
     """
     try:
         return import_module(module)
@@ -64,19 +65,18 @@ def foreign_tool(
     effect: Sideeffect | None = None,
     **options: Any,
 ) -> Tool:
-    """The tool that takes what `schema`, a Pydantic model or a JSON Schema, describes.
+    """Makes a tool with the parameters of `schema`, a Pydantic model or a JSON Schema.
 
-    `call` takes a `RunContext` and the checked parameters, and is async. A model that writes a
-    parameter in `forbidden` is told that there is none, even where the schema is open.
+    `call` is async and takes a `RunContext` and the checked parameters. A parameter in `forbidden`
+    is refused as unknown, even if the schema allows additional properties.
 
     Raises:
-        ConfigError: the schema cannot be shown to a model.
+        ConfigError: The schema cannot be shown to a model.
     """
     offered = shown_schema(_plain(name, schema))
 
     async def perform(ctx: RunContext[Any], parameters: dict[str, Any]) -> Any:
-        # A parameter that bears a name of ours was shown
-        # under another one; here it gets its own back.
+        # A parameter with a reserved name was shown under another name; its own is restored here.
         return await call(ctx, server_parameters(parameters))
 
     tool = external(
@@ -99,10 +99,10 @@ def foreign_tool(
 def foreign_tools(
     things: object, read: Callable[..., Tool], reads: Iterable[str], prefix: str, **options: Any
 ) -> Toolset:
-    """The tools of a toolkit or a list; those named in `reads` change nothing.
+    """Returns the tools of a toolkit or a list. Tools named in `reads` have the effect "read".
 
     Raises:
-        ConfigError: `reads` names a tool that there is not.
+        ConfigError: `reads` names an unknown tool.
     """
     get = getattr(things, "get_tools", None)
     originals = cast("Iterable[object]", things if get is None else get())
@@ -120,13 +120,13 @@ def foreign_tools(
 
 
 def own_arun(thing: object, package: str) -> bool:
-    """Did the author of a tool write `_arun`, or is it the one that `package` gives to all?"""
+    """Returns whether a tool defines `_arun` itself instead of inheriting it from `package`."""
     owner = next((kind for kind in type(thing).__mro__ if "_arun" in vars(kind)), None)
     return owner is not None and not owner.__module__.startswith(package)
 
 
 def _plain(name: str, schema: object) -> dict[str, Any]:
-    """The JSON Schema, without the titles that cost tokens and say nothing."""
+    """Returns the JSON Schema without titles, which cost tokens and add no information."""
     if isinstance(schema, Mapping):
         plain = dict(cast("Mapping[str, Any]", schema))
     else:
@@ -139,18 +139,17 @@ def _plain(name: str, schema: object) -> dict[str, Any]:
             reason = str(error).partition("\n")[0]
             raise ConfigError(f"a model cannot write a parameter of {name!r}: {reason}") from error
     plain = tidy(plain)
-    plain.pop("description", None)  # the tool's, again
+    plain.pop("description", None)  # repeats the tool's description
     return plain
 
 
 def _check(
     schema: dict[str, Any], model: type[BaseModel] | None, forbidden: frozenset[str]
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Our check of the schema, and what else its Pydantic model demands: before anybody is
-    asked and anything runs.
+    """Makes the check of a call's parameters: by the schema, then by its Pydantic model.
 
-    Pydantic drops a parameter that its model does not have; the model that wrote it must hear
-    that it has no effect.
+    It runs before an approval is requested and before the tool runs. Pydantic drops unknown
+    parameters silently; here they are an error, so that the language model learns of them.
     """
     check = SchemaCheck(schema)
     closed = model is not None and model.model_config.get("extra") != "allow"
@@ -162,8 +161,7 @@ def _check(
             odd += [name for name in parameters if name not in schema["properties"]]
         if odd:
             raise BadArguments(unknown(dict.fromkeys(odd), schema))
-        # The JSON Schema first: its messages are written
-        # for models. Pydantic's validators come after.
+        # The JSON Schema is checked first, because its messages are written for models.
         check(parameters)
         if model is not None:
             model.model_validate(plain)
@@ -173,11 +171,11 @@ def _check(
 
 
 def name_forms(name: str, prefix: str = "") -> tuple[str, ...]:
-    """What a tool that its maker calls `name` may be called here, the plainest form first."""
+    """Returns the possible names of a foreign tool, the plainest first."""
     plain = prefix + (_ODD.sub("_", name).strip("_-") or "tool")
     plain = plain if plain[0].isalpha() or plain[0] == "_" else f"_{plain}"
     marked = [
-        # The mark is of the maker's own name, so it is the same at the next start.
+        # The mark is a hash of the original name, so it is the same at every start.
         f"{plain[: LONGEST_NAME - 1 - len(mark)]}_{mark}"
         for mark in [_mark(name, size) for size in MARK_BYTES]
     ]
@@ -186,14 +184,15 @@ def name_forms(name: str, prefix: str = "") -> tuple[str, ...]:
 
 
 def safe_names(names: Iterable[str], prefix: str = "") -> dict[str, str]:
-    """What the tools of one maker are called here, by his names, in whatever order they come.
+    """Maps the original names of one source's tools to their names here, in any order.
 
-    Each has its plainest form that is no form of another's, so that none can take another's name.
+    Each tool gets its plainest form that is no form of another tool, so that no tool can take
+    another's name.
     """
     forms = {name: name_forms(name, prefix) for name in names}
     shared = Counter(form for own in forms.values() for form in own)
     return {
-        # The longest mark is shared by nobody: equal ones would break the hash.
+        # The longest mark is unique: equal ones would be a collision of the hash.
         name: next((form for form in own if shared[form] == 1), own[-1])
         for name, own in forms.items()
     }
@@ -204,7 +203,9 @@ def _mark(name: str, size: int) -> str:
 
 
 def shown_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema as a model sees it: no parameter has our reserved name, no prose hides a text."""
+    """Returns the schema for a model: without reserved parameter names and without hidden
+    characters in prose.
+    """
     schema = _seen(schema)
     properties: dict[str, Any] = schema.get("properties", {})
     schema = {**schema, "type": "object", "properties": properties}
@@ -217,13 +218,13 @@ def shown_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 PROSE: Final = ("description", "title", "$comment")
-"""Keywords of a schema that only a reader needs."""
+"""Keywords of a schema that only describe it."""
 NAMED: Final = ("properties", "$defs", "definitions", "patternProperties", "dependentSchemas")
-"""Keywords whose keys are names, not keywords."""
+"""Keywords whose keys are names instead of keywords."""
 
 
 def _seen(schema: Any) -> Any:
-    """The schema with its prose made visible."""
+    """Returns the schema with hidden characters in its prose made visible."""
     if isinstance(schema, list):
         items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
         return [_seen(item) for item in items]
@@ -241,9 +242,9 @@ def _seen(schema: Any) -> Any:
 
 
 def hidden_text(schema: Any) -> str:
-    """A name or a value in `schema` that looks like another one; "" if there is none.
+    """Returns a name or value in `schema` with hidden characters; "" if there is none.
 
-    Both must be written exactly so, and cannot be shown to a model in another way.
+    Names and values must be sent unchanged, so they cannot be shown in another form.
     """
     if isinstance(schema, str):
         return schema if visible(schema, prose=True) != schema else ""
@@ -262,5 +263,5 @@ def hidden_text(schema: Any) -> str:
 
 
 def server_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters as the server calls them."""
+    """Returns the parameters under the server's names."""
     return {RESERVED_PARAMETER if k == RENAMED else k: v for k, v in parameters.items()}

@@ -1,19 +1,20 @@
-"""LangChain: its tools as ours, and our tools and agents as its.
+"""LangChain tools in taofold, and taofold tools and agents in LangChain.
 
     Agent("openai:gpt-5", tools=[ReadFileTool(root_dir="notes")])          # as they are
     Agent("openai:gpt-5", tools=[*tools_of(toolkit, reads=["read_file"]).values()])
 
-`tool_of` and `tools_of` make ours of theirs. LangChain marks injected parameters
-(`InjectedToolArg`, `ToolRuntime`, `RunnableConfig` …) and leaves them out of the schema that a
-model is shown, but takes them from a call that has them anyway. Here their names, aliases included,
-are refused. LangGraph's `interrupt()` in a tool asks a person: it finds its answers in the call's
-configuration and raises where one is missing; the tool is then called again from its beginning, as
-in a graph. The answers so far lie in the run's log, so another process can go on.
+`tool_of` and `tools_of` convert LangChain tools. LangChain omits injected parameters
+(`InjectedToolArg`, `ToolRuntime`, `RunnableConfig` …) from the schema for the model, but accepts
+them in a call. Here their names and aliases are refused. LangGraph's `interrupt()` in a tool asks
+the user. It reads its answers from the call's configuration and raises if one is missing; the tool
+is then called again from its beginning, as in a graph. Earlier answers are in the run's log, so
+another process can continue.
 
-`langchain_tool` is the other direction. Whatever keeps a call from being made is an error message
-to the model that asked for it: LangChain's agents end with an exception if a tool raises one.
+`langchain_tool` is the other direction. Any reason that prevents a call becomes an error message to
+the model, because LangChain's agents end if a tool raises an exception.
 
-LangChain's tools are known by their shape: its package is imported only to give something to it.
+LangChain tools are recognized by their attributes. The package is imported only by
+`langchain_tool`.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -52,25 +53,26 @@ from taofold.tools.result import jsonable
 from taofold.tools.schema_check import SchemaCheck
 from taofold.tools.threads import WORKERS, run_now
 
-# LangChain's tools are read by their shape; they have no types here.
+# LangChain tools are recognized by their attributes, so they have no types here.
 
 
 SINGLE: Final[dict[str, Any]] = {"tool_input": {"type": "string"}}
-"""`Tool.args` of the old kind of tool that takes one string and has no schema."""
+"""`Tool.args` of the legacy tool that takes one string and has no schema."""
 _SUPPLIED: Final = frozenset({"callbacks", "config", "run_manager"})
-"""What LangChain gives to a function by name."""
+"""Arguments that LangChain passes to a function by name."""
 _CALL_ID: Final = "InjectedToolCallId"
 _MARKS: Final = ("Injected", "ToolRuntime")
-"""In an annotation that LangChain could not resolve: it would show the parameter to the model."""
+"""Names in annotations that LangChain cannot resolve. It would show such a parameter to the
+model."""
 
 
 @dataclass(frozen=True, slots=True)
 class LangChainParameters:
     """The parameters of one LangChain tool.
 
-    `offered` is a Pydantic model or a JSON Schema without anything injected. `injected` are the
-    parameters that no model may write, each with the name under which it is passed; `forbidden`
-    are these and all their aliases. Without those in `needed` the tool cannot run.
+    `offered` is a Pydantic model or a JSON Schema without injected parameters. `injected` maps the
+    parameters that no model may write to the names under which they are passed; `forbidden` adds
+    all their aliases. `needed` are those that the tool requires.
     """
 
     offered: Any
@@ -80,10 +82,11 @@ class LangChainParameters:
 
 
 def parameters_of(thing: Any) -> LangChainParameters:
-    """Read the schema of a LangChain tool.
+    """Reads the schema of a LangChain tool.
 
     Raises:
-        ConfigError: a parameter within a parameter is injected, which LangChain shows to the model.
+        ConfigError: An injected parameter is nested in another one, where LangChain shows it to the
+            model.
     """
     if thing.args_schema is None and dict(thing.args) == SINGLE:
         return LangChainParameters(
@@ -99,7 +102,7 @@ def _of_schema(thing: Any, schema: dict[str, Any]) -> LangChainParameters:
     return LangChainParameters(
         _without(schema, marked & properties.keys()),
         {name: name for name in marked},
-        # A schema may have a parameter called `config` of its own; then the model may write it.
+        # A schema may define its own parameter `config`; then the model may write it.
         frozenset(marked | (_SUPPLIED - properties.keys())),
         tuple(sorted(name for name in marked if _required(thing, name))),
     )
@@ -109,8 +112,7 @@ def _of_model(thing: Any, model: Any) -> LangChainParameters:
     fields: Mapping[str, Any] = getattr(thing.get_input_schema(), "model_fields", {})
     own: Mapping[str, Any] = getattr(model, "model_fields", {})
     configured = {name for name, field in fields.items() if _is_config(field.annotation)}
-    # LangChain hides a field by leaving it out of the
-    # schema that it shows; that is no protection.
+    # LangChain only omits a hidden field from the schema, which is no protection.
     hidden = {*_marked(thing), *configured, *(fields.keys() - own.keys())}
     _refuse_nested(thing, own, hidden)
     needed = [
@@ -128,7 +130,7 @@ def _of_model(thing: Any, model: Any) -> LangChainParameters:
 
 
 def _marked(thing: Any) -> set[str]:
-    """Parameters of the function that are injected: LangChain's list, and what it cannot read."""
+    """Returns the function's injected parameters: LangChain's list and those it cannot resolve."""
     names: set[str] = {str(name) for name in getattr(thing, "_injected_args_keys", ())}
     for name, parameter in _signature(thing).items():
         if isinstance(parameter.annotation, str) and any(
@@ -154,14 +156,17 @@ def _signature(thing: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def _is_config(annotation: Any) -> bool:
-    """Is it LangChain's `RunnableConfig`, or that or None? It is given with the call."""
+    """Returns whether a type is LangChain's `RunnableConfig`, optionally with None.
+
+    It is passed with the call.
+    """
     if getattr(annotation, "__name__", "") == "RunnableConfig":
         return str(getattr(annotation, "__module__", "")).startswith("langchain_core.")
     return any(_is_config(option) for option in get_args(annotation))
 
 
 def _aliased(names: set[str], fields: Mapping[str, Any]) -> Iterator[str]:
-    """The names, and every other name under which Pydantic takes a value for them."""
+    """Yields the names and all their Pydantic aliases."""
     for name in names:
         yield name
         info = fields.get(name)
@@ -183,7 +188,7 @@ def _refuse_nested(thing: Any, fields: Mapping[str, Any], hidden: set[str]) -> N
 
 
 def _nested(annotation: Any, visited: set[int]) -> str:
-    """The name of an injected field within a type, "" if there is none."""
+    """Returns the name of an injected field within a type; "" if there is none."""
     # Models may refer to themselves.
     if id(annotation) in visited:
         return ""
@@ -199,7 +204,7 @@ def _nested(annotation: Any, visited: set[int]) -> str:
 
 
 def _subset(model: Any, hidden: set[str]) -> Any:
-    """The model without these fields, or its JSON Schema where it is none of Pydantic 2."""
+    """Returns the model without these fields, or its JSON Schema if it is no Pydantic 2 model."""
     fields: Mapping[str, Any] = getattr(model, "model_fields", {})
     if not hidden & set(fields):
         return model
@@ -229,22 +234,23 @@ def tool_of(
     inject: Inject | None = None,
     **options: Any,
 ) -> Tool:
-    """A LangChain tool as ours. Its arguments are checked here, also those of a dict schema.
+    """Returns a LangChain tool as a taofold tool, which checks the arguments, also of a dict
+    schema.
 
-    What it raises (`ToolException`) or handles (`handle_tool_error`) is a failed observation, and
-    LangGraph's `interrupt()` a question to a person.
+    An error that it raises (`ToolException`) or handles (`handle_tool_error`) is a failed
+    observation. LangGraph's `interrupt()` is a question to the user.
 
     Args:
-        thing: the tool.
-        name: another name than its own.
-        tier: how much say a person has; by default 1 for reads, 2 for the rest.
-        effect: "once" unless said otherwise.
+        thing: The LangChain tool.
+        name: A name that replaces its own.
+        tier: Tier of approval. Default: 1 for reads, else 2.
+        effect: Effect of a repeated call. Default: "once".
         inject: Values for its injected parameters, made from the call's context, as
             `{"user": lambda ctx: ctx.principal.id}`. No model can write these parameters.
-        **options: those of `taofold.tool`.
+        **options: Options of `taofold.tool`.
 
     Raises:
-        ConfigError: it needs an injected parameter that nobody supplies, or it wants to end the
+        ConfigError: The tool needs an injected parameter that `inject` lacks, or it ends the
             agent's run itself (`return_direct`).
     """
     parameters = parameters_of(thing)
@@ -271,7 +277,7 @@ def tool_of(
 def tools_of(
     things: object, *, reads: Iterable[str] = (), prefix: str = "", **options: Any
 ) -> Toolset:
-    """The tools of a toolkit, or several; those named in `reads` only read."""
+    """Returns the tools of a toolkit or a list. Tools named in `reads` have the effect "read"."""
     return foreign_tools(things, tool_of, reads, prefix, **options)
 
 
@@ -293,17 +299,19 @@ def _refuse(thing: Any, parameters: LangChainParameters, supplied: Mapping[str, 
         )
 
 
-# Blocks are JSON of any shape, messages are read by their shape.
+# Content blocks are JSON of any shape; messages are recognized by their attributes.
 
 
 _DATA: Final = re.compile(
     r"(?:data:([\w.+-]+/[\w.+-]+)[\w;=.+-]*,)?([A-Za-z0-9+/_-]{200,}={0,2})\s*"
 )
-"""Base64, perhaps as a `data:` URL: bytes that are no text for a model."""
+"""Base64 data, optionally as a `data:` URL, which is not shown to a model."""
 
 
 def outcome_of(returned: Any) -> Outcome:
-    """The observation for a `ToolMessage`, a LangGraph `Command`, a list of both, or a value."""
+    """Returns the outcome for a `ToolMessage`, a LangGraph `Command`, a list of both, or a
+    value.
+    """
     if is_command(returned):
         return _commanded(returned)
     if isinstance(returned, list) and any(map(_is_output, returned)):
@@ -316,12 +324,12 @@ def outcome_of(returned: Any) -> Outcome:
 
 
 def is_message(value: Any) -> bool:
-    """Is it a message of LangChain's?"""
+    """Returns whether a value is a LangChain message."""
     return hasattr(value, "content") and hasattr(value, "tool_call_id")
 
 
 def is_command(value: Any) -> bool:
-    """Is it LangGraph's `Command`?"""
+    """Returns whether a value is LangGraph's `Command`."""
     return type(value).__name__ == "Command" and all(
         hasattr(value, name) for name in ("update", "goto", "resume", "graph")
     )
@@ -332,10 +340,10 @@ def _is_output(value: Any) -> bool:
 
 
 def _commanded(command: Any) -> Outcome:
-    """Its messages are the result, one state key is an update; the rest needs a graph, and is told.
+    """Returns a `Command` as an outcome: its messages are the result, one state key an update.
 
-    The tool has run by now, so what cannot be followed makes the observation `partial`: calling it
-    a failure would invite the model to do it again.
+    All other parts need a graph and are listed in the result. The tool has already run, so the
+    status is then `partial`: after a failure the model would repeat the call.
     """
     update: Any = command.update
     pairs = list(update.items()) if isinstance(update, Mapping) else list(update or ())
@@ -352,7 +360,7 @@ def _commanded(command: Any) -> Outcome:
 
 
 def _unfollowed(command: Any, state_keys: Sequence[str]) -> list[str]:
-    """What of the command only a graph could follow."""
+    """Returns the parts of a command that only a graph can follow."""
     ignored = [f"goto={command.goto!r}"] if command.goto else []
     ignored += [f"{word}=…" for word in ("graph", "resume") if getattr(command, word) is not None]
     if len(state_keys) > 1:
@@ -374,7 +382,7 @@ def _joined(outcomes: list[Outcome]) -> Outcome:
 
 
 def _content(content: Any) -> Any:
-    """Text as it is; blocks as text, anything in them that is no text as a short description."""
+    """Returns text unchanged and blocks as text; parts without text get a short description."""
     if not isinstance(content, list):
         return content
     return "\n".join(text for block in content if (text := _block(block)))
@@ -393,7 +401,7 @@ def _block(block: Any) -> str:
 
 
 def _facts(block: Mapping[Any, Any]) -> Iterable[str]:
-    """What can be said of a block in words: media type, size of its bytes, address, name."""
+    """Yields the facts about a block: media type, size in bytes, address, name."""
     for key, value in block.items():
         if isinstance(value, Mapping):
             yield from _facts(value)
@@ -409,21 +417,22 @@ def _facts(block: Mapping[Any, Any]) -> Iterable[str]:
             yield value[:200]
 
 
-# LangChain's tools and LangGraph's interrupts are read by their shape; they have no types here.
+# LangChain tools and LangGraph interrupts are recognized by their attributes and have no types
+# here.
 
 
 _OWN: Final = "langchain_core."
 _STATE: Final = "langgraph_resume"
 _ANSWER: Final = "answer"
 _PRIVATE: Final = "__pregel_"
-"""How LangGraph names what only its graphs put into a configuration."""
+"""Prefix of configuration keys that only LangGraph's graphs set."""
 
 
 async def call(thing: Any, ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
-    """Call the tool once, with what the model wrote and what was injected.
+    """Calls the tool once, with the model's parameters and the injected ones.
 
     Raises:
-        InputRequired: it interrupts itself with a question.
+        InputRequired: The tool interrupts itself with a question.
     """
     answers, declined = _answers(ctx.answer)
     if declined is not None:
@@ -437,15 +446,15 @@ async def call(thing: Any, ctx: RunContext[Any], parameters: dict[str, Any]) -> 
     config = {"configurable": _configurable(answers)}
     try:
         if _only_sync(thing):
-            # On our worker threads: `ainvoke` would use the
-            # loop's, which the process waits for at its end.
+            # Runs on taofold's worker threads: `ainvoke` would use the event loop's threads, which
+            # delay the end of the process.
             returned = await WORKERS.run(lambda: thing.invoke(request, config))
         else:
             returned = await thing.ainvoke(request, config)
     except Exception as error:
         if _is_interrupt(error):
             raise _question(error, answers) from error
-        # It looks for something else of LangGraph's that only a graph puts there.
+        # The tool reads another key that only a LangGraph graph sets.
         if isinstance(error, KeyError) and str(error.args[0]).startswith(_PRIVATE):
             return Outcome("the tool needs the runtime of a LangGraph graph", "failure")
         raise
@@ -453,12 +462,12 @@ async def call(thing: Any, ctx: RunContext[Any], parameters: dict[str, Any]) -> 
 
 
 def _only_sync(thing: Any) -> bool:
-    """Has it no coroutine of its own? LangChain would hold up the end of the process for it."""
+    """Returns whether the tool has no coroutine of its own."""
     return getattr(thing, "coroutine", None) is None and not own_arun(thing, _OWN)
 
 
 class _Scratchpad:
-    """What `interrupt()` looks for in a configuration: LangGraph's `PregelScratchpad`."""
+    """Replaces LangGraph's `PregelScratchpad`, which `interrupt()` reads from the configuration."""
 
     def __init__(self, answers: list[Any]) -> None:
         self.resume = answers
@@ -468,7 +477,7 @@ class _Scratchpad:
         self.subgraph_counter: Callable[[], int] = count().__next__
 
     def get_null_resume(self, consume: bool = False) -> None:
-        """An answer to whichever interrupt comes first: here each has its place."""
+        """Returns None: every interrupt has its own answer here, and none is for any interrupt."""
         del consume
 
 
@@ -481,7 +490,7 @@ def _configurable(answers: list[Any]) -> dict[str, Any]:
 
 
 def _ignored(writes: Any) -> None:
-    """What a graph would write of an answered question: the run's log has it."""
+    """Ignores a graph's record of an answered question: the run's log has it."""
     del writes
 
 
@@ -496,25 +505,24 @@ def _question(error: Exception, answers: list[Any]) -> InputRequired:
     first = error.args[0][0]
     value, schema = first.value, getattr(first, "response_schema", None)
     text = value if isinstance(value, str) else json.dumps(jsonable(value), ensure_ascii=False)
-    # All answers so far: `interrupt` is met again from
-    # the first one when the tool is called anew.
+    # All earlier answers, because the next call of the tool meets every `interrupt` again.
     state = {_STATE: answers, "question": text, "schema": schema}
     return InputRequired(text, form=_form(schema), state=state)
 
 
 def _form(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The form of an answer: what `interrupt` asks for, else one field for text or JSON."""
+    """Returns the form of an answer: the schema of `interrupt`, else one field for text or JSON."""
     if schema and schema.get("type") == "object":
         return dict(schema)
-    field = dict(schema or {})  # without a schema anything will do
+    field = dict(schema or {})  # without a schema any value is accepted
     return {"type": "object", "properties": {_ANSWER: field}, "required": [_ANSWER]}
 
 
 def _answers(answer: PersonAnswer | None) -> tuple[list[Any], Outcome | None]:
-    """What `interrupt()` returns, call by call; or how the call ends if a person declined.
+    """Returns the results of `interrupt()`, call by call, or the outcome if the user declined.
 
     Raises:
-        InputRequired: the last answer does not fit what was asked for.
+        InputRequired: The last answer does not match the schema.
     """
     state: Any = None if answer is None else answer.state
     if answer is None or not isinstance(state, dict) or _STATE not in state:
@@ -535,7 +543,9 @@ def _answers(answer: PersonAnswer | None) -> tuple[list[Any], Outcome | None]:
 
 
 def _read(text: str) -> Any:
-    """An answer without a schema: JSON objects and lists as such, all else is text, "" is yes."""
+    """Reads an answer without a schema: JSON objects and lists are parsed, "" is True, all else is
+    text.
+    """
     if not text.strip():
         return True
     value = _json(text)
@@ -545,7 +555,7 @@ def _read(text: str) -> Any:
 
 
 def _typed(schema: Mapping[str, Any], text: str) -> Any:
-    """An answer with a schema: JSON, or the plain value where there is one field for it."""
+    """Reads an answer with a schema: JSON, or the plain value if there is only one field."""
     if schema.get("type") == "string":
         value = _json(text)
         return value.get(_ANSWER, text) if isinstance(value, dict) else text
@@ -575,15 +585,15 @@ _GOAL: Final = {
 
 
 def langchain_tool(thing: Any, *, deps: Any = None, approve: Approve | None = None) -> Any:
-    """A tool or an agent of ours as a LangChain `StructuredTool`.
+    """Returns a taofold tool or agent as a LangChain `StructuredTool`.
 
-    An agent runs here, under its policy and with its log. A tool alone is called by LangChain,
-    which knows no approvals: one above tier 1 needs `approve`, which is asked before each call.
-    A bad argument, a refusal, a failure, a passed deadline and a run that waits for a person are
-    messages with the status "error"; set `handle_tool_error` to False to have them raised.
+    An agent runs under its own policy and with its log. A single tool is called by LangChain, which
+    has no approvals: a tool above tier 1 needs `approve`, which is called before each call. A bad
+    argument, a refusal, a failure, a timeout and a waiting run are messages with the status
+    "error". Set `handle_tool_error` to False to raise them.
 
     Raises:
-        ConfigError: LangChain is not installed, or nobody would be asked about what writes.
+        ConfigError: LangChain is not installed, or a tool that writes has no `approve`.
     """
     library = require("langchain_core.tools", "langchain")
     if isinstance(thing, Agent):
@@ -629,7 +639,7 @@ def _tool_call(
             bound = tool.bind(parameters)
         except BadArguments as error:
             raise failure(str(error)) from None
-        # `is not True`: a callback that returns something truthy by accident has not approved.
+        # `is not True`: another truthy value from a callback is no approval.
         if tool.tier > Tier.AUTO and (approve is None or approve(tool, parameters) is not True):
             raise failure(f"{tool.name} was not approved")
         outcome = await _outcome(bound, deps)
@@ -641,7 +651,7 @@ def _tool_call(
 
 
 async def _outcome(bound: Bound, deps: Any) -> Outcome:
-    """What came of the call, within its deadline; never raises for what the tool does."""
+    """Returns the outcome of the call within its timeout. Never raises an error of the tool."""
     seconds = bound.timeout
     timer = asyncio.timeout(None if bound.inline else seconds)
     try:
@@ -649,7 +659,7 @@ async def _outcome(bound: Bound, deps: Any) -> Outcome:
             async with timer:
                 return await bound.run(RunContext(deps=deps, timeout_s=seconds))
     except TimeoutError as error:
-        # The tool's own TimeoutError, not our deadline.
+        # The tool's own TimeoutError, not this timeout.
         if not timer.expired():
             return Outcome(error_text(error), "failure")
         once = " It may have happened or may still finish." if bound.tool.effect == "once" else ""
@@ -657,7 +667,7 @@ async def _outcome(bound: Bound, deps: Any) -> Outcome:
     except InputRequired as wants:
         reason = f"{bound.tool.name} needs a person's answer, and nobody is here: {wants.question}"
         return Outcome(reason, "failure")
-    except Exception as error:  # noqa: BLE001 - whatever a tool raises is for the model to read
+    except Exception as error:  # noqa: BLE001 - the model reads any error of a tool
         return Outcome(error_text(error), "failure")
 
 

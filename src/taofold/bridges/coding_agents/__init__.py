@@ -1,7 +1,7 @@
-"""Coding agents of others as agents of ours: their program does the work of a run.
+"""Runs the programs of foreign coding agents, such as Claude Code, as taofold agents.
 
-`coding_agent` makes the agent; `presets` knows the programs: how each is run
-non-interactively, where its sign-in lies, and how its output is read.
+`coding_agent` makes the agent. `presets` describes the known programs: the non-interactive command,
+the files of its sign-in, and the format of its output.
 """
 
 from taofold.bridges.coding_agents.agent import coding_agent, names_coding_agent

@@ -1,13 +1,13 @@
-"""`coding_agent`: the program of a coding agent as an agent of ours.
+"""`coding_agent`: makes an agent that runs the program of a coding agent.
 
-Its run has one step: the tool `coding_agent` runs the program in the work root with the whole task
-as its prompt, and the program's last message is the answer. So policy, approvals, limits, the log
-and replay hold as for any other run, and the program's usage is the run's.
+A run has one step. The tool `coding_agent` runs the program in the work root with the whole task as
+its prompt; the program's last message is the answer. Policy, approvals, limits, the log and replay
+apply as to any other run. The program's usage counts as the run's usage.
 
-Where bubblewrap contains commands it is contained with a network of its own: it sees the work root,
-itself and the files with which it signs in, which are copied into a home of its own; a sign-in that
-it renews is copied back. There it may work without questions. Elsewhere it has all rights of the
-user, so each run of it asks (tier 3), and it keeps its own rules.
+If bubblewrap works, the program runs in a sandbox with a separate network. It sees the work root,
+its own files, and copies of its sign-in files in a private home; a renewed sign-in is copied back.
+In the sandbox it works without approvals. Without a sandbox it has all rights of the user, so each
+run needs approval (tier 3) and the program applies its own rules.
 """
 
 import os
@@ -64,19 +64,19 @@ from taofold.trusted_code import program
 NAME: Final = "coding_agent"
 """The name of the tool."""
 COMMAND: Final = "cmd:"
-"""What an agent that is a command begins with."""
+"""Prefix of an agent that is a command."""
 REACH: Final = Reach(world=True)
-"""A coding agent asks its provider, so it has a network."""
+"""A coding agent needs the network to reach its provider."""
 LONGEST: Final = 24 * 3600.0
-"""Seconds that a program may run at most; what a run or a loop may take is its own limit."""
+"""Maximum seconds of a program. Runs and loops have their own, lower limits."""
 _VARIABLE: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _LARGEST: Final = 65_536
-"""Bytes of a file with a sign-in."""
+"""Maximum bytes of a sign-in file."""
 _OUTPUT: Final = 3000
 
 
 class ProgramReport(Value, frozen=True):
-    """What a run of the program came to: the value of the tool's observation."""
+    """The result of one run of the program, and the value of the tool's observation."""
 
     answer: str = ""
     actions: tuple[str, ...] = ()
@@ -85,11 +85,11 @@ class ProgramReport(Value, frozen=True):
     usage: Usage = Usage()
     fault: str = ""
     output: str = ""
-    """The end of its output, where it failed."""
+    """The end of the output if the program failed."""
 
 
 def names_coding_agent(agent: str) -> bool:
-    """Is it a coding agent, a preset's name or `cmd: COMMAND`, rather than a file or a module?"""
+    """Returns whether `agent` is a preset's name or `cmd: COMMAND`, not a file or a module."""
     if agent.startswith(COMMAND):
         return True
     words = agent.split()
@@ -105,25 +105,25 @@ def coding_agent(
     policy: Policy | None = None,
     ports: Iterable[int] = (),
 ) -> Agent[None, str]:
-    """Makes an agent whose runs are those of a coding agent's program.
+    """Makes an agent whose runs execute a coding agent's program.
 
         agent = coding_agent("claude", ".")
         coding_agent("codex --model gpt-6.2-sol", ".")
         coding_agent("cmd: my-agent --task {prompt_file}", ".")
 
     Args:
-        agent: `claude`, `codex`, `gemini`, `opencode` or `aider`, with more arguments behind it; or
-            `cmd:` and a command. `{prompt}` in it is replaced by the prompt, `{prompt_file}` by
-            the path of a file with it; without either the prompt is its standard input.
-            `NAME=$NAME` before the program passes a variable of the environment on.
+        agent: `claude`, `codex`, `gemini`, `opencode` or `aider`, optionally with arguments; or
+            `cmd:` and a command. `{prompt}` in it is replaced by the prompt, `{prompt_file}` by the
+            path of a file with the prompt. Without either, the prompt is sent to standard input.
+            `NAME=$NAME` before the program passes an environment variable on.
         root: The work root.
-        model: For a preset's `--model`; "" = the program's own choice.
+        model: Value of a preset's `--model`; "" = the program's default.
         policy: Default: the default policy.
-        ports: TCP ports of this machine that it may use where it is contained.
+        ports: TCP ports of this machine that the program may use in the sandbox.
 
     Raises:
-        ConfigError: the command cannot be read, the program is not installed, or a variable that it
-            names is not set, or a port cannot be opened.
+        ConfigError: The command is malformed, the program is not installed, a named variable is not
+            set, or a port cannot be opened.
     """
     call = _call(agent, model)
     tool = _tool(call, Path(root).resolve(), replace(REACH, ports=tuple(ports)))
@@ -132,7 +132,7 @@ def coding_agent(
         name=call.title,
         instructions="",
         tools=(tool,),
-        # One step runs the program; a second one would only repeat it.
+        # One step runs the program. More steps would only repeat it.
         limits=Limits(steps=3),
         policy=policy or Policy(),
     )
@@ -190,7 +190,7 @@ def _tool(call: _Call, root: Path, reach: Reach) -> Tool[..., Any]:
     return make(
         work.coding_agent,
         tier=Tier.CARD if free else Tier.CONFIRM,
-        # A second run finds the files as the first one left them, and goes on from there.
+        # A second run continues from the files that the first run left.
         effect="idempotent",
         timeout=LONGEST,
         longest=LONGEST,
@@ -206,7 +206,7 @@ def _program(name: str, root: Path) -> str:
         if not os.access(path, os.X_OK):
             raise ConfigError(f"{name!r} is no program that can be run in {str(root)!r}")
         return str(path)
-    # Never one that lies in the work root: an agent could have written it.
+    # Programs in the work root are skipped: an agent could have written them.
     path_found = program(name, root)
     if not path_found:
         raise ConfigError(f"the program {name!r} is not installed: there is none on your PATH")
@@ -214,15 +214,16 @@ def _program(name: str, root: Path) -> str:
 
 
 def _own(path: Path, root: Path) -> set[Path]:
-    """What the program needs of its own: an environment, packages, or its file alone.
+    """Returns the paths that the program needs: its environment, its packages, or only its file.
 
-    The folder of a program that was put anywhere, such as into Downloads, holds other things. The
-    interpreter that a script names is shown like a program, unless it lies in the work root.
+    The folder of a program outside an installation, such as Downloads, may hold unrelated files, so
+    only the file is returned. A script's interpreter is treated like a program, unless it lies in
+    the work root.
     """
     shown: set[Path] = set()
     interpreter = Path(shebang(path)[0])
     outside = interpreter.is_absolute() and not interpreter.is_relative_to(root)
-    # Linux starts no script by a script.
+    # Linux does not accept a script as the interpreter of a script.
     if outside and not shebang(interpreter)[0]:
         shown = _own(interpreter, root)
     for file in (path, path.resolve()):
@@ -245,13 +246,13 @@ class _Work:
     path: str
     reach: Reach
     boxed: bool
-    """Does bubblewrap contain it?"""
+    """True if bubblewrap contains the program."""
     free: bool
-    """Has it a network of its own, too, so that it may work without questions?"""
+    """True if it also has a separate network, so that it can work without approvals."""
 
     @property
     def box(self) -> Containment | None:
-        """What contains it. Looks at the work root as it is now."""
+        """The program's sandbox for the current work root, or None."""
         if not self.boxed:
             return None
         homes = [*python_homes(), *sorted(_own(Path(self.path), self.root))]
@@ -260,7 +261,7 @@ class _Work:
         return Containment(self.root, self.reach, tuple(readable), PROTECTED, HIDDEN)
 
     def command(self, prompt: str, file: str = "FILE") -> list[str]:
-        """The program and its arguments."""
+        """Returns the program and its arguments."""
         preset = self.call.preset
         words = (*preset.arguments, *(preset.contained if self.free else preset.careful))
         filled = [
@@ -334,7 +335,9 @@ class _Work:
     async def _place(
         self, prompt: str
     ) -> AsyncGenerator[tuple[list[str], dict[str, str], Path, tuple[int, ...], bytes]]:
-        """What is run where: command, environment, folder, descriptors and standard input."""
+        """Yields the command, environment, folder, descriptors and standard input of the
+        program.
+        """
         given = prompt.encode() if self._reads_input else b""
         with scratch("agent") as home:
             file = home / "prompt.md"
@@ -363,7 +366,7 @@ class _Work:
 
 @contextmanager
 def _signed_in(preset: CodingPreset, home: Path) -> Generator[None]:
-    """Have the program's sign-in and settings in `home`, and keep a sign-in that it renewed."""
+    """Copies the program's sign-in and settings to `home`, and a renewed sign-in back."""
     copied: dict[str, bytes] = {}
     for name, text in preset.files.items():
         write_file(home / name, text.encode(), place=home)
@@ -378,17 +381,17 @@ def _signed_in(preset: CodingPreset, home: Path) -> Generator[None]:
         yield
     finally:
         for name in set(preset.signed_in) & set(copied):
-            # What the program left there may be of any size and depth.
+            # The program controls the size and depth of the file.
             with suppress(OSError, ConfigError, RecursionError):
                 if (home / name).lstat().st_size <= _LARGEST:
                     _keep(Path.home() / name, copied[name], read_file(home / name, place=home))
 
 
 def _keep(path: Path, before: bytes, after: bytes) -> None:
-    """Replace a sign-in by the renewed one.
+    """Replaces a sign-in by the renewed one.
 
-    The program may have been talked into anything, so only what has the shape of the old one is
-    kept, and only if the old one is still the user's.
+    The program may have been manipulated by a prompt. So the new file must have the same structure
+    as the old one, and the user's file must not have changed.
     """
     same = _shape(after) == _shape(before)
     if before != after and same and read_file(path) == before:
@@ -396,14 +399,17 @@ def _keep(path: Path, before: bytes, after: bytes) -> None:
 
 
 def _shape(content: bytes) -> Any:
-    """The keys and the kinds of a file's values; what is no JSON object equals nothing."""
+    """Returns the structure of a JSON file: its keys and kinds of values.
+
+    A file that is no JSON object equals no other one.
+    """
 
     def shape(value: Any) -> Any:
         if is_object(value):
             return {key: shape(inner) for key, inner in value.items()}
         if is_array(value):
             return [shape(inner) for inner in value]
-        # A number or a text may be another one; what is not known yet may be null.
+        # Scalars may change type: a value that was null may be set later.
         return "value"
 
     try:
@@ -418,7 +424,7 @@ def _plain(report: ProgramReport) -> Any:
 
 
 class _Driving:
-    """Stands where a model is: asks for one run of the program, answers with its last message."""
+    """A model that requests one run of the program, then answers with its last message."""
 
     def __init__(self, title: str, *, priced: bool) -> None:
         self.name = f"cmd:{title}"
@@ -426,10 +432,10 @@ class _Driving:
         self._priced = priced
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """The call of the program; once it has run, the answer.
+        """Returns the call of the program or, after the call, the answer.
 
         Raises:
-            ModelError: it failed, or was not allowed to run.
+            ModelError: The program failed or was denied.
         """
         conversation = request.conversation[:]
         results = [result for message in conversation for result in message.results]
@@ -446,19 +452,19 @@ class _Driving:
         return Reply(said, model=self.name, usage=report.usage)
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """Nothing beforehand; None where the program does not say what it costs."""
+        """Returns 0.0, or None if the program does not report its cost."""
         return 0.0 if self._priced else None
 
 
 def _prompt(conversation: Sequence[Message]) -> str:
-    """The task, then the instructions, without what they say of our own calls of tools."""
+    """Returns the task, then the instructions without the text about native tool calls."""
     task = [message.text for message in conversation if message.role != "system"]
     rules = [m.text.removesuffix(NATIVE) for m in conversation if m.role == "system"]
     return "\n\n".join([text.strip() for text in (*task, *rules) if text.strip()])
 
 
 def _reported(text: str) -> ProgramReport | None:
-    """The report in an observation; None if the program was not run."""
+    """Returns the report in an observation, or None if the program was not run."""
     for start in [at.start() for at in re.finditer(r"\{", text)][:3]:
         with suppress(ValueError, RecursionError, msgspec.ValidationError):
             return msgspec.convert(decoded(text[start:]), ProgramReport)

@@ -1,9 +1,8 @@
-"""The coding agents that are known by name: their non-interactive command and their output.
+"""The known coding agents: their non-interactive commands and output formats.
 
-A `CodingPreset` says how a program is run: its options where bubblewrap contains it and where
-nothing does, the variables and files with which it signs in. `CodingTranscript` reads its output,
-line by line, for its answer, its actions and its usage. The output is data: odd lines are left out,
-and no line can raise. Pure.
+A `CodingPreset` holds a program's options with and without a sandbox, and the variables and files
+of its sign-in. `CodingTranscript` reads the output line by line and collects the answer, the
+actions and the usage. Unknown lines are skipped, and no line raises an error. Pure.
 """
 
 import re
@@ -23,7 +22,7 @@ _MOST_ACTIONS: Final = 60
 _ACTION: Final = 200
 _ANSWER: Final = 8000
 _LINE: Final = 1_000_000
-"""Characters of a line that are read: a longer one holds a file's content, and nothing of ours."""
+"""Maximum characters of a line. Longer lines hold file contents and are skipped."""
 
 
 @dataclass
@@ -31,47 +30,47 @@ class CodingTranscript:
     """The answer, the actions and the usage in a coding agent's output, as far as it was read."""
 
     on_text: Callable[[str], object] = lambda text: None
-    """Gets messages and actions as they come, for people to see."""
+    """Receives messages and actions as they arrive, for display."""
     read: "Reading | None" = None
     """Reads a line of its output; None: all of the output is the answer."""
     answer: str = ""
     """Its last message."""
     actions: list[str] = field(default_factory=list[str])
-    """The commands that it reports to have run and the files that it reports to have changed."""
+    """Commands and changed files that the program reports."""
     usage: Usage | None = None
-    """Tokens and dollars that it reports; None if it reports none."""
+    """Tokens and US dollars that the program reports; None if it reports none."""
     fault: str = ""
-    """The reason of a failure that it reports."""
+    """Reason of a failure that the program reports."""
     _rest: str = ""
 
     def feed(self, text: str) -> None:
-        """Read a part of the output."""
+        """Reads a part of the output."""
         *lines, rest = (self._rest + text).split("\n")
-        # The beginning is enough to see that a line is longer than what is read.
+        # One character more than `_LINE` marks the line as too long.
         self._rest = rest[: _LINE + 1]
         for line in lines:
             self._line(line)
 
     def end(self) -> None:
-        """Read what stands behind the last line end."""
+        """Reads the text after the last line break."""
         self._line(self._rest)
         self._rest = ""
         self.answer = self.answer.strip()[-_ANSWER:]
 
     def note(self, text: str) -> None:
-        """Take in a message of the agent; the last one is the answer."""
+        """Records a message of the agent. The last message is the answer."""
         if text.strip():
             self.answer = text
             self.on_text(f"{text.strip()}\n")
 
     def act(self, name: str, what: str) -> None:
-        """Take in an action: the tool's name, and what it was about."""
+        """Records an action: the tool's name and its subject."""
         if name and len(self.actions) < _MOST_ACTIONS:
             self.actions.append(clip(f"{name}: {what}" if what else name, _ACTION))
             self.on_text(f"{self.actions[-1]}\n")
 
     def use(self, usage: Usage) -> None:
-        """Add to the usage."""
+        """Adds to the usage."""
         self.usage = usage if self.usage is None else self.usage + usage
 
     def _line(self, line: str) -> None:
@@ -89,11 +88,11 @@ def _as_answer(line: str, transcript: CodingTranscript) -> None:
 
 
 Reading: TypeAlias = Callable[[str, CodingTranscript], None]
-"""Reads a line into the transcript."""
+"""Reads one line into the transcript."""
 
 
 def _events(read: Callable[[Mapping[str, Any], CodingTranscript], None]) -> Reading:
-    """Reads a line that is an event in JSON; others are left out."""
+    """Returns a reader of lines that are JSON events; it skips other lines."""
 
     def reading(line: str, transcript: CodingTranscript) -> None:
         if not line.startswith("{"):
@@ -110,32 +109,32 @@ def _events(read: Callable[[Mapping[str, Any], CodingTranscript], None]) -> Read
 
 @dataclass(frozen=True, slots=True)
 class CodingPreset:
-    """How a coding agent's program is run non-interactively."""
+    """The non-interactive command of a coding agent and its output format."""
 
     program: str
     arguments: tuple[str, ...]
-    """Behind the program. Where neither `{prompt}` nor `{prompt_file}` stands, it reads the
-    prompt from its standard input."""
+    """Arguments after the program. Without `{prompt}` or `{prompt_file}` the program reads the
+    prompt from standard input."""
     contained: tuple[str, ...] = ()
-    """Also, where bubblewrap contains it: it asks for nothing."""
+    """More arguments in a sandbox: the program asks for no permission."""
     careful: tuple[str, ...] = ()
-    """Also, where nothing contains it: its own rules hold."""
+    """More arguments without a sandbox: the program applies its own rules."""
     variables: tuple[str, ...] = ()
-    """Of the environment: what it signs in with, and where its provider is."""
+    """Environment variables with its credentials and its provider's address."""
     signed_in: tuple[str, ...] = ()
-    """Files in the home directory that hold its sign-in, which it may renew."""
+    """Files in the home directory that hold its sign-in. The program may renew them."""
     settings: tuple[str, ...] = ()
-    """Files in the home directory that it reads: its model, its provider."""
+    """Files in the home directory with its settings, such as model and provider."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Files that it needs in its home, where the user has none of the name."""
+    """Contents of files that it needs in its home if the user has no such file."""
     litter: tuple[str, ...] = ()
-    """Globs of what it leaves in the work root for itself."""
+    """Globs of files that it leaves in the work root for itself."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Set where it is contained."""
+    """Environment variables that are set in a sandbox."""
     read: Reading | None = None
     """Reads a line of its output; None: all of the output is the answer."""
     tells_usd: bool = False
-    """Does its output hold the cost in dollars?"""
+    """True if the output contains the cost in US dollars."""
 
 
 def _text(value: Any, *path: str) -> str:
@@ -151,7 +150,7 @@ def _number(value: Any, *path: str) -> float:
 
 
 def _bounded(value: Any) -> float:
-    # Booleans are integers, and what is negative or no number would lift a limit.
+    # Booleans are integers in Python. A negative number or NaN would lift a limit.
     real = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if real and 0 <= value < 1e12 else 0.0
 
@@ -169,7 +168,7 @@ _SUBJECTS: Final = ("command", "file_path", "filePath", "path", "pattern", "url"
 
 
 def _subject(parameters: Any) -> str:
-    """What a tool call is about: the command, the file."""
+    """Returns the subject of a tool call: the command or the file."""
     return next((text for key in _SUBJECTS if (text := _text(parameters, key))), "")
 
 
@@ -297,7 +296,7 @@ _MANY: Final = {"": 1, "k": 1e3, "M": 1e6}
 def _aider(line: str, transcript: CodingTranscript) -> None:
     edited, tokens = _EDITED.match(line), _TOKENS.match(line)
     if line.startswith("Repo-map:"):
-        transcript.answer = ""  # what stood before it was about the program
+        transcript.answer = ""  # text before this line describes the program
     elif not edited and not tokens:
         _as_answer(line, transcript)
     if edited:
@@ -319,7 +318,7 @@ PROXIES: Final = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     *("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
 )
-"""Variables that say how the network is reached."""
+"""Environment variables that configure access to the network."""
 
 PRESETS: Final[Mapping[str, CodingPreset]] = {
     "claude": CodingPreset(
@@ -333,7 +332,7 @@ PRESETS: Final[Mapping[str, CodingPreset]] = {
         ),
         (".claude/.credentials.json",),
         (".claude/settings.json", ".claude/CLAUDE.md"),
-        # For root it asks all the same, unless a variable states that it is contained.
+        # As root the program asks for permission unless this variable declares a sandbox.
         environment={"IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1"},
         read=_events(_claude),
         tells_usd=True,
@@ -386,7 +385,7 @@ PRESETS: Final[Mapping[str, CodingPreset]] = {
             *("OPENROUTER_API_KEY", "DEEPSEEK_API_KEY", "AIDER_MODEL"),
         ),
         settings=(".aider.conf.yml", ".aider.model.settings.yml", ".gitconfig"),
-        # Without a name it writes one into the repository's settings, which are read-only.
+        # Without a name aider writes one into the repository's settings, which are read-only.
         files={".gitconfig": "[user]\n\tname = aider\n\temail = aider@localhost\n"},
         litter=(".aider.tags.cache.v*",),
         read=_aider,

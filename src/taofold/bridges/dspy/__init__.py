@@ -1,17 +1,17 @@
-"""DSPy: programs compiled with its teleprompters through our models, and run with or without it.
+"""DSPy programs: compiled by its teleprompters with taofold's models, run with or without DSPy.
 
     from taofold.bridges import dspy
 
     made = await dspy.compile("question -> answer: int", cases, model="openai:gpt-5")
     said = await dspy.cot("2 + 3", program=made.program, model="openai:gpt-5")
 
-`cot` and `react` run a program, `compile` and `optimize` find better prompts for it, each as one
-run of an `Agent`, and `list_compiled` finds in a run what it compiled; `actions` are the same for
-nodes of a flow. A program (`program`) is plain JSON, run by a strategy (`strategies`) whose calls
-become `effects` of the run; `library` is what DSPy sees of us, and `compilation` a teleprompter at
-work.
+`cot` and `react` run a program. `compile` and `optimize` find better prompts for it. Each call is
+one run of an `Agent`. `list_compiled` returns the programs that a run compiled. `actions` offers
+the same functions to nodes of a flow. A program (`program`) is plain JSON. A strategy
+(`strategies`) runs it, and `effects` turns its calls into effects of the run. `library` adapts
+taofold to DSPy's interfaces, and `compilation` runs a teleprompter.
 
-DSPy itself (`pip install 'taofold[dspy]'`) is imported when something is compiled or run by it.
+DSPy (`pip install 'taofold[dspy]'`) is imported on first use.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,20 +66,22 @@ __all__ = [
 
 _AT_RUN: Final = ("deps", "principal", "run_id", "listener")
 _CALLS: Final = Limits(steps=None, model_calls=2000)
-"""What compiling may use if nothing else is said."""
+"""Default limits of a compilation."""
 
 
 @dataclass(frozen=True)
 class Compilation:
-    """A compiled program and the run that found it."""
+    """A compiled program and the run that compiled it."""
 
     program: Program
     run: Reasoned[Any]
 
     @property
     def scores(self) -> Mapping[str, float]:
-        """From 0 to 1: what the teleprompter measured of its choice (`teleprompter`), if it did;
-        with `score` also `before`, `after` and, beside a validation set, `training`.
+        """Scores from 0 to 1.
+
+        `teleprompter` is the teleprompter's own measurement, if it has one. The option `score` adds
+        `before`, `after` and, with a validation set, `training`.
         """
         return self.program.scores
 
@@ -94,7 +96,7 @@ async def cot(
     adapter: str = "taofold",
     **options: Unpack[Options],
 ) -> Reasoned[Any]:
-    """A chain of thought (or `module="predict"`), through DSPy where it is installed.
+    """Runs a chain of thought (or `module="predict"`), with DSPy if it is installed.
 
     Raises:
         ConfigError: the signature is none, or the program is not whole.
@@ -106,7 +108,7 @@ async def cot(
     if missing():
         strategy = Compiled(program=compiled or plain_program(own, kind), inputs=data)
     else:
-        # A `dspy.Signature` class is handed on as it is: DSPy then checks its types.
+        # A `dspy.Signature` class is passed unchanged, so that DSPy checks its types.
         whole = own if compiled else signature
         strategy = Through(
             signature=whole, module=kind, program=compiled, inputs=data, adapter=adapter
@@ -123,7 +125,7 @@ async def react(
     max_steps: int = STEPS,
     **options: Unpack[Options],
 ) -> Reasoned[Any]:
-    """Tools in a loop, through DSPy where it is installed; else a compiled program or ReAct.
+    """Runs tools in a loop, with DSPy if it is installed, else as a compiled program or ReAct.
 
     Raises:
         ConfigError: the signature is none, or the program is not whole.
@@ -162,32 +164,31 @@ async def compile(  # noqa: A001 - DSPy's word
     resume: str = "",
     **options: Unpack[Options],
 ) -> Compilation:
-    """Find better prompts with worked cases. `optimize` also keeps the better program of both.
+    """Finds better prompts from worked cases. `optimize` also keeps the better of both programs.
 
-    It makes the calls that the teleprompter makes, as DSPy alone would.
+    Makes the same model calls as the teleprompter would make in DSPy alone.
 
     Args:
-        signature: a text, a signature of ours, or a `dspy.Signature` class.
-        training: worked cases: field names to values.
-        model: answers the cases.
-        prompt_model: writes instructions (MIPROv2, GEPA, COPRO …); `model` if there is none.
-        validation: cases to judge by; without them those of `training`, as DSPy does it.
+        signature: A text, a `Signature`, or a `dspy.Signature` class.
+        training: Worked cases: mappings of field names to values.
+        model: The model that answers the cases.
+        prompt_model: The model that writes instructions (MIPROv2, GEPA, COPRO …). Default: `model`.
+        validation: Cases for scoring. Default: those of `training`, as in DSPy.
         module: predict, cot or react.
         metric: exact_match, presence, `module:function`, or a function.
         teleprompter: one of DSPy's, `module:Class`, or a class.
-        teleprompter_options: of its class and of its `compile`, under their own names.
-        key: the name in the log.
-        score: Also score the program before and after: two more calls for each judged case, and
-            one for each of `training` beside `validation`.
-        keep_better: Keep the program as it was if the compiled one scores less. Implies `score`.
-        resume: The run of a compilation that was killed or stopped: replies in its log are not
-            asked for again, if everything else is given as it was. One that has ended gives its
-            program at once.
-        **options: those of `taofold.reason`: `log`, `limits`, `tools`, `run_id` …
+        teleprompter_options: Options of its class and of its `compile` method, under DSPy's names.
+        key: The program's name in the log.
+        score: Also score the program before and after. This costs two more calls for each scored
+            case, and one for each case of `training` if there is `validation`.
+        keep_better: Keep the original program if the compiled one scores lower. Implies `score`.
+        resume: Run id of a compilation that was killed or stopped. Replies in its log are reused if
+            all other arguments are the same. A finished run returns its program at once.
+        **options: Options of `taofold.reason`: `log`, `limits`, `tools`, `run_id` …
 
     Raises:
-        ConfigError: DSPy is missing, there are no cases, or one lacks a field.
-        RunError: it ended without a program: a limit, or what the teleprompter raised.
+        ConfigError: DSPy is missing, there are no cases, or a case lacks a field.
+        RunError: The run ended without a program, by a limit or an error of the teleprompter.
     """
     own = signature_of(signature)
     strategy = Compile(
@@ -202,7 +203,7 @@ async def compile(  # noqa: A001 - DSPy's word
         score=score,
         keep_better=keep_better,
     )
-    # Said before the run begins: without DSPy there is nothing to log.
+    # Raise a missing DSPy before the run begins, so that no run is logged.
     dspy()
     if prompt_model is not None:
         options["models"] = {**options.get("models", {}), "critic": prompt_model}
@@ -216,12 +217,12 @@ async def compile(  # noqa: A001 - DSPy's word
 async def optimize(
     signature: str | Signature | type, training: Sequence[Case], **options: Any
 ) -> Compilation:
-    """`compile` with scores before and after, and the program as it was if that was better."""
+    """Compiles and scores the program; returns the original one if it scores higher."""
     return await compile(signature, training, keep_better=True, **options)
 
 
 def list_compiled(records: Iterable[Record]) -> dict[str, Program]:
-    """The programs that a run compiled or imported, by key: the last of each."""
+    """Returns the programs that a run compiled or imported by key, the last one of each key."""
     programs: dict[str, Program] = {}
     for record in live(tuple(records)):
         event = record.event
@@ -265,11 +266,11 @@ async def _run(
     )
     if not resume:
         return Reasoned(await agent.run(goal, **at_run))
-    # A resumed run has its id.
+    # A resumed run keeps its id.
     at_run.pop("run_id", None)
     try:
         return Reasoned(await agent.resume(resume, **at_run))
-    except Refused:  # it has ended: what it found is in its log
+    except Refused:  # the run has ended: its result is in the log
         ended = await agent.replay(resume)
         if ended.status != "finished":
             raise

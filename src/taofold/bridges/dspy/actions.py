@@ -1,8 +1,8 @@
-"""`reason.dspy.*` as actions of a flow, and their keys: cot and react, compile and optimize, and
-export, import and list of compiled programs.
+"""Flow actions `reason.dspy.*` and their keys.
 
-They are there without DSPy: cot and react then run natively, and so does every compiled program;
-only compiling needs it. The keys of `settings.dspy` stand in for those that an action leaves out.
+The actions are `cot`, `react`, `compile`, `optimize`, `export`, `import` and `list_compiled`. Only
+compiling needs DSPy; without it `cot`, `react` and compiled programs run natively. `settings.dspy`
+provides defaults for keys that an action omits.
 """
 
 from collections.abc import Mapping
@@ -40,22 +40,22 @@ Values = dict[str, Any]
 
 
 class DspyKeys(Asking):
-    """What every use of a program has."""
+    """Keys of every action that runs a program."""
 
     signature: str = "question -> answer"
     instructions: str = ""
     inputs: Values | None = None
-    """The input fields by name; one alone may be given as text instead."""
+    """The input fields by name. A single field may be given as text instead."""
     compiled_key: str = ""
-    """Use the program that was compiled or imported under this name."""
+    """Run the program that was compiled or imported under this name."""
     program: Any = None
-    """Use this program: what `reason.dspy.export` gave."""
+    """Run this program, a result of `reason.dspy.export`."""
     enabled: bool = True
-    """False: never through DSPy, even where it is installed."""
+    """False: run natively even if DSPy is installed."""
 
 
 class DspyCotKeys(DspyKeys):
-    """Of `reason.dspy.cot`."""
+    """Keys of `reason.dspy.cot`."""
 
     problem: Text = ""
     module_type: Literal["cot", "predict"] = "cot"
@@ -63,7 +63,7 @@ class DspyCotKeys(DspyKeys):
 
 
 class DspyReactKeys(DspyKeys):
-    """Of `reason.dspy.react`."""
+    """Keys of `reason.dspy.react`."""
 
     goal: Text = ""
     tools: list[str] | None = None
@@ -71,7 +71,7 @@ class DspyReactKeys(DspyKeys):
 
 
 class CompileKeys(Keys):
-    """Of `reason.dspy.compile` and `.optimize`."""
+    """Keys of `reason.dspy.compile` and `.optimize`."""
 
     signature: str = "question -> answer"
     instructions: str = ""
@@ -83,9 +83,9 @@ class CompileKeys(Keys):
     teleprompter: str = "BootstrapFewShot"
     """One of DSPy's, or module:Class."""
     options: Values = {}
-    """Of the teleprompter."""
+    """Options of the teleprompter."""
     compiled_key: str = ""
-    """The name it is kept under; the node's, if nothing is said."""
+    """The program's name in the state. Default: the node's name."""
     score: bool = False
     """Score the program before and after, which costs calls; `reason.dspy.optimize` always does."""
     tools: list[str] | None = None
@@ -93,29 +93,29 @@ class CompileKeys(Keys):
     enabled: bool = True
     model: str = ""
     prompt_model: str = ""
-    """The model that writes instructions (MIPROv2, GEPA); `model`, if nothing is said."""
+    """The model that writes instructions (MIPROv2, GEPA). Default: `model`."""
     temperature: Annotated[float, Field(ge=0)] | None = None
 
 
 class ExportKeys(Keys):
-    """Of `reason.dspy.export`."""
+    """Keys of `reason.dspy.export`."""
 
     compiled_key: Annotated[str, Field(min_length=1)]
 
 
 class ImportKeys(Keys):
-    """Of `reason.dspy.import`."""
+    """Keys of `reason.dspy.import`."""
 
     program: Any
     compiled_key: str = ""
 
 
 class ListKeys(Keys):
-    """Of `reason.dspy.list_compiled`."""
+    """Keys of `reason.dspy.list_compiled`."""
 
 
 FALLBACK: Final = "native_fallback"
-"""What `dspy_module` says where DSPy did not run the program."""
+"""Value of `dspy_module` if DSPy did not run the program."""
 SETTINGS: Final = "dspy"
 
 
@@ -125,7 +125,7 @@ def _cot(call: ActionCall[DspyCotKeys]) -> Strategy[Done]:
     module: Module = program.module if program else keys.module_type
     if module == "react":
         raise Unusable("this program is a ReAct: use reason.dspy.react")
-    # A compiled program brings its own signature; the key's is for a plain one.
+    # A compiled program has its own signature; the key's signature is for a plain program.
     own = program.signature if program else own
     inputs = _inputs(keys, own, keys.problem, "problem")
     inner: Inner
@@ -163,7 +163,7 @@ def _react(call: ActionCall[DspyReactKeys]) -> Strategy[Done]:
     elif program is not None:
         inner = Compiled(program=program, inputs=inputs, steps=keys.max_steps)
     else:
-        # Without DSPy and without a compiled program our own ReAct answers.
+        # Without DSPy and without a compiled program, taofold's ReAct strategy answers.
         inner, steps, output = react, keys.max_steps, Output(answer_type(own))
     offers = offered_tools(call.task, keys.tools)
     ended = yield from _think(
@@ -237,7 +237,7 @@ def _signature(keys: Any) -> Signature:
 
 
 def _kept(call: ActionCall[Any]) -> Mapping[str, Any]:
-    """The compiled programs in the flow's state, as they were exported."""
+    """Returns the compiled programs in the flow's state, in exported form."""
     programs: Any = call.task.data.get(COMPILED)
     return cast("Mapping[str, Any]", programs) if isinstance(programs, Mapping) else {}
 
@@ -322,13 +322,13 @@ def _compile(name: str, better: bool, call: ActionCall[CompileKeys]) -> Strategy
         "dspy_module": NAMES[program.module],
         **_trace(ended),
     }
-    # The state's variable is replaced whole, so the programs that are there are copied.
+    # The state's variable is replaced as a whole, so existing programs are copied.
     stored = {**_kept(call), key: ended.output}
     return Done(value, state={COMPILED: stored, **_trace(ended)})
 
 
 def _export(call: ActionCall[ExportKeys]) -> Strategy[Done]:
-    # A strategy is a generator, also one that asks for nothing.
+    # A strategy must be a generator even if it yields no effect.
     yield from ()
     return Done(_found(call, call.keys.compiled_key))
 

@@ -1,17 +1,17 @@
-"""Compiling: a teleprompter of DSPy's tries prompts on worked cases, through our models; and the
-metrics that it judges them by.
+"""Compilation of DSPy programs, and its metrics.
 
-It runs in a thread like any program, so each of its model calls is an effect of the run: logged,
-within the limits, and after a crash taken from the log. What it found is plain JSON. Models, metric
-and `num_threads=1` are ours; everything else is as DSPy has it. Teleprompters that cannot work here
-are refused by name.
+A DSPy teleprompter tries prompts on worked cases with taofold's models. It runs in a thread, and
+each of its model calls is an effect of the run: logged, limited, and read from the log after a
+crash. The result is plain JSON. Models, metric and `num_threads=1` are set here; everything else
+has DSPy's defaults. Teleprompters that cannot work here are refused by name.
 
-A metric says how good a prediction is, from 0 to 1, with a word of feedback for the prompt writer.
-It is `exact_match`, `presence`, or a function of the worked case and the prediction, both read as
-`case["answer"]` or `case.answer`; one of DSPy's with `trace`, `pred_name` and `pred_trace` gets
-these too. It may return a bool, a number, a pair of number and feedback, or what DSPy's metrics
-return. A teleprompter sees the same number that the function returned: whether a grade is good
-enough to learn from is `metric_threshold`, or the function's own word where it gets a `trace`.
+A metric scores a prediction from 0 to 1, with feedback for the model that writes prompts. It is
+`exact_match`, `presence`, or a function of the worked case and the prediction. Both are read as
+`case["answer"]` or `case.answer`. A function with the parameters `trace`, `pred_name` and
+`pred_trace` gets them as in DSPy. A metric returns a bool, a number, a pair of number and feedback,
+or a result of DSPy's metrics. The teleprompter sees the returned number unchanged.
+`metric_threshold`, or the function itself if it gets a `trace`, decides which scores are good
+enough to learn from.
 """
 
 import inspect
@@ -35,26 +35,26 @@ from taofold.files.python_references import is_name, load
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values are JSON of any shape or come from a library without types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 
 Metric: TypeAlias = Callable[..., Any]
 Judge: TypeAlias = Callable[..., "MetricScore"]
-"""A metric as it is called here: case, prediction, and by name what DSPy adds to them."""
+"""A metric as called here: case, prediction, and DSPy's further arguments by name."""
 _ADDED: Final = ("trace", "pred_name", "pred_trace")
 
 
 class MetricScore(NamedTuple):
-    """From 0 to 1, and why it is not more."""
+    """A score from 0 to 1, with the reason for a lower score."""
 
     value: float
     feedback: str = ""
 
 
 def metric_of(named: str | Metric, signature: Signature) -> Judge:
-    """The metric of that name, the function at `module:function`, or the function itself.
+    """Returns the metric `named`: by its name, at `module:function`, or the function itself.
 
     Raises:
         ConfigError: there is none.
@@ -78,15 +78,14 @@ def _scored(metric: Metric) -> Judge:
     taken = _taken(metric)
 
     def score(case: Any, made: Any, **added: Any) -> MetricScore:
-        # Only what the function has a parameter for:
-        # metrics of two arguments are the usual ones.
+        # Only arguments that the function accepts: most metrics have two parameters.
         return read_score(metric(case, made, **{k: v for k, v in added.items() if k in taken}))
 
     return score
 
 
 def _taken(metric: Metric) -> frozenset[str]:
-    """Which of DSPy's further arguments the function has. One of two arguments has none."""
+    """Returns which of DSPy's further arguments the function accepts."""
     try:
         parameters = inspect.signature(metric).parameters.values()
     except (TypeError, ValueError):
@@ -97,10 +96,10 @@ def _taken(metric: Metric) -> frozenset[str]:
 
 
 def read_score(given: Any) -> MetricScore:
-    """What a metric returned.
+    """Returns the score that a metric returned.
 
     Raises:
-        ConfigError: it is no score.
+        ConfigError: The value is no score.
     """
     if isinstance(given, tuple) and len(given) == 2:
         return MetricScore(read_score(given[0]).value, str(given[1]))
@@ -116,7 +115,7 @@ def read_score(given: Any) -> MetricScore:
 
 
 def _exact(expected: Any, got: Any) -> bool:
-    # A model's "4" is right for an expected 4: both are compared as text.
+    # Both are compared as text, so that a model's "4" equals an expected 4.
     if isinstance(expected, str) or isinstance(got, str):
         return _folded(expected) == _folded(got)
     return bool(jsonable(expected) == jsonable(got))
@@ -134,14 +133,14 @@ NAMED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "exact_match": _exact,
     "presence": _present,
 }
-"""`exact_match`: the same value, text without regard to case and spaces. `presence`: the
-expected text occurs in the given one."""
+"""`exact_match`: equal values; text ignores case and spaces. `presence`: the prediction contains
+the expected text."""
 
 
 def _all(
     compare: Callable[[Any, Any], bool], names: Sequence[str], case: Any, prediction: Any
 ) -> MetricScore:
-    """Every expected output must be right."""
+    """Scores 1 if every expected output is right, else 0."""
     for name in names:
         expected, got = _at(case, name), _at(prediction, name)
         if expected is not None and not compare(expected, got):
@@ -152,7 +151,10 @@ def _all(
 
 
 def _at(thing: Any, name: str) -> Any:
-    """A field of a case or a prediction: an item, for `items` and `copy` are methods of both."""
+    """Returns a field of a case or a prediction.
+
+    Items are read first, because both have methods such as `items` and `copy`.
+    """
     try:
         return thing[name]
     except (KeyError, TypeError, IndexError):
@@ -179,18 +181,18 @@ REFUSED: Final[Mapping[str, str]] = {
     "KNNFewShot": "it picks demos at every call by embeddings, so nothing is compiled",
     "SignatureOptimizer": "it is the old name of COPRO",
 }
-"""Teleprompters of DSPy's that cannot work here, and why."""
+"""DSPy's teleprompters that cannot work here, with the reason."""
 _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {"GEPA": {"auto": "light"}}
 _BOUNDS: Final = frozenset({"auto", "max_full_evals", "max_metric_calls"})
-"""GEPA wants exactly one of them."""
+"""GEPA requires exactly one of these options."""
 _PERCENT: Final = frozenset({"BootstrapFewShotWithRandomSearch", "MIPROv2", "COPRO"})
-"""They measure from 0 to 100; the others from 0 to 1."""
+"""These teleprompters score from 0 to 100, all others from 0 to 1."""
 Factory: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Teleprompter:
-    """A class of DSPy's or somebody's own, and what it is called."""
+    """A teleprompter class, of DSPy or of the user, with its name."""
 
     make: Factory
     name: str
@@ -203,10 +205,10 @@ class Teleprompter:
         judge: Judge,
         data: Mapping[str, Any],
     ) -> Any:
-        """The student, compiled on `data`: `trainset` and perhaps `valset`.
+        """Returns the student compiled on `data`, which has `trainset` and optionally `valset`.
 
         Raises:
-            ConfigError: there is no such option.
+            ConfigError: An option is unknown.
         """
         built, later = _arguments(self, session, given, judge)
         kwargs = {**later, **data}
@@ -214,7 +216,7 @@ class Teleprompter:
         return method(student, **{key: kwargs[key] for key in kwargs if _takes(method, key)})
 
     def measured(self, compiled: Any) -> float | None:
-        """The score of the program that it chose, from 0 to 1, if it kept one."""
+        """Returns the chosen program's score from 0 to 1, or None if it recorded none."""
         score: Any = None
         candidates: Any = getattr(compiled, "candidate_programs", None)
         if isinstance(candidates, list) and candidates and isinstance(candidates[0], dict):
@@ -223,17 +225,17 @@ class Teleprompter:
             score = max(results.val_aggregate_scores, default=None)
         if self.name == "MIPROv2":
             score = getattr(compiled, "score", score)
-        # Of an unknown class nobody knows whether it counts to 1 or to 100.
+        # The range of a foreign class, 1 or 100, is unknown.
         if self.name not in KNOWN or not isinstance(score, int | float):
             return None
         return round(float(score) / (100 if self.name in _PERCENT else 1), 4)
 
 
 def teleprompter_of(library: Any, named: str | Factory) -> Teleprompter:
-    """The teleprompter of that name, at `module:Class`, or the class itself.
+    """Returns the teleprompter `named`: by its name, at `module:Class`, or the class itself.
 
     Raises:
-        ConfigError: there is none, or it cannot work here.
+        ConfigError: The teleprompter does not exist or cannot work here.
     """
     refuse(named)
     if not isinstance(named, str):
@@ -255,9 +257,9 @@ _AT: Final = "teleprompter"
 
 
 def refuse(named: str | Factory) -> None:
-    """Raise ConfigError for one of DSPy's that cannot work here, given by name or as a class.
+    """Raises `ConfigError` for a teleprompter of DSPy that cannot work here.
 
-    Needs no DSPy, so it is said before anything has begun.
+    Works without DSPy, so it is checked before the run begins.
     """
     name = named if isinstance(named, str) else getattr(named, "__name__", "")
     own = isinstance(named, str) or getattr(named, "__module__", "").startswith("dspy.")
@@ -269,9 +271,9 @@ def refuse(named: str | Factory) -> None:
 def _arguments(
     teleprompter: Teleprompter, session: DspySession, given: Mapping[str, Any], judge: Judge
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """For the class and for its `compile`: what was given, and what every one of them needs."""
-    # Ours, and not to be set: models and metric go
-    # through the run, one thread keeps it replayable.
+    """Returns the arguments of the class and of its `compile` method."""
+    # Options that cannot be changed: models and metric go through the run, and a single thread
+    # keeps it replayable.
     fixed = {
         "metric": theirs(session, teleprompter.name, judge),
         "num_threads": 1,
@@ -288,7 +290,7 @@ def _arguments(
         name = teleprompter.name
         raise ConfigError(f"{name} has no option {strange[0]!r}; it has {choices}", path="options")
     whole = {**_defaults(teleprompter.name, given), **given, **fixed}
-    # What the class and its `compile` both take is given to the class alone.
+    # An option that both the class and `compile` accept goes to the class only.
     of_compile = {key: value for key, value in given.items() if key in later - taken}
     if "eval_kwargs" in later:
         of_compile["eval_kwargs"] = {"num_threads": 1}
@@ -296,7 +298,7 @@ def _arguments(
 
 
 def _defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Ours for the teleprompter `name`, without those that the given options stand in for."""
+    """Returns the defaults for the teleprompter `name` that `options` do not replace."""
     defaults = dict(_DEFAULTS.get(name, {}))
     if _BOUNDS & set(options):
         defaults = {key: value for key, value in defaults.items() if key not in _BOUNDS}
@@ -306,14 +308,14 @@ def _defaults(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def theirs(session: DspySession, name: str, judge: Judge) -> Any:
-    """The metric as a teleprompter calls it. GEPA's reads the feedback; others want a number."""
+    """Returns the metric in the teleprompter's form: GEPA reads feedback, others need a number."""
 
     def graded(
         gold: Any, pred: Any, trace: Any = None, pred_name: Any = None, pred_trace: Any = None
     ) -> Any:
         score = judge(gold, pred, trace=trace, pred_name=pred_name, pred_trace=pred_trace)
         if not score.feedback:
-            return score.value  # GEPA has words of its own for a grade without any
+            return score.value  # GEPA adds its own text to a score without feedback
         return session.dspy.Prediction(score=score.value, feedback=score.feedback)
 
     def number(gold: Any, pred: Any, trace: Any = None) -> float:
@@ -323,7 +325,7 @@ def theirs(session: DspySession, name: str, judge: Judge) -> Any:
 
 
 def _parameters(function: Any) -> set[str]:
-    """The parameters by name; those of the classes that a class hands `**kwargs` on to, too."""
+    """Returns the parameter names, including those of base classes that receive `**kwargs`."""
     if not inspect.isclass(function):
         return set(inspect.signature(function).parameters) if callable(function) else set()
     names: set[str] = set()
@@ -350,34 +352,34 @@ def _takes(function: Any, key: str) -> bool:
 
 
 COMPILED: Final = "dspy_compiled"
-"""The note and the state's variable that hold compiled programs."""
+"""Name of the note and of the state's variable that hold compiled programs."""
 Case = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compile:
-    """Compile a program on `training`. The answer is the program as JSON.
+    """A strategy that compiles a program on `training`. The answer is the program as JSON.
 
     Raises:
-        ConfigError: there is no data, or a case lacks a field.
+        ConfigError: There is no data, or a case lacks a field.
     """
 
     name: ClassVar[str] = "dspy_compile"
     signature: Signature | Any
-    """A signature, or a `dspy.Signature` class, whose types DSPy then checks."""
+    """A signature, or a `dspy.Signature` class, whose types DSPy checks."""
     training: Sequence[Case]
     validation: Sequence[Case] = ()
     module: Module = "cot"
     metric: str | Metric = "exact_match"
     teleprompter: str | Callable[..., Any] = "BootstrapFewShot"
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Of the teleprompter and of its `compile`, under their own names."""
+    """Options of the teleprompter and of its `compile` method, under DSPy's names."""
     key: str = "program"
     score: bool = False
-    """Score the program before and after, which costs two calls for each judged case (those of
-    `validation`, else of `training`) and one more for each of `training` beside `validation`."""
+    """Score the program before and after. This costs two calls for each case of `validation`, else
+    of `training`, and with `validation` one more for each case of `training`."""
     keep_better: bool = False
-    """Go on with the program as it was if the compiled one scores less. Implies `score`."""
+    """Return the original program if the compiled one scores lower. Implies `score`."""
     steps: int = STEPS
     temperature: float | None = None
 
@@ -392,11 +394,11 @@ class Compile:
 
     @property
     def own(self) -> Signature:
-        """The signature as JSON."""
+        """Returns the signature as a value."""
         return signature_of(self.signature)
 
     def __call__(self, task: Task) -> Strategy[Answer]:
-        """The strategy for `task`."""
+        """Returns the strategy for `task`."""
         return _compile(self, task)
 
 
@@ -410,12 +412,12 @@ def _check(signature: Signature, case: Case, path: str) -> None:
 
 def _compile(options: Compile, task: Task) -> Strategy[Answer]:
     try:
-        # Hushed: teleprompters print progress bars to standard output, which is the caller's.
+        # Teleprompters print progress bars to standard output, which belongs to the caller.
         work = run_in_thread(lambda channel: _compiled(channel, options, task), hushed=True)
         program = yield from ProgramRequests(task).run(work)
     except Halt as halt:
         return Answer(None, halt.reason)
-    except Exception as error:  # noqa: BLE001 - whatever a teleprompter raises is how it ended
+    except Exception as error:  # noqa: BLE001 - any error of a teleprompter ends the run
         return Answer(None, "error", f"compiling failed: {type(error).__name__}: {error}")
     exported = program.export()
     yield from note(COMPILED, key=options.key, program=exported)
@@ -439,8 +441,8 @@ def _compiled(channel: EffectChannel, options: Compile, task: Task) -> Program:
             scores["before"] = _score(student, judged, judge)
             _refuse_unread(at)
         data = {"trainset": training} | ({"valset": validation} if validation else {})
-        # A copy is compiled: some teleprompters change the
-        # student, which is still to be scored or kept.
+        # Some teleprompters change the student, which is scored or kept later. So a copy is
+        # compiled.
         compiled = teleprompter.compile(at, student.deepcopy(), options.options, judge, data)
         _refuse_unread(at)
         if (measured := teleprompter.measured(compiled)) is not None:
@@ -456,24 +458,24 @@ def _compiled(channel: EffectChannel, options: Compile, task: Task) -> Program:
 
 
 def _refuse_unread(at: DspySession) -> None:
-    """A teleprompter takes replies that nobody can read for wrong answers, and goes on."""
+    """Raises an error if no reply could be parsed: a teleprompter counts such replies as wrong."""
     if at.rendered.replies and not at.rendered.read:
         raise ConfigError("no reply of the model could be read: there is nothing to learn from")
 
 
 def _cases(at: DspySession, signature: Signature, cases: Sequence[Case]) -> list[Any]:
     inputs = [slot.name for slot in signature.inputs]
-    # Given as one mapping: a field may be called `base`, as the first parameter is.
+    # One mapping, because a field may be named `base` like the first parameter.
     return [at.dspy.Example(dict(case)).with_inputs(*inputs) for case in cases]
 
 
 def _score(program: Any, cases: Sequence[Any], judge: Judge) -> float:
-    """The mean over the cases; what fails scores nothing."""
+    """Returns the mean score of the cases. A failed case scores 0."""
     total = 0.0
     for case in cases:
         try:
             prediction = program(**case.inputs())
-        # A metric that cannot be used is no wrong answer.
+        # An unusable metric is an error of configuration, not a wrong answer.
         except ConfigError:
             raise
         except Exception:  # noqa: BLE001, S112 - an unreadable reply is no answer

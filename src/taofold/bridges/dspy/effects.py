@@ -1,13 +1,13 @@
-"""The calls of a program as effects of the run: a model's answer, the use of a tool.
+"""Turns a program's calls of models and tools into effects of the run.
 
-`ProgramRequests` makes the effects, of programs that DSPy runs and of those that run without it, so
-limits, steering, corrections, policy and the log are the same for both.
+`ProgramRequests` makes the effects for programs with and without DSPy, so limits, steering,
+corrections, policy and the log are the same for both.
 
-`run_in_thread` brings the calls of DSPy's programs and teleprompters here, which call a model and
-wait, while a strategy yields an effect and is sent the result. The program runs in a thread of its
-own, and the strategy waits for its next request: one of both is always asleep. If it asks the same
-things in the same order it can be replayed; that is why it may not ask from two threads at once.
-What its threads print can be hushed.
+DSPy's programs and teleprompters call a model and block, but a strategy yields an effect and is
+sent the result. `run_in_thread` connects both: the program runs in a separate thread, and the
+strategy waits for its next request. One of the two is always blocked. A replay needs the same
+requests in the same order, so concurrent requests from two threads are refused. The output of the
+program's threads can be suppressed.
 """
 
 import io
@@ -49,7 +49,10 @@ _context: ContextVar[bool] = ContextVar("taofold_dspy_hushed", default=False)
 
 
 class Closed(BaseException):
-    """Nobody will answer any more. No `except Exception` of the program's must stop it."""
+    """The run was stopped.
+
+    A `BaseException`, so that the program's `except Exception` does not catch it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +62,31 @@ class _Ended(Generic[T]):
 
 
 class EffectChannel:
-    """The program's end: `ask` blocks until the strategy was sent an answer."""
+    """The program's end of the connection: `ask` blocks until the strategy has the answer."""
 
     def __init__(self) -> None:
         self.requests: SimpleQueue[Any] = SimpleQueue()
         self.threads: WeakSet[threading.Thread] = WeakSet()
-        """Those in which the program works: its own, and those in which it asked something."""
+        """The program's threads: its main thread and those that called `ask`."""
         self._answers: SimpleQueue[Any] = SimpleQueue()
         self._busy = threading.Lock()
         self._closed = False
 
     def ask(self, request: Any) -> Any:
-        """What the strategy answers.
+        """Sends a request to the strategy and returns the answer.
 
         Raises:
-            RuntimeError: another thread is asking: its order could not be replayed.
-            Closed: the run was stopped.
+            RuntimeError: Another thread is asking, so the order could not be replayed.
+            Closed: The run was stopped.
         """
-        # Refused instead of queued: two threads would
-        # take turns in an order that no replay repeats.
+        # Refused instead of queued: the order of two threads cannot be replayed.
         if not self._busy.acquire(blocking=False):
             raise RuntimeError(
                 "the program asks from several threads at once, which cannot be replayed: "
                 "run it with num_threads=1"
             )
         try:
-            # Under the lock, so `close` either is seen here
-            # or finds this question waiting for its answer.
+            # With the lock held, either `close` is visible here or it finds this request waiting.
             if self._closed:
                 raise Closed
             self.threads.add(threading.current_thread())
@@ -98,20 +99,20 @@ class EffectChannel:
         return answer
 
     def answer(self, answer: Any) -> None:
-        """Wake the program up."""
+        """Sends the answer and wakes the program."""
         self._answers.put(answer)
 
     def close(self) -> None:
-        """End the program at its next question, or where it waits."""
+        """Ends the program at its current or next request."""
         self._closed = True
         self._answers.put(Closed())
 
 
 class _Stream(io.TextIOBase):
-    """A standard stream that takes what hushed threads print to our debug log.
+    """A standard stream that sends the output of hushed threads to the debug log.
 
-    Everybody else's output goes where it went before: a server's other threads go on printing
-    while something is compiled. What is not writing is the real stream's.
+    The output of other threads, for instance of a server, goes to the real stream. All other
+    attributes are those of the real stream.
     """
 
     def __init__(self, real: Any, hushed: "_Hushed") -> None:
@@ -128,7 +129,7 @@ class _Stream(io.TextIOBase):
         self.real.flush()
 
     def isatty(self) -> bool:
-        """No progress bar for a hushed thread."""
+        """Returns False for a hushed thread, so that it shows no progress bar."""
         return not self._hushed.here() and bool(self.real.isatty())
 
     def __getattr__(self, name: str) -> Any:
@@ -136,10 +137,10 @@ class _Stream(io.TextIOBase):
 
 
 class _Hushed:
-    """Who prints progress bars to the terminal? The threads of teleprompters.
+    """Suppresses the progress bars that threads of teleprompters print.
 
-    Standard output belongs to the caller's result. Several programs may be compiled at once; the
-    last one to end puts the streams back, unless somebody replaced them meanwhile.
+    Standard output belongs to the caller's result. Several programs may be compiled at once. The
+    last one restores the streams, unless other code has replaced them.
     """
 
     def __init__(self) -> None:
@@ -148,9 +149,9 @@ class _Hushed:
         self._streams: tuple[_Stream, _Stream] | None = None
 
     def here(self) -> bool:
-        """Is this a thread of a hushed program, or one that was started in its context?"""
+        """Returns whether this thread belongs to a hushed program or was started in its context."""
         thread = threading.current_thread()
-        # The context reaches threads that copy it; the list those that asked something.
+        # Threads that copied the context are found by it; threads that called `ask` by the list.
         return _context.get() or any(thread in channel.threads for channel in self._channels)
 
     @contextmanager
@@ -159,7 +160,7 @@ class _Hushed:
         with self._lock:
             self._channels = [*self._channels, channel]
             if self._streams is None:
-                # Replaced once for all programs; each write decides by its thread whose it is.
+                # Replaced once for all programs; each write checks its own thread.
                 self._streams = _Stream(sys.stdout, self), _Stream(sys.stderr, self)
                 sys.stdout, sys.stderr = self._streams
         try:
@@ -187,10 +188,10 @@ _hushed: Final = _Hushed()
 def run_in_thread(
     program: Callable[[EffectChannel], T], *, hushed: bool = False
 ) -> Generator[Any, Any, T]:
-    """Run `program` in a thread: yields its requests, is sent the answers, returns its value.
+    """Runs `program` in a thread: yields its requests, is sent the answers, returns its value.
 
-    What the program raises is raised here. Closing the generator ends the program. What its
-    threads print is not shown if it is `hushed`.
+    Errors of the program are raised here. Closing the generator ends the program. `hushed`
+    suppresses the output of its threads.
     """
     channel = EffectChannel()
 
@@ -202,18 +203,18 @@ def run_in_thread(
                     value = program(channel)
             else:
                 value = program(channel)
-        except BaseException as error:  # noqa: BLE001 - handed on to whoever drives it
+        except BaseException as error:  # noqa: BLE001 - raised in the driving thread
             channel.requests.put(_Ended(error=error))
         else:
             channel.requests.put(_Ended(value))
 
-    # A daemon: a program that never asks again must not keep the process from ending.
+    # A daemon thread, so that a stuck program cannot keep the process alive.
     thread = threading.Thread(target=work, name=THREAD, daemon=True)
     thread.start()
     try:
         while True:
-            # Blocks this loop's thread until the program
-            # asks: a strategy is pure, it cannot await.
+            # Blocks the event loop's thread until the program asks, because a strategy cannot
+            # await.
             request = channel.requests.get()
             if isinstance(request, _Ended):
                 if request.error is not None:
@@ -221,19 +222,19 @@ def run_in_thread(
                 return request.value  # type: ignore[return-value]
             channel.answer((yield request))
     finally:
-        # Wakes the program with `Closed`, whatever ended this generator.
+        # Wakes the program with `Closed`, for any reason that ended this generator.
         channel.close()
 
 
 DONE: Final = "Completed."
-"""What ReAct's own tool `finish` returns."""
+"""Result of ReAct's own tool `finish`."""
 _ENOUGH: Final = "No tool can be used any more: the answer must come from what is known."
 _UNSAID: Final = "The program does not say why."
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call of a model. With a `prompt` the reply is read, and corrected until it can be."""
+    """One call of a model. With a `prompt` the reply is parsed, and corrected until it parses."""
 
     messages: tuple[Message, ...]
     prompt: PredictorPrompt | None = None
@@ -252,7 +253,7 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """What came back: the reply, its values if it was read, or why it could not be."""
+    """The reply to a request, with the parsed values or the parse error."""
 
     reply: Reply
     values: BaseModel | None = None
@@ -260,28 +261,28 @@ class ModelResponse:
 
     @property
     def overflow(self) -> bool:
-        """Did the prompt not fit the model's window?"""
+        """Returns whether the prompt exceeded the model's context window."""
         return self.reply.finish == "overflow"
 
 
 @dataclass(slots=True)
 class ProgramRequests:
-    """The turns of one program under one task."""
+    """The requests of one program under one task."""
 
     task: Task
     heard: list[Message] = field(default_factory=list[Message])
-    """What people said since it started: every later question holds it."""
+    """Steering messages since the start. Every later request contains them."""
     thought: str = ""
-    """Why the next tool is used."""
+    """Reason for the next tool call."""
     limit: str = ""
-    """The limit because of which no more tools were used."""
+    """The limit that ended the use of tools."""
     repairs: tuple[str, ...] = ()
     guessed: bool = True
-    """Was the choice of the next tool read with changes to what it says (D7)? A program whose
-    replies somebody else reads cannot tell."""
+    """True if parsing changed the meaning of the next tool call (D7), or if DSPy parsed the reply,
+    because then it is unknown."""
 
     def run(self, program: Generator[Any, Any, T]) -> Strategy[T]:
-        """Answer whatever `program` yields, until it returns."""
+        """Answers the requests of `program` until it returns."""
         try:
             request = next(program)
             while True:
@@ -290,11 +291,11 @@ class ProgramRequests:
         except StopIteration as stop:
             return cast("T", stop.value)
         finally:
-            # Also when the run is cut off: the program's thread must not wait for ever.
+            # Also if the run is interrupted: the program's thread must not wait forever.
             program.close()
 
     def answer(self, request: "ModelRequest | ToolRequest") -> Strategy[Any]:
-        """Answer one request."""
+        """Answers one request."""
         match request:
             case ModelRequest():
                 return (yield from self.ask(request))
@@ -304,16 +305,16 @@ class ProgramRequests:
                 assert_never(request)
 
     def ask(self, question: ModelRequest) -> Strategy[ModelResponse]:
-        """Ask a model; a limit that forbids it ends the program."""
+        """Calls a model. A limit that forbids the call ends the program."""
         outlook: Outlook = yield Begin()
         if outlook.stop:
             raise Halt(outlook.stop)
-        # Kept: DSPy builds each prompt anew and knows nothing of what people said meanwhile.
+        # DSPy rebuilds each prompt and does not know steering messages, so they are kept here.
         self.heard += outlook.heard
         prompt = question.prompt
         limit = outlook.wrap_up or ("loop_detected" if outlook.toolless else "")
         picker = prompt if prompt is not None and prompt.picks_tool else None
-        # Only these two leave a model call for the answer when the program is asked once more.
+        # Only these two limits leave one model call for the answer.
         if picker and limit and limit not in ("max_steps", "max_tool_calls"):
             return self._enough(picker, limit)
         hint = [Message("user", outlook.hint)] if outlook.hint else []
@@ -322,7 +323,7 @@ class ProgramRequests:
             settings = ModelSettings(temperature=question.temperature)
             effect = Ask(conversation, question.role, (), question.schema, settings=settings)
             reply: Reply = yield effect
-            # Somebody else reads this reply, so the next tool call counts as guessed.
+            # DSPy parses this reply, so the next tool call counts as guessed.
             self.thought, self.repairs, self.guessed = reply.text[:500], (), True
             return ModelResponse(reply)
         got = yield from _warm(
@@ -335,13 +336,13 @@ class ProgramRequests:
             ),
             question.temperature,
         )
-        # To finish is no use of a tool: then the limit forbids nothing.
+        # `finish` is no tool call, so the limit does not forbid it.
         if picker and limit and isinstance(got, Read) and getattr(got.value, TOOL, "") != FINISH:
             return self._enough(picker, limit)
         return self._said(got)
 
     def _enough(self, prompt: PredictorPrompt, limit: str) -> ModelResponse:
-        """Tell the program that it has finished: it still answers from what it knows."""
+        """Returns a call of `finish`, so that the program answers from its observations."""
         self.thought, self.repairs, self.guessed = _ENOUGH, (), False
         self.limit = limit
         return _finished(prompt)
@@ -355,7 +356,7 @@ class ProgramRequests:
         return ModelResponse(got.reply, got.value)
 
     def use(self, use: ToolRequest) -> Strategy[JSON]:
-        """Use a tool, under the run's policy. A failure is told, not raised."""
+        """Calls a tool under the run's policy. Returns the observation, also of a failure."""
         repairs = self.repairs or (("unread",) if self.guessed else ())
         action = Action(use.tool, jsonable(use.parameters), "", "", repairs, self.guessed)
         thought = Thought(self.thought or _UNSAID, synthesized=not self.thought)
@@ -371,15 +372,14 @@ class ProgramRequests:
         return f"[{observation.status}] {text}"
 
     def _conversation(self, messages: tuple[Message, ...], hint: list[Message]) -> Conversation:
-        """The prompt, with the agent's instructions before it and what was said meanwhile."""
+        """Returns the prompt with the agent's instructions, the history and steering messages."""
         leading = messages[0].role == "system"
         system, rest = messages[0].text if leading else "", messages[leading:]
         instructions = "\n\n".join(
             [part for part in (self.task.instructions.strip(), system) if part]
         )
         opening = [Message("system", instructions)] if instructions else []
-        # The history stands between the demos and the
-        # question, which stays last but for what was said.
+        # The history goes between the demos and the question. Only steering messages follow it.
         whole = [*opening, *rest[:-1], *self.task.history, *rest[-1:], *self.heard, *hint]
         return Conversation(whole)
 
@@ -390,7 +390,7 @@ def _finished(prompt: PredictorPrompt) -> ModelResponse:
 
 
 def _warm(strategy: Strategy[T], temperature: float | None) -> Strategy[T]:
-    """`strategy`, its questions asked at this temperature."""
+    """Runs `strategy` with this temperature in its requests."""
     try:
         effect = next(strategy)
         while True:
@@ -404,6 +404,6 @@ def _warm(strategy: Strategy[T], temperature: float | None) -> Strategy[T]:
 
 
 def values_of(response: ModelResponse, prompt: PredictorPrompt) -> dict[str, JSON]:
-    """The outputs as JSON."""
+    """Returns the outputs as JSON values."""
     assert response.values is not None
     return {name: jsonable(value) for name, value in prompt.values(response.values).items()}

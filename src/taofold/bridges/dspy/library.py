@@ -1,13 +1,12 @@
-"""The DSPy library: whether it is there, and both ways between its objects and ours.
+"""Access to the DSPy library, and conversion between its objects and taofold's.
 
-To DSPy: our models as its language model (`DspyEngine`), our prompts as its adapter, modules made
-of our signatures. From DSPy: a module that was compiled, as plain JSON (`stored_program`). What can
-be read without it, its classes of signatures and its saved states, is in `signature` and `program`.
+To DSPy: taofold's models as a language model (`DspyEngine`), its prompts as an adapter, and modules
+made from its signatures. From DSPy: a compiled module as plain JSON (`stored_program`). `signature`
+and `program` read DSPy's signature classes and saved states without importing DSPy.
 
-DSPy gets its engine contract and its adapter for one block and thread (`session`), without any
-global configuration. It is imported when a program is run or compiled. It has no types that a
-strict checker could use, so it is `Any` here and everything that comes out of it is made ours at
-once.
+`session` sets DSPy's engine and adapter for one block and thread, without global configuration.
+DSPy is imported when a program is run or compiled. It has no types for a strict checker, so it is
+`Any` here, and its values are converted at once.
 """
 
 import os
@@ -49,24 +48,24 @@ from taofold.core.values import FINISH, JSON, Message, Role, StepRole
 from taofold.files.types import type_of
 from taofold.reasoning import Offer
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values are JSON of any shape or come from a library without types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 
 HINT: Final = "pip install 'taofold[dspy]'"
 ADAPTERS: Final = ("taofold", "json", "chat")
-"""Who renders prompts and reads replies: we, or DSPy's JSONAdapter or ChatAdapter."""
+"""Renderers of prompts: taofold's own, DSPy's JSONAdapter and its ChatAdapter."""
 _SERIES: Final = (3, 4)
 
 
 def missing() -> str:
-    """Why DSPy cannot be used here, with the way to install it; "" if it can."""
+    """Returns why DSPy cannot be used, with the install command; "" if it can."""
     try:
         version = metadata.version("dspy")
     except metadata.PackageNotFoundError:
         return f"DSPy is not installed: {HINT}"
-    # The engine contract is DSPy's, and changes between its series.
+    # DSPy's engine contract changes between its minor versions.
     series = tuple([int(part) for part in version.split(".")[:2] if part.isdigit()])
     if series != _SERIES:
         return f"DSPy {version} is installed, this needs 3.4: {HINT}"
@@ -74,15 +73,15 @@ def missing() -> str:
 
 
 def dspy() -> Any:
-    """The library.
+    """Returns the DSPy library.
 
     Raises:
-        ConfigError: it is missing, or another version.
+        ConfigError: DSPy is missing or has another version.
     """
     why = missing()
     if why:
         raise ConfigError(why)
-    # LiteLLM, which DSPy loads, fetches a list of prices at import unless told that it has one.
+    # DSPy loads LiteLLM, which downloads a price list at import unless this variable is set.
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "true")
     return _module("dspy")
 
@@ -96,25 +95,31 @@ def _module(name: str) -> Any:
 
 @dataclass
 class RenderedPrompt:
-    """What our adapter rendered last: a call with these messages is read as this prompt says."""
+    """The last prompt of taofold's adapter.
+
+    A reply to these messages is parsed with this prompt.
+    """
 
     messages: tuple[Message, ...] = ()
     prompt: PredictorPrompt | None = None
     replies: int = 0
-    """Replies to our prompts so far, and how many of them could be read."""
+    """Number of replies to taofold's prompts; `read` counts those that could be parsed."""
     read: int = 0
 
     def of(self, messages: tuple[Message, ...]) -> PredictorPrompt | None:
-        """How the reply to `messages` is read; None if somebody else rendered them."""
-        # By equality, not identity: DSPy copies the messages on their way.
+        """Returns the prompt that parses the reply to `messages`; None if another adapter rendered
+        them.
+        """
+        # Compared by equality, because DSPy copies the messages.
         return self.prompt if messages == self.messages else None
 
 
 class DspyEngine:
-    """DSPy's engine contract over a channel to a strategy: every call is an effect of the run."""
+    """Implements DSPy's engine contract: every call becomes an effect of the run."""
 
     supports_response_schema = True
-    # Tools go through our adapter and the run's policy, never through DSPy's native calls.
+    # Tool calls go through taofold's adapter and the run's policy, never through DSPy's native
+    # calls.
     supports_function_calling = False
     supported_params = frozenset({"temperature", "response_format"})
 
@@ -125,10 +130,10 @@ class DspyEngine:
         self.role: StepRole = role
 
     def __deepcopy__(self, memo: Any) -> "DspyEngine":
-        return self  # teleprompters copy models; the channel is one
+        return self  # teleprompters copy models, but the channel cannot be copied
 
     def complete(self, request: Any) -> Any:
-        """One call. `request` and what is returned are `dspy.lm15`'s."""
+        """Performs one call. The request and the response have types of `dspy.lm15`."""
         messages = tuple(_messages(request))
         prompt, config = self.rendered.of(messages), request.config
         response: ModelResponse = self.channel.ask(
@@ -151,17 +156,20 @@ class DspyEngine:
         )
 
     def stream(self, request: Any) -> Any:
-        """The same as events."""
+        """Performs one call and returns its events."""
         return _module("dspy.lm15").response_to_events(self.complete(request))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: the engine holds no resources."""
 
 
 def _reply(response: ModelResponse, prompt: PredictorPrompt | None) -> str:
-    """The reply; if it was read, as what was read, so that nobody repairs it a second time."""
+    """Returns the reply.
+
+    A parsed reply is written from its values, so that DSPy does not repair it again.
+    """
     if prompt is None or response.values is None:
-        # A part of text must not be empty in DSPy's own types.
+        # DSPy's types do not accept an empty text part.
         return response.reply.text or " "
     return response.values.model_dump_json(by_alias=True)
 
@@ -183,7 +191,7 @@ def _messages(request: Any) -> Iterator[Message]:
 
 
 def _schema(requested: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The JSON Schema in a request for structured output."""
+    """Returns the JSON Schema in a request for structured output."""
     if not requested:
         return None
     inner: Mapping[str, Any] = requested.get("json_schema") or requested
@@ -193,12 +201,12 @@ def _schema(requested: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class DspySession:
-    """DSPy, set up for one program: its models and its adapter."""
+    """DSPy with its models and adapter for one program."""
 
     dspy: Any
     lm: Any
     other: Any
-    """The model that thinks about prompts: the teleprompter's."""
+    """The teleprompter's model, which writes prompts."""
     adapter: Any
     channel: EffectChannel
     rendered: RenderedPrompt
@@ -208,10 +216,10 @@ class DspySession:
 def session(
     channel: EffectChannel, adapter: str = "taofold", temperature: float | None = None
 ) -> Generator[DspySession]:
-    """DSPy with our models, for the block and the thread that it runs in.
+    """Yields DSPy with taofold's models, for this block and thread.
 
     Raises:
-        ConfigError: DSPy is missing, or there is no such adapter.
+        ConfigError: DSPy is missing, or the adapter is unknown.
     """
     if adapter not in ADAPTERS:
         choices = ", ".join(ADAPTERS)
@@ -220,7 +228,7 @@ def session(
     rendered = RenderedPrompt()
     engine, other = DspyEngine(channel, rendered), DspyEngine(channel, rendered, "critic")
     instance = _adapter(library)(rendered) if adapter == "taofold" else _theirs(library, adapter)
-    # No cache and no retries of DSPy's: the log is the one, the endpoint does the other.
+    # Without DSPy's cache and retries: the log replaces the cache, and the model client retries.
     lm = library.LM(
         "taofold/executor", engine=engine, cache=False, num_retries=0, temperature=temperature
     )
@@ -235,7 +243,7 @@ def _theirs(library: Any, name: str) -> Any:
 
 @cache
 def _adapter(library: Any) -> Callable[[RenderedPrompt], Any]:
-    """Our adapter: a class of theirs that renders and reads as a compiled program does."""
+    """Makes a DSPy adapter that renders prompts and parses replies as a compiled program does."""
 
     class TaofoldAdapter(library.Adapter):  # type: ignore[misc]
         def __init__(self, rendered: RenderedPrompt) -> None:
@@ -247,7 +255,7 @@ def _adapter(library: Any) -> Callable[[RenderedPrompt], Any]:
             return self
 
         def prompt(self, signature: Any) -> PredictorPrompt:
-            # By `id`, with the class kept beside it, so that no other one gets the same id.
+            # Cached by `id`. The entry keeps the class alive, so that its id is not reused.
             cached = self.shapes.get(id(signature))
             if cached is None:
                 cached = self.shapes[id(signature)] = (signature, prompt_of_theirs(signature))
@@ -274,7 +282,7 @@ def _adapter(library: Any) -> Callable[[RenderedPrompt], Any]:
 
 
 def prompt_of_theirs(signature: Any) -> PredictorPrompt:
-    """The prompt for a signature class of DSPy's."""
+    """Returns the prompt for a DSPy signature class."""
     return PredictorPrompt(
         signature.instructions,
         tuple(_typed(signature.input_fields)),
@@ -289,7 +297,7 @@ def _typed(fields: Mapping[str, Any]) -> Iterator[PromptField]:
 
 
 def theirs(library: Any, signature: Signature) -> Any:
-    """A signature as a class of DSPy's."""
+    """Returns a signature as a DSPy class."""
     fields: dict[str, Any] = {}
     for slot in (*signature.inputs, *signature.outputs):
         make = library.InputField if slot in signature.inputs else library.OutputField
@@ -305,7 +313,7 @@ def module_of(
     offers: Sequence[Offer] = (),
     steps: int = 10,
 ) -> Any:
-    """The DSPy module of that kind, with a signature of ours or a class of DSPy's."""
+    """Makes the DSPy module of a kind from a `Signature` or a DSPy signature class."""
     library = at.dspy
     own = signature if is_class(signature) else theirs(library, signature_of(signature))
     if module != "react":
@@ -315,7 +323,7 @@ def module_of(
         own, [_tool(tools, at.channel, offer) for offer in offers], max_iters=steps
     )
     end = react_module.tools[FINISH]
-    # ReAct's own `finish` is replaced by one that is no effect: it only ends the loop.
+    # ReAct's own `finish` is replaced by one without an effect: it only ends the loop.
     react_module.tools[FINISH] = tools(lambda **_: DONE, FINISH, end.desc, {}, {})
     return react_module
 
@@ -332,21 +340,23 @@ def _tool(tools: Any, channel: EffectChannel, offer: Offer) -> Any:
 def _tool_class(library: Any) -> Any:
     class TaofoldTool(library.Tool):  # type: ignore[misc]
         def __call__(self, **parameters: Any) -> Any:
-            """Arguments are checked where the call is ruled on, and a refusal is on the record."""
+            """Calls the function without DSPy's checks: the run checks the arguments and records a
+            refusal.
+            """
             return self.func(**parameters)
 
     return TaofoldTool
 
 
 def load_module(module: Any, program: Program) -> Any:
-    """The module, its predictors as they were compiled.
+    """Loads the compiled predictors into the module and returns it.
 
     Raises:
-        ConfigError: it has other predictors.
+        ConfigError: The module has other predictors.
     """
     by_name = {predictor.name: predictor for predictor in program.predictors}
     own = dict(module.named_predictors())
-    # A bare `Predict` names its one predictor "self".
+    # A bare `Predict` names its only predictor "self".
     names = {"predict": "self"} if set(own) == {"self"} else {}
     for stored_predictor, predictor in by_name.items():
         target = own.get(names.get(stored_predictor, stored_predictor))
@@ -362,7 +372,7 @@ def load_module(module: Any, program: Program) -> Any:
 def stored_program(
     compiled: Any, module: Module, signature: Signature, teleprompter: str = ""
 ) -> Program:
-    """What was compiled, as plain JSON."""
+    """Returns a compiled module as a program."""
     slots = {slot.name: slot for slot in (*signature.inputs, *signature.outputs)}
     predictors = [
         _stored(name, predictor, slots) for name, predictor in compiled.named_predictors()

@@ -1,16 +1,16 @@
-"""Compiled programs as plain JSON, ours (`imported`) or DSPy's (`from_dspy`), or not compiled yet
-(`plain_program`); the prompts that they make, and the reading of the replies.
+"""DSPy programs as plain JSON, their prompts, and the parsing of replies.
 
-A `Program` is a signature and, for each predictor, its instructions, fields and demos: that is all
-a teleprompter changes, so a program runs without DSPy. Its version is a hash of what is sent to a
-model; whoever changed a program by hand must drop the version that it came with.
+A `Program` holds a signature and each predictor's instructions, fields and demos. A teleprompter
+changes nothing else, so a program runs without DSPy. `imported` reads an exported program,
+`from_dspy` a file of DSPy, and `plain_program` makes one that is not compiled. The version is a
+hash of everything that is sent to a model. Remove the version after editing a program.
 
-Prompts (`PredictorPrompt`) and the reading of replies are the same with DSPy and without. Ours is
-DSPy's adapter while a program is compiled, so what a teleprompter measured is what is sent
-afterwards, byte for byte. Values are data: they are never templates or instructions of ours.
+Prompts (`PredictorPrompt`) and parsing are the same with and without DSPy. taofold's adapter is
+used during compilation, so the compiled prompts equal the measured ones byte for byte. Values are
+data: they never become templates or instructions.
 """
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values are JSON of any shape or come from a library without types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 
@@ -38,17 +38,17 @@ from taofold.parsing import Parsed, Unparsed, parse
 from taofold.reasoning import Output
 
 REASONING: Final = "reasoning"
-"""The output that a chain of thought puts before the others."""
+"""The first output of a chain of thought."""
 Module = Literal["predict", "cot", "react"]
 NAMES: Final[Mapping[Module, str]] = {
     "predict": "Predict",
     "cot": "ChainOfThought",
     "react": "ReAct",
 }
-"""What DSPy calls them."""
+"""DSPy's names of the modules."""
 FORMAT: Final = "taofold.dspy/1"
 THOUGHT, TOOL, ARGUMENTS, SO_FAR = "next_thought", "next_tool_name", "next_tool_args", "trajectory"
-"""The fields of ReAct's first predictor, as DSPy names them."""
+"""DSPy's names for the fields of ReAct's first predictor."""
 
 
 class Predictor(Value, frozen=True, forbid_unknown_fields=True):
@@ -60,43 +60,43 @@ class Predictor(Value, frozen=True, forbid_unknown_fields=True):
 
 
 class Program(Value, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program: what kind of module it is and its predictors, in the order they are used."""
+    """A program: its kind of module and its predictors, in order of use."""
 
     format: str = FORMAT
     module: Module
     predictors: tuple[Predictor, ...]
     teleprompter: str = ""
     scores: dict[str, float] = {}
-    """From 0 to 1: before and after, on the training and on the validation set."""
+    """Scores from 0 to 1, before and after, on the training and the validation set."""
 
     @property
     def version(self) -> str:
-        """The first 12 hex digits of a SHA-256 over everything that a model is sent."""
-        # Scores and the teleprompter's name are left out: they change nothing that is sent.
+        """The first 12 hex digits of a SHA-256 hash over everything that is sent to a model."""
+        # Scores and the teleprompter's name are not sent, so they are not hashed.
         encoded = msgspec.json.encode((self.module, self.predictors), order="sorted")
         return hashlib.sha256(encoded).hexdigest()[:12]
 
     @property
     def signature(self) -> Signature:
-        """What it is given and gives back, without the fields of its own steps."""
+        """The program's inputs and outputs, without the fields of its own steps."""
         last = self.predictors[-1].signature
         inputs = tuple([slot for slot in last.inputs if slot.name != SO_FAR])
         own = REASONING if self.module in ("cot", "react") else ""
-        # The reasoning that a chain of thought adds is no output of the program.
+        # The reasoning of a chain of thought is no output of the program.
         first = last.outputs[0].name == own
         return Signature(inputs, last.outputs[1:] if first else last.outputs, last.instructions)
 
     def export(self) -> dict[str, Any]:
-        """As JSON, with its version."""
+        """Returns the program as JSON values, with its version."""
         built: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return {"format": FORMAT, **built, "version": self.version}
 
 
 def imported(document: Any) -> Program:
-    """The program that `export` wrote, as a mapping or as JSON text.
+    """Reads a program that `export` wrote, from a mapping or JSON text.
 
     Raises:
-        ConfigError: it is none, or it is not the one that its version names.
+        ConfigError: The document is no program, or its version does not match.
     """
     try:
         raw: Any = msgspec.json.decode(document) if isinstance(document, str | bytes) else document
@@ -141,7 +141,7 @@ def _check(program: Program) -> None:
 
 
 def plain_program(signature: Signature, module: Module) -> Program:
-    """The program before anything was compiled; `react` is there only with its tools (DSPy's)."""
+    """Returns the program before compilation. `react` is not supported: it needs tools."""
     outputs = signature.outputs
     if module == "cot":
         outputs = (Slot(REASONING), *[slot for slot in outputs if slot.name != REASONING])
@@ -152,12 +152,13 @@ def plain_program(signature: Signature, module: Module) -> Program:
 def from_dspy(
     state: Mapping[str, Any], signature: str | Signature | type, module: Module
 ) -> Program:
-    """The program in a file that DSPy's `save` wrote; that names no fields, so `signature` must.
+    """Reads a program from a file of DSPy's `save`.
 
-    `signature` is a text (`question -> answer: int`), or what `signature(…)` made of one.
+    The file lacks the fields, so `signature` is needed. `signature` is a text (`question -> answer:
+    int`) or a result of `signature(…)`.
 
     Raises:
-        ConfigError: the file is of another kind of program.
+        ConfigError: The file holds another kind of program.
     """
     if module == "react":
         raise ConfigError("a saved ReAct holds no tools: compile it here", path="module")
@@ -185,7 +186,7 @@ def _text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
-"""Text; another JSON value stands there as JSON."""
+"""A string. Other JSON values are converted to JSON text."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ class PromptField:
 
 @dataclass(frozen=True)
 class PredictorPrompt:
-    """A predictor, ready to be asked."""
+    """The prompt of a predictor, with the types of its fields."""
 
     instructions: str
     inputs: tuple[PromptField, ...]
@@ -207,8 +208,10 @@ class PredictorPrompt:
 
     @cached_property
     def model(self) -> type[BaseModel]:
-        """What a reply must hold. A field may be called `schema` or `copy`, as Pydantic's own
-        attributes are: it has another attribute then, and its name as an alias.
+        """The Pydantic model of a reply.
+
+        A field with the name of a Pydantic attribute, such as `schema` or `copy`, gets another
+        attribute name, and its own name as an alias.
         """
         fields: dict[str, Any] = {
             _attribute(slot.name): (
@@ -220,24 +223,26 @@ class PredictorPrompt:
         return create_model("Reply", **fields)
 
     def values(self, reply: BaseModel) -> dict[str, Any]:
-        """The outputs that a reply holds, by name."""
+        """Returns the outputs of a reply by name."""
         return {slot.name: getattr(reply, _attribute(slot.name)) for slot in self.outputs}
 
     def construct(self, values: Mapping[str, Any]) -> BaseModel:
-        """A reply that holds these outputs, unchecked; those that are missing are empty text."""
+        """Makes a reply with these outputs without validation.
+
+        Missing outputs are empty strings.
+        """
         fields = {_attribute(slot.name): values.get(slot.name, "") for slot in self.outputs}
-        # Unchecked, because it was checked when the
-        # program was compiled, or is an ending of ours.
+        # Not validated: the values come from a compiled program or from taofold itself.
         return self.model.model_construct(None, **fields)
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of a reply."""
+        """The JSON Schema of a reply."""
         return self.model.model_json_schema()
 
     @cached_property
     def system(self) -> str:
-        """What the model is told once."""
+        """The system message."""
         input_lines = "\n".join([_line(slot) for slot in self.inputs])
         output_lines = "\n".join([_line(slot) for slot in self.outputs if slot.description])
         parts = [
@@ -250,13 +255,15 @@ class PredictorPrompt:
 
     @property
     def picks_tool(self) -> bool:
-        """Is it the one that chooses the next tool?"""
+        """True if this predictor chooses the next tool."""
         return any(slot.name == TOOL for slot in self.outputs)
 
     def messages(
         self, demos: Iterable[Mapping[str, Any]], inputs: Mapping[str, Any]
     ) -> list[Message]:
-        """The whole prompt: instructions, each demo as a question and its reply, the question."""
+        """Returns the whole prompt: instructions, each demo as a question with its reply, the
+        question.
+        """
         messages = [Message("system", self.system)]
         for demo in demos:
             reply = {s.name: jsonable(demo[s.name]) for s in self.outputs if s.name in demo}
@@ -268,7 +275,7 @@ class PredictorPrompt:
         ]
 
     def read(self, reply: Reply) -> "Parsed[BaseModel] | Unparsed":
-        """The outputs."""
+        """Parses a reply into the outputs."""
         return parse(reply.text, self.model, finish_reason=reply.finish or None)
 
 
@@ -277,7 +284,7 @@ def _attribute(name: str) -> str:
 
 
 def prompt_of(predictor: Predictor) -> PredictorPrompt:
-    """The prompt of a stored predictor."""
+    """Returns the prompt of a stored predictor."""
     signature = predictor.signature
     inputs = tuple([_typed(slot) for slot in signature.inputs])
     outputs = tuple([_typed(slot) for slot in signature.outputs])
@@ -293,22 +300,22 @@ def _line(slot: PromptField) -> str:
 
 
 def field_texts(values: Mapping[str, Any], names: Iterable[str]) -> str:
-    """Values under their names, in order; those that are missing are left out."""
+    """Returns the values under their names, in order. Missing values are skipped."""
     return "\n\n".join([f"{name}:\n{_text(values[name])}" for name in names if name in values])
 
 
 def jsonable(value: Any) -> JSON:
-    """Any value as JSON."""
+    """Returns any value as JSON values."""
     return to_jsonable_python(value, fallback=str)
 
 
 def as_json_text(value: Any) -> str:
-    """Any value as JSON text."""
+    """Returns any value as JSON text."""
     return msgspec.json.encode(jsonable(value)).decode()
 
 
 def read_again(prompt: PredictorPrompt, text: str) -> "Mapping[str, Any] | str":
-    """The outputs of a text that somebody else kept, or why it has none."""
+    """Returns the outputs in a stored text, or the parse error."""
     read = prompt.read(Reply(text))
     if isinstance(read, Parsed):
         return prompt.values(read.value)

@@ -1,12 +1,12 @@
-"""`Signature`: what a DSPy program is given and what it gives back, by name and type.
+"""`Signature`: the inputs and outputs of a DSPy program, by name and type.
 
-It is written `question, context -> answer: int`, or is a class of DSPy's; a text is parsed, never
-evaluated. `files.types` makes the Python types from it; `written_of` is the way back. DSPy is not
-imported: its classes are known by what they have. Types of DSPy's whose values are no text, such as
+It is written as `question, context -> answer: int` or as a DSPy class. A text is parsed, never
+evaluated. `files.types` makes Python types from it; `written_of` is the inverse. DSPy is not
+imported: its classes are recognized by their attributes. DSPy types without a text form, such as
 images, are refused (`refuse_media`).
 """
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values are JSON of any shape or come from a library without types.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
 import ast
@@ -26,11 +26,11 @@ _AT: Final = "signature"
 _NONE: Final = re.compile(r"\bNone\b")
 _UNNAMED: Final = "${"
 _TAKEN: Final = frozenset({"completions", "config", "demos", "lm", "self", "signature"})
-"""Parameters of DSPy's own functions, which take a program's inputs beside them."""
+"""Parameter names of DSPy's own functions, which also receive a program's inputs."""
 
 
 class Slot(Value, frozen=True, forbid_unknown_fields=True):
-    """A field: its name, its type as `taofold.files.types` reads it, what it is."""
+    """A field: its name, its type in the notation of `taofold.files.types`, and its description."""
 
     name: str
     type: JSON = "str"
@@ -38,7 +38,7 @@ class Slot(Value, frozen=True, forbid_unknown_fields=True):
 
 
 class Signature(Value, frozen=True, forbid_unknown_fields=True):
-    """What a program is given and what it gives back."""
+    """The inputs and outputs of a program, with its instructions."""
 
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
@@ -49,7 +49,7 @@ class Signature(Value, frozen=True, forbid_unknown_fields=True):
 
     @property
     def task(self) -> str:
-        """The instructions, or what the names alone say, in DSPy's words."""
+        """The instructions, or DSPy's default text with the names of the fields."""
         if self.instructions:
             return self.instructions
         inputs, outputs = (", ".join([f"`{slot.name}`" for slot in side]) for side in self._sides)
@@ -61,10 +61,10 @@ class Signature(Value, frozen=True, forbid_unknown_fields=True):
 
 
 def signature(written: "str | Signature | type", instructions: str = "") -> Signature:
-    """The signature that a text or a `dspy.Signature` class describes.
+    """Reads the signature from a text or a `dspy.Signature` class.
 
     Raises:
-        ConfigError: it is none; the message says where.
+        ConfigError: It is no signature; the message names the fault.
     """
     if isinstance(written, Signature):
         return written
@@ -82,7 +82,7 @@ def signature(written: "str | Signature | type", instructions: str = "") -> Sign
 
 
 def is_class(written: object) -> bool:
-    """Is it a `dspy.Signature` class?"""
+    """Returns whether `written` is a `dspy.Signature` class."""
     names = ("input_fields", "output_fields", "instructions")
     return isinstance(written, type) and all(hasattr(written, name) for name in names)
 
@@ -105,7 +105,7 @@ def _of_class(written: Any, instructions: str) -> Signature:
 
 
 def field_description(info: Any) -> str:
-    """What the author of a DSPy field wrote about it; DSPy itself writes `${name}`."""
+    """Returns the author's description of a DSPy field. DSPy's own default is `${name}`."""
     extra: Any = info.json_schema_extra
     text = str((extra if isinstance(extra, Mapping) else {}).get("desc") or "")
     return "" if text.startswith(_UNNAMED) else text
@@ -117,7 +117,7 @@ def _annotated(name: str, info: Any) -> JSON:
 
 
 def refuse_media(name: str, annotation: Any) -> None:
-    """Raise ConfigError for a type of DSPy's whose values are no text, such as `dspy.Image`.
+    """Raises `ConfigError` for a DSPy type without a text form, such as `dspy.Image`.
 
     Their JSON form would reach the model as text: kilobytes of base64.
     """
@@ -138,7 +138,7 @@ def _parts(annotation: Any) -> Iterable[Any]:
 
 def _slots(text: str, whole: str) -> Iterable[Slot]:
     try:
-        # Python's own grammar of parameters, parsed and never run.
+        # Parsed with Python's grammar of parameters, never executed.
         tree = ast.parse(f"def signature({text.strip()}): ...", mode="exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ConfigError(f"{text.strip()!r} in {whole!r} is no list of fields", path=_AT) from None
@@ -151,7 +151,7 @@ def _slots(text: str, whole: str) -> Iterable[Slot]:
         *arguments.defaults,
         *arguments.kw_defaults,
     ]
-    # `a): pass` would close the list and begin a body of its own.
+    # A text such as `a): pass` would close the list and add a function body.
     whole_body = ast.unparse(ast.Module(first.body, [])) == "..."
     if len(tree.body) > 1 or not whole_body or others or arguments.vararg or arguments.kwarg:
         raise ConfigError(f"{text.strip()!r} in {whole!r} is no list of fields", path=_AT)
@@ -162,10 +162,10 @@ def _slots(text: str, whole: str) -> Iterable[Slot]:
 
 
 def name_of(name: str) -> str:
-    """A name that a field may have.
+    """Returns `name` if it is a valid field name.
 
     Raises:
-        ConfigError: it may not.
+        ConfigError: The name is not valid.
     """
     if not name.isidentifier() or name.startswith(("_", "model_")) or name in _TAKEN:
         raise ConfigError(f"{name!r} cannot be the name of a field", path=_AT)
@@ -181,7 +181,7 @@ def _type(annotation: ast.expr | None, name: str) -> JSON:
         values = [part.value for part in parts if isinstance(part, ast.Constant)]
         if len(values) == len(parts) and all(isinstance(v, str | int | bool) for v in values):
             return {"type": "string", "enum": values}
-    # Python's `None` is `null` in our words for types.
+    # `files.types` writes Python's `None` as `null`.
     written = _NONE.sub("null", ast.unparse(annotation))
     try:
         type_of(written)
@@ -205,9 +205,9 @@ def _said(type_: JSON) -> str:
 
 
 def written_of(annotation: Any) -> JSON:
-    """A Python type as JSON that `type_of` reads back; "any" for what has no such form.
+    """Returns a Python type as JSON for `type_of`; "any" for a type without such a form.
 
-    What only Pydantic can check of it (bounds, patterns, validators) is not kept.
+    Constraints that only Pydantic checks (bounds, patterns, validators) are dropped.
     """
     if annotation is str:
         return "str"
@@ -221,10 +221,10 @@ def written_of(annotation: Any) -> JSON:
 
 
 def _kept(schema: Mapping[str, Any], models: Mapping[str, Any], depth: int) -> JSON:
-    """The part of a JSON Schema that `type_of` knows, its references put in place.
+    """Returns the part of a JSON Schema that `type_of` supports, with references resolved.
 
     Raises:
-        NoType: it is too deep, as a recursive model is.
+        NoType: The schema is too deep, as for a recursive model.
     """
     if depth <= 0:
         raise NoType("a type within itself")
@@ -251,7 +251,7 @@ def _kept(schema: Mapping[str, Any], models: Mapping[str, Any], depth: int) -> J
         return trimmed
     if schema.get("type") == "array" and "items" in schema:
         return {"type": "array", "items": _kept(schema["items"], models, depth - 1)}
-    # A date or a path is text in JSON; only Pydantic could check more of it.
+    # Dates and paths are strings in JSON; only Pydantic checks their format.
     return schema.get("type", "any") if not schema.get("format") else "string"
 
 

@@ -1,8 +1,8 @@
 """Compiled programs and DSPy's modules as strategies.
 
-`Compiled` runs a program without DSPy: the prompts are those that were compiled, byte for byte, for
-`PredictorPrompt` renders both. `Through` is a module of DSPy's made from a signature and
-`program_strategy` takes any module of yours: it runs in a thread, its calls are the run's effects.
+`Compiled` runs a program without DSPy. Its prompts equal the compiled ones byte for byte, because
+`PredictorPrompt` renders both. `Through` runs a DSPy module made from a signature.
+`program_strategy` runs any DSPy module in a thread and turns its calls into effects of the run.
 """
 
 import inspect
@@ -46,23 +46,23 @@ from taofold.reasoning import Task
 from taofold.reasoning.nested import closing
 
 STEPS: Final = 10
-"""Tool calls of a ReAct program, if nothing else is said."""
+"""Default number of tool calls of a ReAct program."""
 _FITS: Final = 3
-"""How often a trajectory that does not fit the window is shortened."""
+"""Maximum attempts to shorten a trajectory that exceeds the context window."""
 _STEP: Final = 4
-"""Entries of a trajectory that one tool call makes."""
+"""Entries of one tool call in a trajectory."""
 
 
 class Unanswered(Exception):
-    """The program cannot go on; the message says why."""
+    """The program cannot continue; the message has the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
     """A compiled program as a strategy: `Agent(strategy=Compiled(program=…))`.
 
-    `inputs` are its fields; without them a single field gets the goal, several are looked for
-    in the goal, read as a JSON object, and in the run's data.
+    `inputs` are its input fields. Without them a single field gets the goal. Several fields are
+    read from the goal as a JSON object, then from the run's data.
     """
 
     name: ClassVar[str] = "dspy"
@@ -94,7 +94,7 @@ def _story(options: Compiled, task: Task) -> Strategy[Answer]:
 def final_step(
     task: Task, signature: Signature, outputs: Mapping[str, JSON], stop: str = ""
 ) -> Strategy[Answer]:
-    """The last step: the outputs as the answer that the task wants."""
+    """Yields the last step, with the outputs as an answer of the task's type."""
     thinking = str(outputs.get(REASONING) or "")
     named = {slot.name: outputs[slot.name] for slot in signature.outputs}
     value: JSON = next(iter(named.values())) if len(named) == 1 else named
@@ -109,15 +109,15 @@ def final_step(
 
 
 def inputs_of(signature: Signature, task: Task, given: Mapping[str, Any] | None) -> dict[str, JSON]:
-    """The values of the input fields.
+    """Returns the values of the input fields.
 
     Raises:
-        Unanswered: one is missing, or one is not of the program.
+        Unanswered: An input is missing or unknown.
     """
     names = [slot.name for slot in signature.inputs]
     if given is None and len(names) == 1:
         return {names[0]: task.data.get(names[0], task.goal)}
-    # The goal wins over the run's data: it is what was asked now.
+    # The goal takes precedence over the run's data: it is the current request.
     data: Mapping[str, Any] = given or {**task.data, **_object(task.goal)}
     missing = [name for name in names if name not in data]
     if missing:
@@ -128,7 +128,7 @@ def inputs_of(signature: Signature, task: Task, given: Mapping[str, Any] | None)
 
 
 def answer_type(signature: Signature) -> Any:
-    """The type of the answer, for a strategy that knows nothing of fields."""
+    """Returns the type of the answer for a strategy without fields."""
     outputs = signature.outputs
     return type_of(outputs[0].type, outputs[0].name) if len(outputs) == 1 else dict[str, Any]
 
@@ -159,7 +159,7 @@ def _question(
 def _react(
     options: Compiled, turns: ProgramRequests, inputs: dict[str, JSON]
 ) -> Strategy[tuple[dict[str, JSON], str]]:
-    """Choose a tool, use it, until it finishes; then the outputs from what was seen."""
+    """Calls the chosen tools until `finish`, then extracts the outputs from the observations."""
     choose, extract = options.program.predictors
     path: dict[str, JSON] = {}
     stop = "max_steps"
@@ -182,7 +182,7 @@ def _react(
 def _fitting(
     turns: ProgramRequests, predictor: Predictor, inputs: Mapping[str, Any], path: dict[str, JSON]
 ) -> Strategy[dict[str, JSON]]:
-    """Ask, without the oldest steps if they do not fit the model's window."""
+    """Asks a predictor. Drops the oldest steps if the prompt exceeds the context window."""
     prompt, error = prompt_of(predictor), ""
     for _ in range(_FITS):
         question = _question(prompt, predictor, {**inputs, SO_FAR: field_texts(path, list(path))})
@@ -204,11 +204,11 @@ def _fitting(
 
 @dataclass(frozen=True, kw_only=True)
 class Through:
-    """A signature, or a compiled program, run by DSPy itself."""
+    """A strategy that runs a signature or a compiled program with DSPy."""
 
     name: ClassVar[str] = "dspy"
     signature: Signature | Any
-    """A signature, or a `dspy.Signature` class, whose types DSPy then checks."""
+    """A signature, or a `dspy.Signature` class, whose types DSPy checks."""
     module: Module = "cot"
     program: Program | None = None
     inputs: Mapping[str, Any] | None = None
@@ -247,7 +247,7 @@ def _run(options: Through, task: Task) -> Strategy[Answer]:
 
 
 def _outputs(prediction: Any) -> tuple[dict[str, JSON], str]:
-    """The values of a prediction, and why ReAct stopped if not because it was done."""
+    """Returns the values of a prediction, and the limit that stopped ReAct, if any."""
     outputs: dict[str, JSON] = {str(k): jsonable(v) for k, v in dict(prediction).items()}
     path = outputs.pop("trajectory", None)
     if not isinstance(path, Mapping):
@@ -259,16 +259,16 @@ def _outputs(prediction: Any) -> tuple[dict[str, JSON], str]:
 def program_strategy(
     make: Callable[[], Any], *, adapter: str = "taofold"
 ) -> Callable[[Task], Strategy[Answer]]:
-    """Any DSPy module as a strategy: `Agent(strategy=program_strategy(MyProgram))`.
+    """Makes a strategy of any DSPy module: `Agent(strategy=program_strategy(MyProgram))`.
 
-    `make` is called in the program's thread, with our model as DSPy's. A module whose `forward` has
-    one parameter, or one input field, gets the goal; one with several gets the goal read as a JSON
-    object. Its own Python tools run as they are, outside the policy; give tools to the agent
-    instead where that matters.
+    `make` is called in the program's thread, with the agent's model as DSPy's. A module with one
+    parameter of `forward`, or one input field, gets the goal. A module with several gets the goal
+    as a JSON object. The module's own Python tools run outside the policy; give tools to the agent
+    instead to have them checked.
 
     Args:
-        make: Makes the module: its class, or a function.
-        adapter: Who renders prompts: "taofold", "json" or "chat".
+        make: The module's class, or a function that makes the module.
+        adapter: Renderer of prompts: "taofold", "json" or "chat".
     """
 
     def dspy_program(task: Task) -> Strategy[Answer]:
@@ -278,7 +278,9 @@ def program_strategy(
 
 
 def _parameters(module: Any) -> list[str]:
-    """What a module takes: the parameters of its `forward`, else the fields of its signature."""
+    """Returns the module's inputs: the parameters of `forward`, else the fields of its
+    signature.
+    """
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(module.forward).parameters.values()
     named = [parameter.name for parameter in parameters if parameter.kind in kinds]
@@ -292,7 +294,7 @@ def _parameters(module: Any) -> list[str]:
 def _foreign(make: Callable[[], Any], adapter: str, task: Task) -> Strategy[Answer]:
     def call(channel: EffectChannel) -> dict[str, JSON]:
         with session(channel, adapter):
-            # In the program's thread: DSPy's settings (`session`) hold for that thread alone.
+            # In the program's thread, because DSPy's settings (`session`) apply to it only.
             module = make()
             slots = tuple([Slot(name) for name in _parameters(module)])
             inputs = inputs_of(Signature(slots, ()), task, None)

@@ -1,10 +1,9 @@
-"""MCP, both ways: the tools of other people's servers as ours, and our agents as a server.
+"""MCP in both directions: tools of MCP servers in taofold, and taofold agents as an MCP server.
 
     Agent(..., tools=[McpServer.stdio("npx", "-y", "@modelcontextprotocol/server-everything")])
 
-`client`: what we are to somebody else's server. `server`: what we are to somebody else's client
-(`taofold serve --mcp`). They share `sdk` and nothing else, and the `mcp` package is imported
-when a server is reached or opened, not before.
+`client` connects to foreign servers. `server` serves foreign clients (`taofold serve --mcp`). They
+share only `sdk`. The `mcp` package is imported when a server is connected or opened.
 """
 
 from taofold.bridges.mcp.client import McpServer, OAuth

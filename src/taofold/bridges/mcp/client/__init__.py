@@ -1,10 +1,9 @@
-"""Other people's MCP servers, of which an agent uses the tools.
+"""Foreign MCP servers whose tools an agent uses.
 
-`toolset` is a server as a toolset and `remote_server` that server at work, over a `connection` that
-keeps a `session` open to an `address`, with the tokens that `oauth` keeps once somebody has signed
-in (`signin`). `definitions` are the tools that it declares, with those that were let in; `content`
-of a result becomes an observation, a call may become one of `tasks`, and `questions` are what it
-wants to know in the middle of one.
+`toolset` offers a server as a toolset. `remote_server` calls it over a `connection`, which keeps a
+`session` open to an `address`. `oauth` stores the tokens of a sign-in (`signin`). `definitions`
+holds the declared tools and those that were accepted. `content` turns results into observations,
+`tasks` runs calls as tasks, and `questions` handles questions that a server asks during a call.
 """
 
 from taofold.bridges.mcp.client.address import OAuth

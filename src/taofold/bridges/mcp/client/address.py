@@ -1,8 +1,9 @@
-"""`ServerAddress`: how one MCP server is started or reached, and as whom (headers, `OAuth`); and
-what it is called: a digest that outlasts its secrets, words for messages, a short label.
+"""`ServerAddress`: how one MCP server is started or reached, with its credentials and its names.
 
-Values of the environment and headers may hold `${NAME}`: they are filled in from this process's
-environment when the server is started, so that no secret stands in a file. Nothing here connects.
+The credentials are headers or `OAuth`. The names are a digest that does not depend on secrets, a
+text for messages and a short label. Environment values and headers may contain `${NAME}`, which is
+replaced from this process's environment when the server starts, so that files hold no secrets. This
+module opens no connection.
 """
 
 import os
@@ -36,29 +37,30 @@ Grant = Literal["authorization_code", "client_credentials"]
 
 @dataclass(frozen=True, slots=True)
 class OAuth:
-    """How this client is known at a server's authorization server.
+    """The client's registration at a server's authorization server.
 
         McpServer.http(url, oauth=OAuth())                      # `taofold mcp login URL` first
         McpServer.http(url, oauth=OAuth(grant="client_credentials", client_id="me",
                                         client_secret="${SECRET}", issuer="https://auth.example"))
 
-    `client_secret` may hold `${NAME}`, which is taken from the environment when it is needed.
+    `client_secret` may contain `${NAME}`, which is replaced from the environment on use.
     """
 
     client_id: str = ""
-    """Empty: the client registers itself when somebody signs in."""
+    """Empty: the client registers itself at sign-in."""
     client_secret: str = field(default="", repr=False)
     scope: str = ""
-    """Empty: what the server asks for."""
+    """Empty: the scope that the server requests."""
     grant: Grant = "authorization_code"
     issuer: str = ""
-    """The authorization server that the client is registered with; it gets no secret elsewhere."""
+    """The authorization server with the registration. The secret is sent to no other server."""
     per_principal: bool = False
-    """Does each principal sign in for itself? Else all runs call as the user of this process."""
+    """True: each principal signs in itself. False: all runs use the tokens of this process's
+    user."""
 
     def __post_init__(self) -> None:
         if self.client_secret and not self.issuer:
-            # Else any MCP server could name an authorization server of its own and get the secret.
+            # Otherwise any MCP server could name its own authorization server and get the secret.
             raise ConfigError("a client_secret needs the issuer at which it is registered")
         if self.grant != "client_credentials":
             if self.client_secret and not self.client_id:
@@ -72,7 +74,7 @@ class OAuth:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A program to start, an address, or (`server`) a server object in this process."""
+    """A program to start, a URL, or (`server`) a server object in this process."""
 
     kind: Literal["stdio", "http", "sse", "here"]
     command: str = ""
@@ -82,13 +84,13 @@ class ServerAddress:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     header_source: Any = field(default=None, repr=False)
-    """Gives the headers instead of `headers`: a function without parameters."""
+    """A function without parameters that returns the headers, instead of `headers`."""
     personal: bool = False
-    """Does `header_source` take a principal? See `of`."""
+    """True if `header_source` takes a principal; see `of`."""
     server: Any = field(default=None, repr=False)
     oauth: OAuth | None = None
     principal: str = ""
-    """Whose tokens are used; "" = those of the user of this process."""
+    """The principal whose tokens are used; "" = the user of this process."""
 
     def __post_init__(self) -> None:
         if is_array(self.command) or not isinstance(self.command, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -105,13 +107,13 @@ class ServerAddress:
 
     @property
     def per_principal(self) -> bool:
-        """Has each principal credentials of its own, and so a connection of its own?"""
+        """True if each principal has its own credentials, and so its own connection."""
         return self.personal or (self.oauth is not None and self.oauth.per_principal)
 
     def of(self, principal: Principal | None) -> "ServerAddress":
-        """The same place, with the credentials of `principal` where each has its own.
+        """Returns this address with the credentials of `principal` if each principal has its own.
 
-        None, and whoever uses this process on the command line, is the user of this process.
+        None and the command line's principal stand for the user of this process.
         """
         address = self
         if self.personal:
@@ -124,14 +126,14 @@ class ServerAddress:
 
     @property
     def digest(self) -> str:
-        """The same for the same place, whatever its secrets are."""
-        # Without `env` and headers: a renewed key is no new server.
+        """A digest of the address, independent of its secrets."""
+        # Without `env` and headers, because a renewed key is no new server.
         identity = (self.kind, self.command, self.args, self.cwd, self.url)
         return blake2b(msgspec.json.encode(identity), digest_size=8).hexdigest()
 
     @property
     def words(self) -> str:
-        """For messages: without what looks like a secret."""
+        """The address for messages, without values that look like secrets."""
         if self.kind == "stdio":
             words = " ".join([self.command, *self.args]).split()
             return clip(Redactor(guesses=True).text(" ".join(words)), 100)
@@ -139,7 +141,7 @@ class ServerAddress:
 
     @property
     def label(self) -> str:
-        """A short name: of the program, the package it runs, or the host."""
+        """A short name: the program, the package it runs, or the host."""
         name = self._program() if self.kind == "stdio" else self._host()
         short = _AROUND.sub("", name) or name
         plain = _ODD.sub("_", short).strip("_").lower() or "mcp"
@@ -156,10 +158,10 @@ class ServerAddress:
 
 
 def with_environment(values: Mapping[str, str]) -> dict[str, str]:
-    """`values` with each `${NAME}` replaced.
+    """Returns `values` with each `${NAME}` replaced.
 
     Raises:
-        ConfigError: a variable is not set.
+        ConfigError: A variable is not set.
     """
     missing = sorted(
         {n for value in values.values() for n in _VARIABLE.findall(value) if n not in os.environ}

@@ -1,8 +1,7 @@
-"""`ServerConnection`: a session with one MCP server, opened when needed, and again when it broke.
+"""`ServerConnection`: a session with one MCP server, opened on demand and reopened after a failure.
 
-All connections live on one thread with an event loop of its own, each in the one task that opened
-it, so that they outlast the loops of the runs that use them. `submit` and `on_loop` bring work
-there.
+All connections run on one thread with its own event loop, each in the task that opened it, so that
+they outlast the event loops of runs. `submit` and `on_loop` schedule work there.
 """
 
 import asyncio
@@ -32,18 +31,18 @@ from taofold.policy.redaction import Redactor
 T = TypeVar("T")
 
 PATIENCE: Final = 5.0
-"""Seconds that servers get to end when the process does."""
+"""Seconds that servers have to stop when the process ends."""
 LINES: Final = 3
-"""Of what a program complains that are kept."""
+"""Number of stored lines of a program's standard error."""
 GRACE: Final = 0.5
-"""Seconds beyond the deadline in which opening may still fail with a better reason."""
+"""Extra seconds after the deadline in which opening may fail with a better reason."""
 _STARTING: Final = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _open: Final[set["ServerConnection"]] = set()
 
 
 class Unreachable(Exception):
-    """The server could not be reached, or went away. `maybe`: while it worked on a call."""
+    """The server could not be reached, or went away. `maybe`: during a call."""
 
     def __init__(self, message: str, *, maybe: bool = False) -> None:
         super().__init__(message)
@@ -51,18 +50,17 @@ class Unreachable(Exception):
 
 
 class _Lost(Exception):
-    """The server does not know the session: it was restarted, or forgot it."""
+    """The server does not know the session, for instance after a restart."""
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """The loop on which all connections live; started at the first use."""
+    """Returns the event loop of all connections; started at the first use."""
     global _loop
     with _STARTING:
         if _loop is None:
             _loop = asyncio.new_event_loop()
-            # Not `run_forever`: anyio keeps its worker threads for as long as the task lives with
-            # which a loop was started. Without one each call of a server in this process would
-            # start a thread of its own.
+            # Not `run_forever`: anyio keeps worker threads as long as the loop's root task lives.
+            # Without one, each call of a server in this process would start a new thread.
             threading.Thread(
                 target=_loop.run_until_complete, args=(_alive(),), name="taofold-mcp", daemon=True
             ).start()
@@ -75,17 +73,17 @@ async def _alive() -> None:
 
 
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """`work` on the connections' loop. Never wait for it on that very loop."""
+    """Schedules `work` on the connections' loop. Do not wait for it on that same loop."""
     return asyncio.run_coroutine_threadsafe(work, loop())
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work`, which runs on the connections' loop. Cancelling this cancels it."""
+    """Awaits `work` on the connections' loop. Cancelling this call cancels `work`."""
     here = asyncio.get_running_loop()
-    # Waiting for work on one's own loop would never end.
+    # Waiting for work on the current loop would block forever.
     if here is _loop:
         return await work
-    # By hand: a future of `concurrent.futures` between the two costs more than the hop itself.
+    # Implemented directly: a future of `concurrent.futures` costs more than the switch itself.
     there = loop()
     outcome: asyncio.Future[T] = here.create_future()
     tasks: list[asyncio.Task[T]] = []
@@ -96,7 +94,7 @@ async def on_loop(work: Coroutine[Any, Any, T]) -> T:
 
     def ended(task: asyncio.Task[T]) -> None:
         error = None if task.cancelled() else task.exception()
-        with suppress(RuntimeError):  # the loop that waited is closed: nobody wants it any more
+        with suppress(RuntimeError):  # the waiting loop is closed, so the result is not needed
             here.call_soon_threadsafe(tell, task, error)
 
     def tell(task: asyncio.Task[T], error: BaseException | None) -> None:
@@ -118,19 +116,19 @@ async def on_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _end() -> None:
-    with suppress(Exception):  # the process ends: nobody is left to be told
+    with suppress(Exception):  # the process ends, so an error cannot be reported
         submit(close_all()).result(PATIENCE)
 
 
 async def close_all() -> None:
-    """Close every connection of this process."""
+    """Closes every connection of this process."""
     await asyncio.gather(
         *[connection.close() for connection in tuple(_open)], return_exceptions=True
     )
 
 
 class ServerConnection:
-    """One server. Every method runs on the connections' loop."""
+    """The connection to one server. Every method runs on the connections' loop."""
 
     def __init__(
         self,
@@ -148,41 +146,41 @@ class ServerConnection:
         self._retired: dict[asyncio.Task[None], asyncio.Event] = {}
         self._tail = deque[str](maxlen=LINES)
         self.opened = 0
-        """How often it was opened."""
+        """Number of times it was opened."""
 
     async def session(self) -> McpSession:
-        """The open session; opens it first if there is none.
+        """Returns the open session; opens one if needed.
 
         Raises:
-            Unreachable: within the deadline it could not be opened.
-            ConfigError: it cannot be opened as it is described.
+            Unreachable: It could not be opened within the deadline.
+            ConfigError: The address cannot be used.
         """
         ready = self._ready
         if ready is not None and ready.done() and (ready.exception() or ready.result().closed):
             await self._drop(ready)
             ready = self._ready
         if ready is None:
-            # Set before the first await, so calls that come at once share one opening.
+            # Set before the first await, so that concurrent calls share one opening.
             self._ready = ready = asyncio.get_running_loop().create_future()
             self._stop = asyncio.Event()
             self._owner = asyncio.create_task(self._own(ready, self._stop))
             _open.add(self)
-        try:  # a program that is killed may take its time; nobody waits for that
+        try:  # a killed program may end slowly; the caller does not wait for it
             async with asyncio.timeout(self._seconds + GRACE):
-                # Shielded: one caller that gives up must not cancel the opening for the others.
+                # Shielded: a caller that gives up must not cancel the opening for others.
                 return await asyncio.shield(ready)
         except TimeoutError:
             raise self._told(TimeoutError(), late=True) from None
 
     async def use(self, work: Callable[[McpSession], Awaitable[T]]) -> T:
-        """What `work` gives of the open session.
+        """Returns the result of `work` with the open session.
 
         Raises:
-            Unreachable: it could not be opened, or went away meanwhile.
+            Unreachable: The session could not be opened, or ended during the call.
         """
         try:
             return await self._used(work)
-        except _Lost:  # the server has not looked at the call: it is made in a session of now
+        except _Lost:  # the server did not process the call, so it is repeated in a new session
             try:
                 return await self._used(work)
             except _Lost as error:
@@ -196,7 +194,7 @@ class ServerConnection:
                 return await work(session)
         except Exception as error:
             number = code(error)
-            # The server never looked at the call, so it may be made again, whatever its effect.
+            # The server did not process the call, so it may be repeated with any effect.
             if number == LOST:
                 self._retire(ready, session)
                 raise _Lost(str(error)) from error
@@ -204,7 +202,7 @@ class ServerConnection:
                 raise Unreachable(f"{self._address.words}: {error}") from error
             if number != CLOSED and not session.closed:
                 raise
-            # An answer that broke off over HTTP is one call's affair, not the session's.
+            # A broken HTTP response ends only its call, not the session.
             if session.closed or self._address.kind != "http":
                 await self._drop(ready)
             detail = f": {clip(Redactor(guesses=True).text(str(error)), 300)}" if str(error) else ""
@@ -212,21 +210,21 @@ class ServerConnection:
             raise Unreachable(text, maybe=True) from error
 
     def retire(self) -> None:
-        """End the session once its calls are over; a later call opens another."""
+        """Ends the session after its calls; a later call opens another one."""
         ready = self._ready
         if ready is not None and ready.done() and not ready.exception():
             self._retire(ready, ready.result())
             _open.discard(self)
 
     def _retire(self, ready: "asyncio.Future[McpSession] | None", session: McpSession) -> None:
-        """Open another session for the next call; this one ends when its calls are over."""
+        """Makes the next call open a new session; this session ends after its calls."""
         if ready is None or self._ready is not ready or self._owner is None:
             return
         owner, stop = self._owner, self._stop
         self._owner = self._ready = None
 
         async def end() -> None:
-            # Calls that are under way in the old session are let finish.
+            # Running calls finish in the old session.
             await session.idle.wait()
             stop.set()
             await asyncio.wait([owner])
@@ -236,7 +234,7 @@ class ServerConnection:
         task.add_done_callback(lambda task: self._retired.pop(task, None))
 
     async def close(self) -> None:
-        """End the session and whatever was started for it."""
+        """Ends the session and stops its program."""
         owner, ready = self._owner, self._ready
         self._owner = self._ready = None
         self._stop.set()
@@ -249,38 +247,38 @@ class ServerConnection:
             self._retired[task].set()
 
     def _hurry(self, ready: "asyncio.Future[McpSession] | None") -> None:
-        """Wait no longer for a greeting. One that is being given up is left to clean up."""
+        """Stops waiting for the handshake, unless it has already timed out and cleans up."""
         greeting = self._greeting
         if ready is None or ready.done() or greeting is None or greeting.expired():
             return
-        with suppress(RuntimeError):  # it is over meanwhile
+        with suppress(RuntimeError):  # it has ended
             greeting.reschedule(asyncio.get_running_loop().time())
 
     async def _drop(self, ready: "asyncio.Future[McpSession] | None") -> None:
-        """Close what became of `ready`, unless it was opened anew already."""
+        """Closes the session of `ready`, unless a new one is open."""
         if ready is not None and self._ready is ready:
             await self.close()
 
     async def _own(self, ready: "asyncio.Future[McpSession]", stop: asyncio.Event) -> None:
-        """Open, wait for the end, and close: all in this one task."""
+        """Opens the session, waits for the end, and closes it, all in one task."""
         self._greeting = greeting = asyncio.timeout(self._seconds)
         try:
             async with greeting:
-                # Entered and left by hand: anyio's task groups
-                # must be closed by the task that opened them.
+                # Entered and left explicitly: anyio's task groups must be closed by the task that
+                # opened them.
                 leaving = open_session(self._address, self._mode, self._handlers, self._tail)
                 session = await leaving.__aenter__()
-        except BaseException as error:  # noqa: BLE001 - groups, exits and time-outs are told alike
+        except BaseException as error:  # noqa: BLE001 - all are reported alike
             if not ready.done():
                 ready.set_exception(self._told(error, late=greeting.expired()))
-                ready.exception()  # whoever awaited it may have gone
+                ready.exception()  # marks it as retrieved: the waiting caller may be gone
             return
         self.opened += 1
         ready.set_result(session)
         try:
             await stop.wait()
         finally:
-            with suppress(Exception, BaseExceptionGroup):  # it ends, however badly
+            with suppress(Exception, BaseExceptionGroup):  # errors at the end are ignored
                 await leaving.__aexit__(None, None, None)
 
     def _told(self, error: BaseException, *, late: bool) -> Exception:
@@ -296,5 +294,5 @@ class ServerConnection:
         return Unreachable(f"{self._address.words} cannot be reached: {reason}{self._last()}")
 
     def _last(self) -> str:
-        """The last words of a program, for whoever must find out why it ended."""
+        """Returns the last lines of the program's standard error, for error messages."""
         return f"; its last words: {clip(' | '.join(self._tail), 300)}" if self._tail else ""

@@ -1,7 +1,7 @@
-"""MCP content as ours: the observation of a call, the text of a block, a resource, a prompt.
+"""Converts MCP content: results of calls, blocks, resources and prompts.
 
-Images, sounds and PDFs become media; whatever else is no text is described. A flood is cut before
-anybody has to read it. Pure.
+Images, sounds and PDFs become media. Other content without text becomes a description. Very long
+results are cut to an excerpt. Pure.
 """
 
 from base64 import b64decode
@@ -20,12 +20,12 @@ from taofold.tools import Outcome
 from taofold.tools.attachments import Attachment, Showing, showing
 
 FLOOD: Final = 1_000_000
-"""Characters of a result that are kept; more is cut to an excerpt."""
+"""Maximum characters of a result. A longer one is cut to an excerpt."""
 _QUARTER: Final = 4 / 3
 
 
 def outcome(result: Any) -> Outcome:
-    """The outcome of a call that is complete."""
+    """Returns the outcome of a completed call."""
     blocks = list(result.content)
     media = [medium(block) for block in blocks]
     failed = bool(result.is_error)
@@ -43,21 +43,21 @@ def outcome(result: Any) -> Outcome:
 
 
 def _structured(value: Any, blocks: list[Any], texts: list[str]) -> Any:
-    """The structured result, without its wrapper, and what else came with it.
+    """Returns the structured result without its wrapper, with other content as `attached`.
 
-    Servers send the structured result as text, too. Any other text goes along.
+    Servers repeat the structured result as text; only other text is attached.
     """
     if is_object(value) and set(value) == {"result"}:
-        value = value["result"]  # how results that are no objects are wrapped
+        value = value["result"]  # the wrapper of results that are no objects
     if is_object(value) and [*value.values()] == texts:
-        return texts[0]  # for a model a text in an object would be escaped
+        return texts[0]  # a text in an object would be escaped for the model
     pairs = zip(blocks, texts, strict=True)
     attached = [rest for block, rest in pairs if block.type != "text" or not _says(rest, value)]
     return {"result": value, "attached": attached} if attached else value
 
 
 def _says(text: str, value: Any) -> bool:
-    """Whether a text repeats the structured result, or one of its members."""
+    """Returns whether a text repeats the structured result or one of its items."""
     if not text.strip() or text == value:
         return True
     try:
@@ -71,7 +71,7 @@ def _says(text: str, value: Any) -> bool:
 
 
 def _shown(blocks: list[Any], media: Sequence[Showing | str], status: ObservationStatus) -> Outcome:
-    """Blocks of which some are media: the others are text between them."""
+    """Returns an outcome of media blocks with text between them."""
     parts: list[TextPart | MediaPart] = []
     blobs: dict[str, bytes] = {}
     for block, held in zip(blocks, media, strict=True):
@@ -84,13 +84,13 @@ def _shown(blocks: list[Any], media: Sequence[Showing | str], status: Observatio
 
 
 def read_contents(contents: Iterable[Any]) -> Outcome:
-    """The contents of a resource: texts and media."""
+    """Returns the contents of a resource as text and media."""
     blocks = [SimpleNamespace(type="resource", resource=each) for each in contents]
     return outcome(SimpleNamespace(content=blocks, is_error=False, structured_content=None))
 
 
 def medium(block: Any) -> Showing | str:
-    """The medium that a block holds, or why it cannot be shown; "" if it holds none."""
+    """Returns the medium in a block, or why it cannot be shown; "" if there is none."""
     held = block.resource if block.type == "resource" else block
     data = getattr(block, "data", getattr(held, "blob", None))
     if not isinstance(data, str):
@@ -109,18 +109,18 @@ def medium(block: Any) -> Showing | str:
 
 
 def _small(value: Any, text: str) -> Any:
-    # Its length stands for the JSON's, which would cost an encoding.
+    # The length of `repr` approximates the JSON's length without an encoding.
     literal = repr(value)
     return value if len(literal) <= FLOOD else text or bounded(literal)
 
 
 def bounded(text: str) -> str:
-    """`text`, or its excerpt if it is a flood."""
+    """Returns `text`, or an excerpt if it is longer than `FLOOD`."""
     return text if len(text) <= FLOOD else excerpt(text, FLOOD)
 
 
 def block_text(block: Any, flaw: str = "") -> str:
-    """One block of content as text; `flaw` is the reason why a medium is not shown."""
+    """Returns one content block as text. `flaw` is the reason why a medium is not shown."""
     why = f" ({visible(flaw)})" if flaw else ""
     match block.type:
         case "text":
@@ -139,7 +139,7 @@ def block_text(block: Any, flaw: str = "") -> str:
 
 
 def resource(contents: Any, why: str = "") -> str:
-    """The contents of a resource: its text, or what it is and `why` it is not shown."""
+    """Returns a resource's text, or its description with `why` it is not shown."""
     if hasattr(contents, "text"):
         return str(contents.text)
     kind, size = contents.mime_type or "unknown type", round(len(contents.blob) / _QUARTER)
@@ -147,5 +147,5 @@ def resource(contents: Any, why: str = "") -> str:
 
 
 def message(prompt_message: Any) -> str:
-    """One message of a prompt."""
+    """Returns one message of a prompt as text."""
     return f"{prompt_message.role}: {block_text(prompt_message.content)}"

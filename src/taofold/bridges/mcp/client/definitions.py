@@ -1,13 +1,13 @@
-"""The tools that an MCP server declares: each `Definition`, and `Pins`, those that are let in.
+"""The tools that an MCP server declares (`Definition`) and the accepted ones (`Pins`).
 
-`read` checks what a server listed and returns definitions; `tool_of` makes a tool of one. All of it
-is a server's word: data that is bounded and shown, and that may raise a tier, but never lowers what
-the person who wrote the agent decided.
+`read` checks a server's list and returns definitions; `tool_of` makes a tool of one. Definitions
+are a server's data: bounded, shown, and able to raise a tier, but never to lower a decision of the
+agent's developer.
 
-Pins are like ssh's known hosts: the first time a server is met its definitions are taken as they
-are, and kept in the operator's folder, out of reach of the agent's work root. From then on that is
-what a model is shown; a definition that changed, or a tool that is new, counts only when a person
-has accepted it. Knows nothing about connections or calls.
+Pins work like ssh's known hosts. At the first contact with a server its definitions are accepted
+and stored in the operator's folder, outside the agent's work root. Later the model sees only
+accepted definitions; a changed definition or a new tool needs the user's approval. Knows nothing
+about connections or calls.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -31,9 +31,9 @@ from taofold.tools import RunContext, Tool, external
 from taofold.tools.schema_check import SchemaCheck
 
 DESCRIPTION: Final = 4_000
-"""Characters of a description that a model is shown."""
+"""Maximum characters of a description shown to a model."""
 LARGEST: Final = 64_000
-"""Bytes that a definition may have."""
+"""Maximum bytes of a definition."""
 UNACCEPTED: Final = "New at this server: a person is asked before it is called the first time."
 _PROSE: Final = (*PROSE, "examples", "default")
 
@@ -42,7 +42,7 @@ Call = Callable[[RunContext[Any], dict[str, Any]], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Definition:
-    """One tool, as its server describes it."""
+    """One tool as described by its server."""
 
     name: str
     description: str = ""
@@ -50,17 +50,17 @@ class Definition:
     output: dict[str, Any] | None = field(default=None, hash=False)
     hints: dict[str, bool] = field(default_factory=dict[str, bool], hash=False)
     tier: int = 0
-    """What the server proposes; 0 = nothing."""
+    """The tier that the server proposes; 0 = none."""
 
     @cached_property
     def digest(self) -> str:
-        """Changes when anything of it does."""
+        """A digest of the whole definition."""
         encoded = msgspec.json.encode(asdict(self), order="sorted")
         return blake2b(encoded, digest_size=16).hexdigest()
 
     @cached_property
     def misshapen(self) -> Callable[[Any], str]:
-        """Says why a structured result does not fit what the server promised, or ""."""
+        """A check that returns why a structured result violates the output schema, or ""."""
         if self.output is None:
             return lambda _: ""
         promised = SchemaCheck(self.output, checked_again=True)
@@ -68,7 +68,7 @@ class Definition:
 
 
 def read(listed: Any) -> "Definition | str":
-    """The definition in what a server listed, or why its tool cannot be offered."""
+    """Returns the definition of a listed tool, or why it cannot be offered."""
     name, schema = str(listed.name), listed.input_schema
     if not name.strip():
         return "a tool without a name"
@@ -111,15 +111,15 @@ def _proposed(meta: Any) -> int:
 
 
 def tier_and_effect(definition: Definition, *, trusted: bool) -> tuple[Tier, Sideeffect]:
-    """Tier and effect by a server's hints: believed where they raise, else if `trusted` (D8)."""
+    """Returns tier and effect by a server's hints. Hints that lower them need `trusted` (D8)."""
     destroys = definition.hints.get("destructive_hint", False)
-    # Where one hint contradicts the other, the one that raises the tier counts.
+    # If two hints conflict, the one that raises the tier applies.
     reads = trusted and not destroys and definition.hints.get("read_only_hint", False)
     effect: Sideeffect = "read" if reads else "once"
     if trusted and not reads and definition.hints.get("idempotent_hint", False):
         effect = "idempotent"
     tier = Tier.AUTO if reads else Tier.CARD
-    # A destructive hint counts without trust: it can only raise the tier.
+    # A destructive hint applies without trust, because it only raises the tier.
     if destroys:
         tier = Tier.CONFIRM
     return Tier(max(tier, definition.tier)), effect
@@ -128,7 +128,7 @@ def tier_and_effect(definition: Definition, *, trusted: bool) -> tuple[Tier, Sid
 def tool_of(
     definition: Definition, name: str, call: Call, *, trusted: bool, toolset: str, timeout: float
 ) -> Tool:
-    """The tool that calls it."""
+    """Makes the tool that calls the server's tool."""
     tier, effect = tier_and_effect(definition, trusted=trusted)
     text = visible(definition.description)
     return external(
@@ -146,9 +146,9 @@ def tool_of(
 
 
 def without_prose(definition: Definition) -> Definition:
-    """What a model is shown of a tool that no person has accepted: how to call it, no prose.
+    """Returns the definition of an unaccepted tool for a model: its call, without prose.
 
-    Nothing of it lowers a tier: without hints it is what a server says nothing about.
+    Only hints that raise the tier are kept.
     """
     raising = {name: True for name in ("destructive_hint",) if definition.hints.get(name)}
     return Definition(
@@ -162,7 +162,7 @@ def without_prose(definition: Definition) -> Definition:
 
 
 def _wordless(schema: Any) -> Any:
-    """The schema without what it says to a reader. Names of parameters stay."""
+    """Returns the schema without prose. Names of parameters stay."""
     if isinstance(schema, list):
         items: list[Any] = schema  # pyright: ignore[reportUnknownVariableType]
         return [_wordless(subschema) for subschema in items]
@@ -175,13 +175,13 @@ def _wordless(schema: Any) -> Any:
         if name in NAMED and is_object(value):
             stripped[name] = {inner: _wordless(subschema) for inner, subschema in value.items()}
         else:
-            # Values that must be written exactly so are no prose.
+            # `enum` and `const` values must be sent unchanged, so they stay.
             stripped[name] = value if name in ("enum", "const") else _wordless(value)
     return stripped
 
 
 def summary(definition: Definition) -> str:
-    """What a server says of its tool, in words for the person who is asked about it."""
+    """Describes a tool for the user who approves it."""
     hints = [
         f"{name.removesuffix('_hint')}: {_hint(value)}" for name, value in definition.hints.items()
     ]
@@ -194,7 +194,7 @@ def summary(definition: Definition) -> str:
 
 
 def differences(old: Definition, new: Definition) -> list[str]:
-    """What changed, in words for the person who is asked about it."""
+    """Describes the changes for the user who approves them."""
     sentences: list[str] = []
     if old.description != new.description:
         sentences.append(
@@ -240,20 +240,20 @@ _FORMAT: Final = 1
 
 
 class PinFile(NamedTuple):
-    """What was accepted of one server, as it is kept."""
+    """The stored file with the accepted tools of one server."""
 
     name: str
-    """Of the file, without its ending."""
+    """Name of the file without its extension."""
     server: str
-    """Where the server is, in words; "" in a file that cannot be read."""
+    """Description of the server's address; "" if the file cannot be read."""
     tools: tuple[str, ...]
     path: Path
 
 
 class Pins:
-    """Of one server. Without a `path` they last as long as the process.
+    """The accepted definitions of one server. Without a `path` they last as long as the process.
 
-    `server` says in the file, to people, whose tools they are.
+    `server` is a description in the file for readers.
     """
 
     def __init__(self, path: Path | None = None, server: str = "") -> None:
@@ -262,18 +262,17 @@ class Pins:
         self._read = path is None
         self._met = False
         self.changes = 0
-        """How often something was taken in or read: what was made of it before may be out of date.
-        """
+        """Number of changes to the definitions. Toolsets made before the last change are stale."""
 
     @staticmethod
     def file(address: ServerAddress, folder: Path | None = None) -> Path:
-        """Where the pins of the server at `address` are kept."""
+        """Returns the path of the pins for the server at `address`."""
         name = f"{address.label}-{address.digest}.json"
         return (operator_folder() / FOLDER if folder is None else folder) / name
 
     @staticmethod
     def files(folder: Path | None = None) -> list[PinFile]:
-        """All that are kept in `folder`, by name; left out: the operator's folder."""
+        """Returns all pin files in `folder`, by name. Default: the operator's folder."""
         pins = operator_folder() / FOLDER if folder is None else folder
         files: list[PinFile] = []
         for path in sorted(pins.glob("*.json")):
@@ -287,19 +286,19 @@ class Pins:
 
     @property
     def met(self) -> bool:
-        """Was the server met before, whatever it offered?
+        """True if there was an earlier contact with the server.
 
         Raises:
-            ConfigError: as `known`.
+            ConfigError: As in `known`.
         """
         self.known()
         return self._met
 
     def known(self, *, fresh: bool = False) -> dict[str, Definition]:
-        """By the names that the server gives them. `fresh` looks again.
+        """Returns the accepted definitions by the server's names. `fresh` reads the file again.
 
         Raises:
-            ConfigError: the file is damaged: nobody can say any more what was accepted.
+            ConfigError: The file is damaged, so the accepted tools are unknown.
         """
         if self._read and not fresh:
             return self._known
@@ -319,9 +318,9 @@ class Pins:
         return self._known
 
     def add(self, definitions: Iterable[Definition]) -> None:
-        """Take these in: met for the first time, or accepted by a person."""
+        """Accepts these definitions and stores them."""
         self._known = {
-            # Read again: another process may have accepted something meanwhile.
+            # Read again: another process may have accepted other tools.
             **self.known(fresh=True),
             **{definition.name: definition for definition in definitions},
         }
@@ -336,7 +335,7 @@ class Pins:
         }
         try:
             make_folder(self._path.parent)
-            # Whole or not at all; of two writers at once the last one's file stays.
+            # Atomic. If two processes write at once, the last file stays.
             write_file(self._path, msgspec.json.format(msgspec.json.encode(body)))
         except OSError as error:
             raise ConfigError(
@@ -348,8 +347,8 @@ class Pins:
 def offered_definition(
     accepted: dict[str, Definition], listed: Iterable[Definition]
 ) -> list[Definition]:
-    """What a model may be shown: of what is listed now, the definition that was accepted.
+    """Returns the definitions for a model: of each listed tool the accepted one.
 
-    Of a tool that nobody has accepted, the bare form of its call.
+    An unaccepted tool is shown without prose.
     """
     return [accepted.get(definition.name) or without_prose(definition) for definition in listed]

@@ -1,8 +1,8 @@
 """Reads the form of an elicitation: flat fields of primitive types, as MCP allows.
 
-`plain_form` builds the form anew from the keys that the protocol has. What a server says elsewhere
-in its schema (nested objects, references, extensions) reaches no person and no other program. Knows
-nothing about what the fields ask for.
+`plain_form` rebuilds the form from the protocol's keys. Other parts of a server's schema (nested
+objects, references, extensions) are dropped, so they reach no user and no other program. Knows
+nothing about the meaning of fields.
 """
 
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "boolean": (),
     "array": ("minItems", "maxItems", "uniqueItems"),
 }
-"""The keys of each type (MCP 2025-11-25, `PrimitiveSchemaDefinition`), and bounds."""
+"""Allowed keys of each type (MCP 2025-11-25, `PrimitiveSchemaDefinition`), and bounds."""
 _PROSE: Final = ("title", "description", "default")
 
 
 def plain_form(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the form with nothing but what the protocol has.
+    """Returns the form with the protocol's keys only.
 
     Raises:
-        ValueError: a field is no text, number, yes or no, or choice of values.
+        ValueError: A field is no text, number, boolean or choice.
     """
     properties: Any = schema.get("properties", {})
     if not is_object(properties):
@@ -48,14 +48,14 @@ def plain_form(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def options(field: Mapping[str, Any]) -> list[Any]:
-    """The values among which a field of a plain form lets choose; [] if it takes any."""
+    """Returns the allowed values of a field of a plain form; [] if it accepts any value."""
     field = field.get("items", field)
     titled = field.get("oneOf", field.get("anyOf", ()))
     return [option["const"] for option in titled] or list(field.get("enum", ()))
 
 
 def option_names(field: Mapping[str, Any]) -> list[str]:
-    """The displayed names of the options of a field of a plain form."""
+    """Returns the displayed names of a field's options."""
     inner = field.get("items", field)
     titled = inner.get("oneOf", inner.get("anyOf", ()))
     names = [*[option.get("title", "") for option in titled], *field.get("enumNames", ())]
@@ -63,10 +63,10 @@ def option_names(field: Mapping[str, Any]) -> list[str]:
 
 
 def _field(rules: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The field with the keys of its type alone; None if it is of no type that there is."""
+    """Returns the field with only the keys of its type; None if the type is unknown."""
     alternatives: Any = rules.get("anyOf")
     if is_array(alternatives):
-        # Pydantic writes an optional field so; it may be left out.
+        # Pydantic's form of an optional field.
         types = [each for each in alternatives if each != {"type": "null"}]
         if len(types) != 1 or len(alternatives) != 2 or not is_object(types[0]):
             return None
@@ -88,7 +88,7 @@ def _field(rules: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _choice(rules: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The values to choose from, with titles; {} if there are none, None if they are wrong."""
+    """Returns the allowed values with titles; {} if there are none, None if they are invalid."""
     if "const" in rules:
         return {"enum": [rules["const"]]}
     if "enum" in rules:

@@ -1,12 +1,11 @@
-"""Answers of a server in the shape that the package accepts, element by element.
+"""Repairs server responses so that the `mcp` package accepts them.
 
-The package validates a page of tools or the content of a result as one: a field without use,
-of one element, loses all of them. `lenient` wraps a transport. It keeps the fields that are read
-here where they have their type, makes a block of an unknown kind a text that names it, and marks a
-tool whose schema is none (`UNUSABLE` in its `_meta`), so that it is left out with its reason.
-Errors, requests and notifications pass as they are. `make_plain` does for bodies over HTTP what the
-package does not: it bounds what they unpack to, and skips a byte order mark. Knows nothing about
-tools or runs.
+The package validates a page of tools or the content of a result as a whole, so one bad field loses
+all elements. `lenient` wraps a transport and repairs each element: it keeps used fields of the
+right type, replaces blocks of an unknown kind by a text that names the kind, and marks tools with a
+bad schema (`UNUSABLE` in `_meta`) so that they are skipped with a reason. Errors, requests and
+notifications pass unchanged. `make_plain` limits the unpacked size of HTTP bodies and skips a byte
+order mark, which the package does not. Knows nothing about tools or runs.
 """
 
 import json
@@ -26,21 +25,21 @@ _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorld
 
 
 def readable(result: dict[str, Any], *, legacy: bool = True) -> dict[str, Any]:
-    """Returns the result of a request with its odd fields dropped and its odd elements described.
+    """Returns the result of a request without bad fields, and with bad elements described.
 
-    `legacy`: by the older era of the protocol, in which structured content is an object.
+    `legacy`: older protocol versions, in which structured content is an object.
     """
     sound = dict(result)
     if "toolResult" in sound and "content" not in sound:
-        # As the protocol had it before its first version.
+        # The form before the protocol's first version.
         sound["content"] = _block(_said(sound["toolResult"]))
     elif not sound:
-        sound["content"] = []  # of a tool without a result
+        sound["content"] = []  # a tool without a result
     lists = {**_LISTS, "tools": _legacy_tool} if legacy else _LISTS
     for name, element in lists.items():
         if name in sound:
             listed: Any = sound[name]
-            # Some servers send the only element without the list, or null for none.
+            # Some servers send a single element without a list, or null for an empty list.
             elements = listed if is_array(listed) else [] if listed is None else [listed]
             sound[name] = [one for one in map(element, elements) if one is not None]
     for name, fits in _FIELDS.items():
@@ -52,7 +51,7 @@ def readable(result: dict[str, Any], *, legacy: bool = True) -> dict[str, Any]:
                 sound[name] = str(odd).lower() in ("true", "1")
     _structured(sound, legacy=legacy)
     _greeting(sound)
-    if is_object(sound.get("result")):  # of a task that is done
+    if is_object(sound.get("result")):  # the result of a completed task
         sound["result"] = readable(sound["result"], legacy=legacy)
     return sound
 
@@ -98,11 +97,11 @@ _FIELDS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "ttlMs": _is_count,
     "cacheScope": lambda value: value in ("public", "private"),
 }
-"""By name: the value that a field of a result must have. Others are dropped."""
+"""Checks of result fields by name. A field that fails is dropped."""
 
 
 def _kept(entry: Mapping[str, Any], **kinds: type) -> dict[str, Any]:
-    """Returns the fields of `kinds` that have their type."""
+    """Returns the fields of `kinds` that have the right type."""
     return {
         name: entry[name]
         for name, kind in kinds.items()
@@ -111,7 +110,7 @@ def _kept(entry: Mapping[str, Any], **kinds: type) -> dict[str, Any]:
 
 
 def _base(entry: dict[str, Any]) -> dict[str, Any]:
-    """Returns `_meta` and annotations, as far as they are well-formed."""
+    """Returns the well-formed parts of `_meta` and annotations."""
     kept = _kept(entry, _meta=dict)
     notes: Any = entry.get("annotations")
     if is_object(notes):
@@ -130,7 +129,7 @@ def _base(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _legacy_tool(entry: Any) -> dict[str, Any] | None:
     tool = _tool(entry)
-    # In the older era a result is an object; what else a schema promises cannot come.
+    # In older protocol versions a result is an object; other output schemas cannot apply.
     if tool is not None and "outputSchema" in tool:
         promised = {"type": "object", **tool.pop("outputSchema")}
         if promised["type"] == "object":
@@ -159,7 +158,7 @@ def _tool(entry: Any) -> dict[str, Any] | None:
 
 
 def _flaw(schema: Any) -> str:
-    """Why the package would not take the schema, or ""."""
+    """Returns why the package would refuse the schema, or ""."""
     if not is_object(schema):
         return f"its schema is no object but {_words(schema)}"
     kind: Any = schema.get("type", "object")
@@ -175,7 +174,7 @@ def _flaw(schema: Any) -> str:
 
 
 def _sound_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Returns the schema without keywords whose value the package refuses."""
+    """Returns the schema without keywords that the package refuses."""
     sound = dict(schema)
     if not isinstance(sound.get("$schema", ""), str):
         del sound["$schema"]
@@ -201,7 +200,7 @@ def _words(value: Any) -> str:
 
 
 def _block(entry: Any) -> dict[str, Any]:
-    """Returns a block of content, or a text that names what cannot be read."""
+    """Returns a content block, or a text that names an unreadable one."""
     if isinstance(entry, str):
         return {"type": "text", "text": entry}
     if not is_object(entry):
@@ -235,7 +234,7 @@ def _described(entry: Any, kind: str) -> dict[str, Any]:
 
 
 def _contents(entry: Any) -> dict[str, Any] | None:
-    """Returns the contents of a resource; None if they hold neither text nor bytes."""
+    """Returns the contents of a resource; None if they have neither text nor bytes."""
     if not is_object(entry):
         return None
     kept = _kept(entry, uri=str, mimeType=str, text=str, blob=str, _meta=dict)
@@ -291,18 +290,18 @@ _LISTS: Final[Mapping[str, Callable[[Any], dict[str, Any] | None]]] = {
     "prompts": _prompt,
     "messages": _message,
 }
-"""By the name of the list in a result: what makes one of its elements readable."""
+"""Repair functions for the elements of a result's lists, by the list's name."""
 
 
 @asynccontextmanager
 async def lenient(transport: Any) -> AsyncGenerator[Any]:
-    """Opens `transport`; what it reads is readable."""
+    """Opens `transport` and repairs the messages that it reads."""
     async with transport as streams:
         yield (_Readable(streams[0]), *streams[1:])
 
 
 class _Readable:
-    """A stream of messages, each result of them readable."""
+    """A stream of messages that repairs each result."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -312,7 +311,7 @@ class _Readable:
         return getattr(self._inner, name)
 
     async def receive(self) -> Any:
-        """The next message."""
+        """Returns the next message."""
         return self._sound(await self._inner.receive())
 
     def __aiter__(self) -> "_Readable":
@@ -333,22 +332,22 @@ class _Readable:
         result: Any = getattr(message, "result", None)
         if is_object(result):
             version: Any = result.get("protocolVersion")
-            if isinstance(version, str):  # only the older era has a handshake
+            if isinstance(version, str):  # only older protocol versions have a handshake
                 self._legacy = version < "2026"
             message.result = readable(result, legacy=self._legacy)
         return item
 
 
 def make_plain(errors: Any, response: Any, most: int) -> None:
-    """Makes the body of an HTTP answer plain: unpacked within a bound, without a byte order mark.
+    """Unpacks the body of an HTTP response within a limit, and skips a byte order mark.
 
     Args:
-        errors: the package for HTTP that `response` is of.
-        response: an answer whose body is not read yet.
-        most: bytes of a document, or of one piece of a stream of events.
+        errors: The HTTP package of `response`.
+        response: A response whose body is not read yet.
+        most: Maximum bytes of a document, or of one chunk of an event stream.
 
     Raises:
-        errors.RemoteProtocolError: it has a coding that is not known.
+        errors.RemoteProtocolError: The content encoding is unknown.
     """
     if not isinstance(response.stream, errors.AsyncByteStream):
         return
@@ -357,7 +356,7 @@ def make_plain(errors: Any, response: Any, most: int) -> None:
     except ValueError as error:
         raise errors.RemoteProtocolError(f"the answer {error}") from error
     inner = response.stream
-    # A stream may go on for as long as its session: its events are bounded one by one.
+    # An event stream may last as long as the session, so its chunks are limited one by one.
     endless = response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
     async def pieces() -> AsyncGenerator[bytes]:
@@ -382,7 +381,7 @@ def make_plain(errors: Any, response: Any, most: int) -> None:
 
 
 async def _unmarked(pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Yields the pieces without the byte order mark before them."""
+    """Yields the chunks without a leading byte order mark."""
     head, begun = b"", False
     async for piece in pieces:
         if begun:

@@ -1,17 +1,16 @@
-"""OAuth 2.1 with the authorization server of an MCP server, by the package's own client.
+"""OAuth 2.1 with the authorization server of an MCP server, on top of the package's client.
 
-A person signs in once (`sign_in`, the command `taofold mcp login`): the authorization code grant
-with PKCE, the client registered at the server unless it is known there already. From then on every
-process of the user has the tokens, refreshes them when they expire or are refused, and nobody is
-asked in the middle of a run: where a person is needed, the call fails with the command to type.
-Two programs without a person use the client credentials grant.
+A user signs in once (`sign_in`, the command `taofold mcp login`) by the authorization code grant
+with PKCE; the client registers itself at the server if needed. After that every process of the user
+has the tokens and refreshes them when they expire or are refused. A run never asks for a sign-in:
+the call fails with the command to type. Programs without a user use the client credentials grant.
 
-The package keeps nothing but the tokens and forgets where they are refreshed when the process ends:
-`KeptTokens` keeps that too, with the time at which they expire. They lie with this user's other
-secrets (`taofold.reserved_places.state_folder`), out of reach of file tools and contained commands.
+The package stores only the tokens. `KeptTokens` also stores the address for refreshing them and
+their time of expiry. The files are in the user's state folder
+(`taofold.reserved_places.state_folder`), out of reach of file tools and sandboxed commands.
 
-Where the authorization server is, the MCP server says: it is asked over https only, and not at
-a private address if the MCP server itself is a public one.
+The MCP server names the authorization server. It is called over https only, and not at a private
+address if the MCP server is public.
 """
 
 import asyncio
@@ -46,27 +45,27 @@ _RENEWAL_S: Final = 30.0
 
 
 class SignInRequired(Exception):
-    """Nobody is signed in who may do this. The message says how to."""
+    """A sign-in is needed. The message has the command."""
 
 
 class SignInFailed(Exception):
-    """The authorization server, or the person, refused; or it took too long."""
+    """The authorization server or the user refused the sign-in, or it timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTokens:
-    """What is kept of one server: JSON as the package writes it."""
+    """Stored sign-in of one server, as the package's JSON."""
 
     url: str = ""
     tokens: dict[str, Any] | None = None
     client: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
-    """Of the authorization server: where tokens are refreshed."""
+    """Metadata of the authorization server, with the address for refreshing tokens."""
     resource: dict[str, Any] | None = None
     expires_at: float | None = None
     """Seconds since the epoch."""
     principal: str = ""
-    """Who has signed in; "" = the user of this process."""
+    """The principal that signed in; "" = the user of this process."""
 
 
 def _stored(value: Any) -> StoredTokens:
@@ -79,34 +78,34 @@ _FORM: Final = DocumentFormat[StoredTokens](StoredTokens(), _stored, asdict)
 
 
 class KeptTokens:
-    """The tokens for one server: the storage that the package's client asks for."""
+    """Storage of the tokens for one server, in the interface of the package's client."""
 
     def __init__(self, url: str, client_id: str = "", principal: str = "") -> None:
-        # The user of this process was the only one once: these names must stay.
+        # Files from releases without principals keep their names.
         parts = [url, client_id, principal] if principal else [url, client_id]
         name = f"{blake2b(msgspec.json.encode(parts), digest_size=8).hexdigest()}.json"
         self.url, self.principal = url, principal
         self.path = state_folder() / FOLDER / name
         self._document = SharedDocument(self.path, _FORM)
         self.context: Any = None
-        """Of the package's client: what it has found out."""
+        """Context of the package's client."""
         self.registered = False
-        """Is the client's registration, with its secret, the operator's own affair?"""
+        """True if the operator registered the client, with its secret."""
 
     def stored(self) -> StoredTokens:
-        """What the file says now; the same object until it changes.
+        """Returns the content of the file; the same object until it changes.
 
         Raises:
-            ConfigError: it is damaged, or others can read it.
+            ConfigError: The file is damaged, or other users can read it.
         """
         return self._document.value()
 
     def how(self, scope: str = "") -> str:
-        """What to type to sign in."""
+        """Returns a hint with the command to sign in."""
         return sign_in_hint(self.url, scope, self.principal)
 
     def forget(self) -> bool:
-        """Delete the tokens; was there anything?"""
+        """Deletes the tokens. Returns whether there were any."""
         existed = self.path.exists()
         self.path.unlink(missing_ok=True)
         return existed
@@ -117,7 +116,7 @@ class KeptTokens:
 
     @asynccontextmanager
     async def alone(self) -> AsyncGenerator[None]:
-        """While no other process of this user renews the tokens: the server gives each once."""
+        """Locks out other processes that renew the tokens: a server issues each token once."""
         descriptor = await asyncio.to_thread(self._locked)
         try:
             yield
@@ -129,17 +128,17 @@ class KeptTokens:
         return lock_file(Path(f"{self.path}.renewal"))
 
     async def get_tokens(self) -> Any:
-        """The tokens."""
+        """Returns the tokens as the package's model."""
         stored = await asyncio.to_thread(self.stored)
         return _model("OAuthToken", stored.tokens)
 
     async def get_client_info(self) -> Any:
-        """The client's registration."""
+        """Returns the client's registration as the package's model."""
         stored = await asyncio.to_thread(self.stored)
         return _model("OAuthClientInformationFull", stored.client)
 
     async def set_tokens(self, tokens: Any) -> None:
-        """Keep new tokens, and where and when they are refreshed."""
+        """Stores new tokens with the address and time of their renewal."""
         context = self.context
         await asyncio.to_thread(
             self._keep,
@@ -153,14 +152,14 @@ class KeptTokens:
         )
 
     async def set_client_info(self, client: Any) -> None:
-        """Keep nothing yet: a registration without tokens is of no use to the next process."""
+        """Stores nothing: a registration without tokens is useless to the next process."""
 
 
 def all_kept() -> list[StoredTokens]:
-    """Of every server to which this user is signed in.
+    """Returns the stored sign-ins of this user.
 
     Raises:
-        ConfigError: a file is damaged, or others can read it.
+        ConfigError: A file is damaged, or other users can read it.
     """
     files = sorted((state_folder() / FOLDER).glob("*.json"))
     return [SharedDocument(file, _FORM).value() for file in files]
@@ -175,28 +174,28 @@ def _plain(model: Any) -> dict[str, Any] | None:
 
 
 Show: TypeAlias = Callable[[str], Awaitable[None]]
-"""Shows a person the address where to sign in."""
+"""Shows the user the address for the sign-in."""
 Redirected: TypeAlias = Callable[[], Awaitable[str]]
-"""The address to which the person's browser was sent back."""
+"""Returns the address to which the user's browser was redirected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who can sign in: `show` gets the page, `redirected` gives where it led."""
+    """A user who can sign in: `show` gets the page, `redirected` returns the final address."""
 
     show: Show
     redirected: Redirected
     redirect: str
-    """The address to which the browser is to be sent back."""
+    """The redirect address for the browser."""
 
 
 def provider(address: ServerAddress, oauth: OAuth, person: Person | None = None) -> Any:
-    """What authorizes the requests to the server at `address`.
+    """Returns the HTTP authorizer for requests to the server at `address`.
 
-    Without a `person` it uses and refreshes the tokens that are kept.
+    Without a `person` it uses and refreshes the stored tokens.
 
     Raises:
-        ConfigError: the package is missing or too old; a variable is not set.
+        ConfigError: The package is missing or too old, or a variable is not set.
     """
     tokens = KeptTokens(address.url, oauth.client_id, principal=address.principal)
     secret = with_environment({"client_secret": oauth.client_secret})["client_secret"]
@@ -249,7 +248,7 @@ def provider(address: ServerAddress, oauth: OAuth, person: Person | None = None)
 def _code_of(redirected: Redirected) -> Callable[[], Awaitable[Any]]:
     async def result() -> Any:
         query = parse_qs(urlsplit(await redirected()).query)
-        # Which of two counts would be a guess, and two readers guess differently.
+        # Programs differ in which of two equal parameters they read, so duplicates are refused.
         twice = [name for name, values in query.items() if len(values) > 1]
         if twice:
             raise SignInFailed(f"the answer has {twice[0][:40]!r} more than once")
@@ -267,26 +266,26 @@ def _code_of(redirected: Redirected) -> Callable[[], Awaitable[Any]]:
 
 
 def _provider_class(base: Any) -> Any:
-    """The package's client `base`, with tokens that outlast the process."""
+    """Returns the package's client class `base` with stored tokens."""
     return type(f"Kept{base.__name__}", (_Keeping, base), {})
 
 
 class _Keeping:
-    """Takes the tokens that are kept, and renews them; asks nobody in the middle of a run.
+    """Uses and renews stored tokens; never asks for a sign-in during a run.
 
-    Stands before one of the package's clients. Of its flow, which holds one lock from a request
-    to the headers of its answer, it makes use only to sign in: calls would wait for each other,
-    and a request that is cancelled while it renews would lose a token that the server has rotated.
+    A mixin before one of the package's clients. The package's flow is used only to sign in. It
+    holds a lock from a request to the headers of its response, so calls would wait for each other,
+    and a request cancelled during a renewal would lose a rotated token.
     """
 
     context: Any
-    """The package's: what its client has found out."""
+    """Context of the package's client."""
     registered: Any = None
-    """The client, where it is known at the server already."""
+    """The client's registration, if the operator made it."""
     alone = False
-    """Does the client need no person?"""
+    """True if the client needs no user."""
     scope = ""
-    """What to ask for, where that is not the server's word."""
+    """The requested scope; "" = the scope that the server names."""
 
     def __init__(
         self, kept: KeptTokens, person: Person | None, *arguments: Any, **options: Any
@@ -302,7 +301,7 @@ class _Keeping:
     async def _initialize(self) -> None:
         above: Any = super()
         await above._initialize()
-        if self._person is not None:  # signs in anew, whatever was kept
+        if self._person is not None:  # a new sign-in ignores stored tokens
             self.context.clear_tokens()
             self.context.client_info = self.registered
             return
@@ -326,7 +325,7 @@ class _Keeping:
 
     async def _perform_authorization(self) -> Any:
         above: Any = super()
-        if self.scope:  # else what the server asks for
+        if self.scope:  # else the server's scope
             self.context.client_metadata.scope = self.scope
         client, metadata = self.context.client_info, self.context.oauth_metadata
         methods = getattr(metadata, "token_endpoint_auth_methods_supported", None) or ()
@@ -336,13 +335,13 @@ class _Keeping:
         return await above._perform_authorization()
 
     async def async_auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
-        """Authorize `request`."""
+        """Authorizes `request`."""
         await self._current()
-        # Whoever has just signed in is not asked twice.
+        # After a sign-in the user is not asked again.
         signed_in = self._person is None or self.context.current_tokens is not None
         keeps = signed_in and not self.alone
         if keeps and self.context.current_tokens is None:
-            response = yield request  # the server may let anybody in
+            response = yield request  # the server may need no credentials
             if response.status_code == 401:
                 raise SignInRequired(self.kept.how())
             return
@@ -363,7 +362,7 @@ class _Keeping:
             if response.status_code != 401:
                 return
         if self.failed is not None:
-            # The client tries another generation of the protocol: the user is asked only once.
+            # The client retries with another protocol version, but the user is asked only once.
             raise self.failed
         above: Any = super()
         flow = above.async_auth_flow(request)
@@ -385,13 +384,13 @@ class _Keeping:
             await flow.aclose()
 
     def _signed(self, request: Any) -> str:
-        """Sign the request; returns the token."""
+        """Adds the token to the request and returns it."""
         token = str(self.context.current_tokens.access_token)
         request.headers["Authorization"] = f"Bearer {token}"
         return token
 
     async def _current(self) -> None:
-        """Take in what is kept, also what another process has kept since."""
+        """Reads the stored tokens, including those that another process stored since."""
         package: Any = self
         if not package._initialized:
             await self._initialize()
@@ -401,14 +400,14 @@ class _Keeping:
                 await self._initialize()
 
     async def _renewed(self, refused: str) -> None:
-        """Have another token than `refused` (or one that has expired).
+        """Renews the token if it is `refused` or expired.
 
         Raises:
-            SignInRequired: a person must.
+            SignInRequired: The user must sign in.
         """
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.create_task(self._renew(refused))
-        # A request that is cancelled must not lose what the server hands out only once.
+        # A cancelled request must not lose a token that the server issues only once.
         await asyncio.shield(self._renewal)
 
     async def _renew(self, refused: str) -> None:
@@ -416,7 +415,7 @@ class _Keeping:
             await self._current()
             tokens = self.context.current_tokens
             if self.context.is_token_valid() and tokens.access_token != refused:
-                return  # another process was quicker
+                return  # another process renewed it
             if not self.context.can_refresh_token():
                 raise SignInRequired(self.kept.how())
             above: Any = super()
@@ -429,7 +428,7 @@ class _Keeping:
 
 
 def _missing_scope(response: Any) -> str:
-    """The scope that the token lacks, "" if that is not why the server refused."""
+    """Returns the scope that the token lacks; "" if the server refused for another reason."""
     challenge = str(response.headers.get("www-authenticate", ""))
     if response.status_code != 403 or "insufficient_scope" not in challenge:
         return ""
@@ -438,11 +437,11 @@ def _missing_scope(response: Any) -> str:
 
 
 AUTHORIZING: Final = "taofold.authorizing"
-"""Marks a request of the client to an authorization server, with the origin that was admitted."""
+"""Request extension that holds the admitted origin of an authorization server."""
 
 
 def sign_in_hint(url: str, scope: str = "", principal: str = "") -> str:
-    """What to type to sign in."""
+    """Returns a hint with the command to sign in."""
     more = f" --scope {quote(visible(scope))}" if scope and scope != _ANOTHER else ""
     whose = f" --principal {quote(visible(principal))}" if principal else ""
     command = f"`taofold mcp login {quote(Redactor(guesses=True).text(url))}{more}{whose}`"
@@ -452,11 +451,11 @@ def sign_in_hint(url: str, scope: str = "", principal: str = "") -> str:
 
 
 async def admit(server: str, url: str) -> None:
-    """Admits an address of the server for a request or for the user's browser.
+    """Checks an address that the server names, before a request or the user's browser opens it.
 
     Raises:
-        SignInFailed: it would leave without encryption, or for a network that is not the server's;
-            or the address names somebody before its host.
+        SignInFailed: The address is not encrypted, is in a network other than the server's, or
+            contains a user name.
     """
     parts, home = urlsplit(url), urlsplit(server)
     host = parts.hostname or ""
@@ -470,7 +469,7 @@ async def admit(server: str, url: str) -> None:
     if host == home.hostname:
         return
     addresses = await _addresses(host)
-    # The metadata of clouds lies at link-local addresses, where no authorization server does.
+    # Link-local addresses serve cloud metadata, never an authorization server.
     if any(address.is_link_local for address in map(parse_address, addresses) if address):
         raise SignInFailed(f"the server points to {host!r} in a private network")
     if local or all(map(is_public, addresses)):
@@ -485,7 +484,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _addresses(host: str) -> list[str]:
-    """Where a name leads to; none if it is not known: then the request fails by itself."""
+    """Returns the addresses of a host; none if it cannot be resolved, so that the request fails."""
     if parse_address(host) is not None:
         return [host]
     try:

@@ -1,18 +1,17 @@
 """Questions that an MCP server asks during a call, and their answers: forms, sampling, roots.
 
-In the era of 2026 a call ends in questions and a sealed state, and is made again with the answers.
-In the older era the server asks while it works; such a call is cancelled and, once somebody has
-answered, made again with the answer at hand. Either way the questions are put one at a time, and
-all that is needed to go on lies in the log. Nothing secret is ever asked for in a form.
+In the 2026 protocol a call returns questions and a sealed state, and is repeated with the answers.
+In older versions the server asks during the call; the call is cancelled and repeated when the
+answer is known. In both cases questions are put one at a time, and the log holds everything that is
+needed to continue. Forms never ask for secrets.
 
-Questions of the older era do not say which call they belong to. While one call is under way
-(`OpenCalls`) that is clear; a question among several is cancelled, and from then on the calls go
-one by one.
+Questions of older versions do not name their call. With a single running call (`OpenCalls`) it is
+known. A question during several calls is cancelled, and later calls run one at a time.
 
-Forms (elicitation) go to a person. `ServerInputs` is the rest, only if the options say so. *Roots*:
-the folders that whoever made the server allowed, told without asking again. *Sampling*: an answer
-of the run's own model, in a child run and within the run's limits, each time with a person's word,
-who reads the server's prompt first.
+Forms (elicitation) go to the user. `ServerInputs` holds the optional rest. *Roots* are the folders
+that the developer allowed; they are sent without approval. *Sampling* is an answer of the run's own
+model, in a child run and within the run's limits. Each sampling request needs the approval of the
+user, who reads the server's prompt.
 """
 
 import asyncio
@@ -39,28 +38,28 @@ ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
 ROOTS: Final = "roots/list"
 _LONGEST: Final = 200_000
-"""Characters of a prompt that a model is asked at most."""
+"""Maximum characters of a sampling prompt."""
 _ROLES: Final = ("user", "assistant")
 
 Sample: TypeAlias = Callable[[ModelQuestion], Awaitable[ModelAnswer]]
 
 
 class Unaskable(Exception):
-    """The server wants what it must not get this way. The message is for the model."""
+    """The server requests input that is not allowed. The message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInputs:
-    """What one server may be given."""
+    """The inputs that one server may request."""
 
     roots: tuple[Path, ...] = ()
     sampling: bool = False
 
     def allow(self, method: str) -> None:
-        """Let a request pass.
+        """Checks that a request is allowed.
 
         Raises:
-            Unaskable: it is not offered; with what to change.
+            Unaskable: It is not offered; the message has the option to change.
         """
         match method:
             case "elicitation/create":
@@ -81,7 +80,7 @@ class ServerInputs:
                 raise Unaskable(f"the server wants {visible(method)[:100]}, which is not offered")
 
     def listed(self) -> dict[str, Any]:
-        """The folders, as the protocol tells them."""
+        """Returns the folders in the protocol's form."""
         return {
             "roots": [
                 {"uri": folder.resolve().as_uri(), "name": folder.resolve().name or "/"}
@@ -90,17 +89,17 @@ class ServerInputs:
         }
 
     def folders(self) -> Any:
-        """The same, as a result of the package."""
+        """Returns the folders as a result of the package."""
         types = load("mcp.types")
         roots = [types.Root(**root) for root in self.listed()["roots"]]
         return types.ListRootsResult(roots=roots)
 
 
 def question_of(params: Mapping[str, Any]) -> ModelQuestion:
-    """What a server wants a model to answer, out of its request.
+    """Returns the model question in a sampling request.
 
     Raises:
-        Unaskable: it holds what is not passed on.
+        Unaskable: It has content that is not passed on.
     """
     if params.get("tools"):
         raise Unaskable("the server wants a model to use tools, which is not offered")
@@ -136,10 +135,10 @@ def _message(message: Any) -> tuple[str, str]:
 
 
 def sampling_text(server: str, params: Mapping[str, Any]) -> str:
-    """What a person reads before the model is asked.
+    """Returns the text that the user reads before approving a sampling request.
 
     Raises:
-        Unaskable: it holds what is not passed on.
+        Unaskable: It has content that is not passed on.
     """
     question = question_of(params)
     lines = [f"the server {server!r} wants the model of this run to answer, at your cost"]
@@ -147,16 +146,16 @@ def sampling_text(server: str, params: Mapping[str, Any]) -> str:
         lines[0] += f" ({question.max_tokens} tokens at most)"
     parts = [("system", question.system), *question.history, ("user", question.prompt)]
     lines[0] += ". It reads what follows and nothing of the run; the server gets the answer."
-    # All of it: the state that is kept with the question bounds what a server can ask.
+    # Shown in full: the stored state of a question limits its size.
     lines += [f"{role}:\n{quoted(text)}" for role, text in parts if text]
     return "\n".join([*lines, "Approve to have it answered; deny to refuse."])
 
 
 async def sampling_answer(params: Mapping[str, Any], sample: Sample | None) -> dict[str, Any]:
-    """The model's answer as the protocol tells it. A person has allowed it.
+    """Returns the model's answer to an approved request, in the protocol's form.
 
     Raises:
-        Unaskable: there is none.
+        Unaskable: There is no answer.
     """
     if sample is None:
         raise Unaskable("the server wants an answer of a model, and no run is there that has one")
@@ -173,12 +172,12 @@ async def sampling_answer(params: Mapping[str, Any], sample: Sample | None) -> d
 
 
 def refusal(reason: str) -> Any:
-    """What a server of the older era is told that gets nothing."""
+    """Returns the error that refuses a request in older protocol versions."""
     return load("mcp.types").ErrorData(code=-1, message=reason)
 
 
 def method_of(request: Any) -> tuple[str, dict[str, Any]]:
-    """The method and the parameters of a request that is embedded in a result."""
+    """Returns method and parameters of a request within a result."""
     whole = plain(request)
     if not is_object(whole):
         return str(whole), {}
@@ -196,7 +195,7 @@ REPEATS: Final = (
 
 @dataclass(slots=True)
 class PendingQuestions:
-    """The questions of one call: `now` is put to a person, `done` are answered."""
+    """The questions of one call: `now` is being asked, `done` are answered."""
 
     server: str
     asks: dict[str, dict[str, Any]]
@@ -205,18 +204,18 @@ class PendingQuestions:
     done: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     now: str = ""
     repeats: bool = False
-    """Was the call cancelled, so that answering makes it again?"""
+    """True if the call was cancelled, so that the answer repeats it."""
     task: str = ""
-    """The task that asks, if the call became one."""
+    """Id of the asking task, if the call became a task."""
     methods: dict[str, str] = field(default_factory=dict[str, str])
-    """What kind of question each is, by the protocol's method, if it is no elicitation."""
+    """The protocol's method of each question that is no elicitation."""
 
     def next(self, wrong: str = "") -> None:
-        """Put the next open question; return if there is none.
+        """Asks the next open question; returns if there is none.
 
         Raises:
-            InputRequired: there is one.
-            Unaskable: it must not be asked.
+            InputRequired: A question is open.
+            Unaskable: The question is not allowed.
         """
         for key, params in self.asks.items():
             if key in self.done:
@@ -233,10 +232,10 @@ class PendingQuestions:
             raise InputRequired(question, form=form, state={KEY: asdict(self)})
 
     def hear(self, answer: PersonAnswer) -> None:
-        """Take in what a person said to the question `now`.
+        """Records the user's answer to the question `now`.
 
         Raises:
-            InputRequired: it does not fit the form: asked again.
+            InputRequired: The answer does not match the form, so it is asked again.
         """
         params = self.asks[self.now]
         if not answer.accepted:
@@ -251,10 +250,10 @@ class PendingQuestions:
         self.done[self.now] = {"action": "accept", "content": content}
 
     async def responses(self, sample: Sample | None) -> dict[str, dict[str, Any]]:
-        """What the server gets, by its own keys, as the protocol tells it.
+        """Returns the answers by the server's keys, in the protocol's form.
 
         Raises:
-            Unaskable: a person, or the model, gave no answer that it could get.
+            Unaskable: The user or the model gave no answer.
         """
         responses: dict[str, dict[str, Any]] = {}
         for key, done in self.done.items():
@@ -268,7 +267,7 @@ class PendingQuestions:
 
 
 def pending_questions(answer: PersonAnswer | None) -> PendingQuestions | None:
-    """The questions that `answer` is about, if it is about a server's."""
+    """Returns the server's questions that `answer` belongs to, or None."""
     state: Any = None if answer is None else answer.state
     if not is_object(state) or KEY not in state:
         return None
@@ -278,10 +277,10 @@ def pending_questions(answer: PersonAnswer | None) -> PendingQuestions | None:
 def questions_of(
     server: str, requests: Mapping[str, Any], offer: ServerInputs, **more: Any
 ) -> PendingQuestions:
-    """What a server of the era of 2026 wants to know, by its own keys. Folders are told at once.
+    """Returns the questions of a server of the 2026 protocol. Roots are answered at once.
 
     Raises:
-        Unaskable: it asks for something that is not offered.
+        Unaskable: A request is not offered.
     """
     question = PendingQuestions(server, {}, **more)
     for key, request in requests.items():
@@ -299,21 +298,21 @@ _RELEVANT: Final = (
     *("mode", "message", "requestedSchema", "url"),
     *("messages", "systemPrompt", "maxTokens", "temperature"),
 )
-"""The fields of a question, without ids, which are new with every call."""
+"""Fields that identify a question, without ids, which change with every call."""
 
 
 def question_key(params: Any) -> str:
-    """The same for the same question of the older era, when the call is made again."""
+    """Returns a key that stays the same when the call of an older protocol version is repeated."""
     fields = plain(params)
     relevant = {name: fields[name] for name in _RELEVANT if name in fields}
     return blake2b(msgspec.json.encode(relevant, order="sorted"), digest_size=8).hexdigest()
 
 
 def elicitation_text(server: str, request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The question as a person reads it, and the form of the answer.
+    """Returns the question's text for the user, and the form of the answer.
 
     Raises:
-        Unaskable: it asks for a secret, or leads to something that is no web page.
+        Unaskable: It asks for a secret, or its link is no web page.
     """
     message = quoted(shorten(str(request.get("message", "")), MESSAGE))
     if request.get("mode") == "url":
@@ -343,18 +342,18 @@ def elicitation_text(server: str, request: Mapping[str, Any]) -> tuple[str, dict
 
 def _linked(server: str, message: str, url: str) -> str:
     parts = urlsplit(url)
-    # Invisible characters could show a person another address than the one that opens.
+    # Invisible characters could show another address than the one that opens.
     if parts.scheme not in ("http", "https") or not parts.hostname or visible_line(url) != url:
         raise Unaskable(f"the server wants a person to open {visible(url)[:200]!r}: not a web page")
     host = ascii_host(parts.hostname)
     near = parse_address(parts.hostname)
-    # Browsers take `2130706433` for an address, too; metadata of clouds lie at link-local ones.
+    # Browsers accept `2130706433` as an address; link-local addresses serve cloud metadata.
     odd = near is None and re.search(r"(?:^|\.)(?:0x[0-9a-f]*|\d+)\.?$", host, re.IGNORECASE)
     if odd or (near is not None and near.is_link_local):
         raise Unaskable(f"the server wants a person to open {url[:200]!r}: that is no page of its")
     if not host:
         raise Unaskable(f"the server wants a person to open {url[:200]!r}: that host is no name")
-    # As the browser asks for it: letters of other alphabets look like those of a known name.
+    # Shown in the browser's ASCII form, because other alphabets have look-alike letters.
     user, at, _ = parts.netloc.rpartition("@")
     port = "" if parts.port is None else f":{parts.port}"
     address = urlunsplit(parts._replace(netloc=f"{user}{at}{host}{port}"))
@@ -380,20 +379,20 @@ Ask: TypeAlias = Callable[[InputRequired], Awaitable[PersonAnswer]]
 
 @dataclass(slots=True)
 class OpenCall:
-    """One call: what is answered, and what was asked and could not be answered."""
+    """One running call: its answers, and a question that could not be answered."""
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     open_request: dict[str, Any] | None = None
     method: str = ELICIT
     key: str = ""
     ask: Ask | None = None
-    """Asks the person who is there, if somebody is."""
+    """Asks the present user; None if there is none."""
     sample: Sample | None = None
-    """Asks the run's model, if there is a run."""
+    """Asks the run's model; None without a run."""
 
 
 class OpenCalls:
-    """The calls under way with the server `name`."""
+    """The running calls of the server `name`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -402,7 +401,7 @@ class OpenCalls:
         self._one_by_one = False
 
     async def perform(self, open_call: OpenCall, call: Callable[[], Awaitable[Any]]) -> Any:
-        """What `call` gives; meanwhile the server may ask."""
+        """Returns the result of `call`, during which the server may ask questions."""
         if not self._one_by_one:
             return await self._one(open_call, call)
         async with self._alone:
@@ -416,10 +415,12 @@ class OpenCalls:
             self._under_way.remove(open_call)
 
     async def asked(self, _context: Any, params: Any) -> Any:
-        """The server asks: what is on record, what the person who is there says, or "cancel"."""
+        """Handles an elicitation: returns a recorded answer, the present user's answer, or
+        "cancel".
+        """
         result: Any = load("mcp.types").ElicitResult
-        # Nobody can say whose question it is: cancelled,
-        # and from now on the calls go one by one.
+        # The asking call is unknown, so the question is cancelled and later calls run one at a
+        # time.
         if len(self._under_way) != 1:
             self._one_by_one = True
             return result(action="cancel")
@@ -430,7 +431,9 @@ class OpenCalls:
         return result(action="cancel")
 
     async def sampled(self, _context: Any, params: Any) -> Any:
-        """The server wants an answer of a model: with a person's word, else an error."""
+        """Handles a sampling request: returns the model's answer if the user approves, else an
+        error.
+        """
         if len(self._under_way) != 1:
             self._one_by_one = True
             return refusal("several calls are under way: call once more")
@@ -452,7 +455,7 @@ class OpenCalls:
     async def _answered(
         self, open_call: OpenCall, key: str, params: dict[str, Any], method: str = ELICIT
     ) -> bool:
-        """Has the person who is there answered the question, while the server waits?"""
+        """Asks the present user while the server waits. Returns whether there is an answer."""
         if open_call.ask is None:
             return False
         question = PendingQuestions(
@@ -465,18 +468,18 @@ class OpenCalls:
         try:
             await put(question, open_call.ask)
         except (InputRequired, Unaskable, ValueError):
-            return False  # nobody answers now, or it is said once the call is over
+            return False  # no answer now, or the error is reported after the call
         open_call.answers = question.done
         return True
 
 
 async def put(question: PendingQuestions, ask: Ask) -> None:
-    """Put each open question to the person who is there.
+    """Asks the present user each open question.
 
     Raises:
-        InputRequired: nobody answers now.
-        Unaskable: it must not be asked.
-        ValueError: it cannot be kept.
+        InputRequired: There is no answer now.
+        Unaskable: A question is not allowed.
+        ValueError: An answer cannot be stored.
     """
     wants: InputRequired | None = None
     while True:

@@ -1,10 +1,10 @@
-"""`RemoteServer`: one MCP server, a local program or a URL, seen from here: its tools, and calls.
+"""`RemoteServer`: the client of one MCP server, a local program or a URL.
 
-Its prompts, resources and pages of lists are read here, too, and resources watched for changes;
-`connection` reconnects, `session` speaks the protocol. Runs on the loop of the connections. What
-the server says of a tool is compared with what was accepted (`definitions.Pins`) before each call,
-as fresh as the server lets us know; if it changed, a person is asked. A call may end in `questions`
-or become a task (`tasks`): both are followed here to their outcome.
+It lists and calls tools, reads prompts and resources, and watches resources for changes.
+`connection` reconnects, `session` implements the protocol. Runs on the connections' event loop.
+Before each call the tool's current definition is compared with the accepted one
+(`definitions.Pins`); a change needs the user's approval. A call may return `questions` or become a
+task (`tasks`); both are handled here until the outcome.
 """
 
 import asyncio
@@ -50,30 +50,30 @@ from taofold.tools import DefinitionChanged, InputRequired, Outcome, RunContext
 
 Keep = Callable[[Any], Awaitable[None]]
 FRESH_S: Final = 60.0
-"""Seconds for which a list counts as fresh at least, whatever the server says."""
+"""Minimum seconds for which a list counts as fresh."""
 STALE_S: Final = 300.0
-"""Seconds for which it does if the server says nothing."""
+"""Seconds for which a list counts as fresh if the server sets no time."""
 AWAY_S: Final = 1.0
-"""Seconds until a server whose changes are watched is tried again."""
+"""Seconds until a watched server is contacted again."""
 MOST_PAGES: Final = 100
 MOST_TOOLS: Final = 512
-"""Tools of one server that are looked at."""
+"""Maximum tools of one server."""
 MOST_ROUNDS: Final = 32
-"""So often a server may be given what it asks for in one call."""
+"""Maximum rounds of questions in one call."""
 MOST_REPORTS: Final = 1_000
-"""Steps of one call that are told of; what a server says of more is not heard."""
+"""Maximum progress reports of one call; further reports are dropped."""
 REPORT_CHARS: Final = 500
-"""Characters of one of them."""
+"""Maximum characters of a progress report."""
 ACCEPT: Final = "accept"
 OLD_WAY: Final = ("server-initiated requests is unavailable", "no back-channel")
-"""What the packages say where a server asks in the older way on a connection of the newer era."""
+"""Error texts of servers that ask in the old way on a connection of the new protocol."""
 _LATE: Final = 5.0
 _EARLY: Final = 0.25
-"""Seconds before its deadline from which on a call that is cancelled counts as too late."""
+"""A call cancelled in this many seconds before its deadline counts as timed out."""
 
 
 class RemoteServer:
-    """One server, from first to last."""
+    """The client of one MCP server."""
 
     def __init__(
         self,
@@ -105,29 +105,29 @@ class RemoteServer:
             ),
         )
         self.skipped: tuple[str, ...] = ()
-        """What could not be offered, and why."""
+        """Tools that could not be offered, with reasons."""
         self.names: tuple[str, ...] = ()
-        """Of the tools that the server lists, wanted or not."""
+        """Names of all tools that the server lists."""
         self.instructions = ""
         self.lacks: frozenset[str] = frozenset()
-        """The kinds among resources and prompts that the server does not declare."""
+        """The kinds, of resources and prompts, that the server does not declare."""
         self._watchers: list[Callable[[str], None]] = []
         self._listed: dict[str, Definition] = {}
         self._until = 0.0
         self._opened = -1
 
     async def tools(self) -> list[Definition]:
-        """The tools, as they were accepted, and those that are new since.
+        """Returns the accepted tools and new, unaccepted ones.
 
-        When the server is met for the first time, all that it lists is accepted.
+        At the first contact with the server, all listed tools are accepted.
 
         Raises:
-            Unreachable: the server cannot be asked, and was never met before.
+            Unreachable: The server cannot be reached, and no tools are accepted.
         """
         try:
             listed = await self.listed()
         except Unreachable:
-            # The accepted definitions serve while the server is away; its calls fail one by one.
+            # While the server is away the accepted definitions are used, and its calls fail.
             if not self.pins.known():
                 raise
             return list(self.pins.known().values())
@@ -137,16 +137,18 @@ class RemoteServer:
 
     @property
     def stale(self) -> bool:
-        """Is it time to ask again what the server offers?"""
+        """True if the list of tools must be read again."""
         return self._opened >= 0 and monotonic() >= self._until
 
     async def listed(self) -> dict[str, Definition]:
-        """What the server says now: asked anew if it was opened anew, or when it is time."""
+        """Returns the listed tools; reads them again after a reconnection or when they are
+        stale.
+        """
         session = await self.connection.session()
-        # A server that was opened anew may have been updated meanwhile.
+        # After a reconnection the server may be another version.
         if self._opened == self.connection.opened and monotonic() < self._until:
             return self._listed
-        # Read before listing: a reconnection during it makes the list stale, not fresh.
+        # Read before listing, so that a reconnection during it makes the list stale.
         opened = self.connection.opened
         try:
             async with asyncio.timeout(self._seconds):
@@ -156,7 +158,7 @@ class RemoteServer:
         except TimeoutError:
             text = f"{self.address.words} did not list its tools within {self._seconds:g} s"
             raise Unreachable(text) from None
-        except Exception as error:  # a list that is none: whatever the server did to it
+        except Exception as error:  # any fault in the server's list
             text = f"the tools of {self.name!r} cannot be listed: {clip(str(error), 300)}"
             raise Unreachable(text) from error
         known = self._listed
@@ -189,7 +191,7 @@ class RemoteServer:
                     text = f"more than {MOST_TOOLS} tools, name those you want with tools="
                     skipped.append(f"{visible(definition.name)[:80]!r}: {text}")
             if session.modern:
-                # The shortest of all pages, but not so short that every call lists anew.
+                # The shortest time of all pages, but not so short that every call reads the list.
                 seconds = min(seconds, max(FRESH_S, page.ttl_ms / 1000))
             cursor = page.next_cursor
             if not cursor:
@@ -198,7 +200,7 @@ class RemoteServer:
         return listed, seconds
 
     async def _heard(self, message: Any) -> None:
-        """A notification: a list that changed is asked for anew before the next call."""
+        """Handles a notification. A changed list is read again before the next call."""
         match getattr(message, "method", None):
             case method if method == TOOLS_CHANGED:
                 self._until = 0.0
@@ -210,17 +212,17 @@ class RemoteServer:
                 pass
 
     async def _roots(self, _context: Any) -> Any:
-        """The folders that a server of the older era asks for."""
+        """Returns the folders for a server of an older protocol version."""
         return self.offer.folders()
 
     async def watch(self, uris: Sequence[str], hear: Callable[[str], None]) -> None:
-        """Tell `hear` of each of these resources that changes, for ever.
+        """Calls `hear` for each change of these resources, without end.
 
-        Of all of them whenever the server was away: nobody knows what happened meanwhile.
+        After a lost connection it is called for all of them, because changes may have been missed.
 
         Raises:
-            Unreachable: it cannot be reached at the beginning.
-            Exception: of the protocol; the server has no such subscription.
+            Unreachable: The server cannot be reached at the start.
+            Exception: A protocol error: the server does not support the subscription.
         """
 
         def heard(uri: str) -> None:
@@ -251,14 +253,15 @@ class RemoteServer:
         keep: Keep | None = None,
         sample: Sample | None = None,
     ) -> Outcome:
-        """Call the tool, or ask a person first what must be asked.
+        """Calls the tool, or raises a question to the user first.
 
-        A call that became a task in an earlier life of the run is not made again: its task is
-        asked for the result.
+        If the call became a task before the run was resumed, it is not repeated: the task is asked
+        for its result.
 
         Raises:
-            InputRequired: the server, or a change of the tool, needs a person's word.
-            DefinitionChanged: `pinned`, by which the call was allowed, is what is accepted no more.
+            InputRequired: The server or a change of the tool needs the user's answer.
+            DefinitionChanged: `pinned`, for which the call was approved, is no longer the accepted
+                definition.
         """
         until = monotonic() + ctx.timeout_s - _EARLY
         try:
@@ -271,7 +274,7 @@ class RemoteServer:
             refusal = self._changed(pinned, now, ctx)
             if refusal:
                 return Outcome(refusal, "failure")
-            # Checked when the call was bound: the schema is that of `pinned`, or this raised.
+            # The parameters were checked when the call was bound: the schema is that of `pinned`.
             arguments = server_parameters(parameters)
             return await self._made(now, arguments, ctx, until, report, ask, keep, sample)
         except TaskGone as error:
@@ -283,11 +286,11 @@ class RemoteServer:
             return Outcome(f"{visible(str(error))}{more}", "failure")
 
     def _changed(self, pinned: Definition, now: Definition, ctx: RunContext[Any]) -> str:
-        """Why the tool as it is now must not be called, or "".
+        """Returns why the current tool must not be called, or "".
 
         Raises:
-            InputRequired: it changed or is new since the server was accepted.
-            DefinitionChanged: it is accepted, but the call was allowed for what it was before.
+            InputRequired: The tool is changed or new since the server was accepted.
+            DefinitionChanged: It is accepted, but the call was approved for an older definition.
         """
         answer = ctx.answer
         state: Any = None if answer is None else answer.state
@@ -295,19 +298,19 @@ class RemoteServer:
         if answer is not None and was_asked and not answer.accepted:
             return f"{pinned.name!r} was not accepted as it is now: it was not called"
         accepted: Definition | None = None
-        for fresh in (False, True):  # another process may have accepted it meanwhile
+        for fresh in (False, True):  # another process may have accepted it since
             accepted = self.pins.known(fresh=fresh).get(pinned.name)
             if accepted is not None and now.digest == accepted.digest:
                 break
         else:
             if was_asked:
-                # What is accepted is what the person was shown: the digest in the state says so.
+                # The digest in the state proves that the user saw this definition.
                 self.pins.add([now])
                 accepted = now
         if accepted is not None and now.digest == accepted.digest:
             if now.digest == pinned.digest:
                 return ""
-            # Tier, effect and schema of the tool in hand are those of another definition.
+            # The bound tool has the tier, effect and schema of another definition.
             raise DefinitionChanged(
                 f"{pinned.name!r} was changed by its server and accepted since this call was "
                 "allowed: it was not called; look at it and call it again",
@@ -354,7 +357,7 @@ class RemoteServer:
             return Outcome("the server asks too many questions", "failure")
         if result.result_type == TASK:
             if keep is not None:
-                # What cannot be written down is followed all the same, but not after a crash.
+                # A task that cannot be recorded is still followed, but not after a crash.
                 with suppress(ValueError):
                     await keep({TASK: result.task_id})
             return await self._followed(result.task_id, now, ctx, until, report, ask, sample)
@@ -370,10 +373,10 @@ class RemoteServer:
         sample: Sample | None,
         question: PendingQuestions | None,
     ) -> Any:
-        """What the call comes to with the answers so far: a result of the package, or an outcome.
+        """Sends the call with the answers so far. Returns a result of the package, or an outcome.
 
         Raises:
-            InputRequired: the server asks while it works, and nobody is there.
+            InputRequired: The server asks during the call, and no user is present.
         """
         responses: dict[str, Any] | None = None
         if question is not None and not question.legacy and question.done:
@@ -382,7 +385,7 @@ class RemoteServer:
         reports = count()
 
         async def progress(done: float, total: float | None, text: str | None) -> None:
-            # They are kept in case the call times out: a server must not fill the memory with them.
+            # Reports are stored for a timeout's observation, so their number is limited.
             if next(reports) < MOST_REPORTS:
                 of = "" if total is None else f"/{total:g}"
                 report(f"{done:g}{of} {visible((text or '')[:REPORT_CHARS])}".strip() + "\n")
@@ -391,7 +394,7 @@ class RemoteServer:
             return await session.call(
                 now.name,
                 arguments,
-                # The caller has a deadline, too, which waits for people and for models.
+                # The caller has its own deadline, which excludes waiting for users and models.
                 None if ask or self.offer.sampling else ctx.timeout_s + _LATE,
                 progress,
                 responses=responses,
@@ -410,17 +413,17 @@ class RemoteServer:
         except Exception as error:
             if isinstance(error, Unreachable | Unaskable):
                 raise
-            # Many a server makes an error of a refusal: the question comes first.
+            # Many servers report a cancelled question as an error, so the question comes first.
             self._open(open_call, question)
             return self._failed(error, question)
         self._open(open_call, question)
         return result
 
     def _open(self, open_call: OpenCall, question: PendingQuestions | None) -> None:
-        """Put what a server of the older era asked in vain to a person.
+        """Raises an unanswered question of an older protocol version to the user.
 
         Raises:
-            InputRequired: it asked something.
+            InputRequired: There is such a question.
         """
         if open_call.open_request is None:
             return
@@ -445,7 +448,7 @@ class RemoteServer:
         ask: Ask | None,
         sample: Sample | None,
     ) -> Outcome:
-        """What the task `task` that the call became comes to."""
+        """Returns the outcome of the task `task` that the call became."""
         question = pending_questions(ctx.answer)
         if question is not None and ctx.answer is not None and question.task:
             question.hear(ctx.answer)
@@ -456,16 +459,16 @@ class RemoteServer:
         return self._came(now, await remote.ended(report, ask, question))
 
     def _came(self, now: Definition, result: Any) -> Outcome:
-        """The outcome of a call that is complete."""
+        """Returns the outcome of a completed call."""
         odd = "" if result.is_error else now.misshapen(result.structured_content)
-        # A structured result that breaks its promise would be taken for data of that shape.
+        # A structured result that violates its schema would be read as valid data.
         if odd:
             text = f"the result of {now.name!r} is not what its server promised: {odd}"
             return Outcome(text, "failure")
         return self._hinted(content.outcome(result))
 
     def _hinted(self, outcome: Outcome) -> Outcome:
-        """The outcome, with what to change if the server asked in a way that its era has not."""
+        """Adds a hint if the server asked in a way that its protocol version does not have."""
         text = str(outcome.value).lower()
         if outcome.status != "failure" or not any([each in text for each in OLD_WAY]):
             return outcome
@@ -473,7 +476,7 @@ class RemoteServer:
         return msgspec.structs.replace(outcome, value=f"{outcome.value} ({hint})")
 
     def _failed(self, error: Exception, question: PendingQuestions | None) -> Outcome:
-        """The observation for an error of the protocol. Some of them are questions."""
+        """Returns the outcome for a protocol error. Some errors are questions."""
         held: Any = getattr(error, "data", None)
         if code(error) == URL_REQUIRED and is_object(held) and is_array(held.get("elicitations")):
             done = {} if question is None else question.done
@@ -489,17 +492,17 @@ class RemoteServer:
         return self._hinted(Outcome(text, "failure"))
 
     async def read(self, uri: str) -> Outcome:
-        """The contents of a resource: texts and media."""
+        """Returns the contents of a resource as text and media."""
         answer = await self.connection.use(lambda session: session.read(uri))
         return content.read_contents(answer.contents)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> str:
-        """A prompt filled in, a line for each message."""
+        """Returns a filled-in prompt, one line for each message."""
         answer = await self.connection.use(lambda session: session.prompt(name, arguments))
         return content.bounded("\n".join(map(content.message, answer.messages)))
 
     async def pages(self, what: str) -> list[dict[str, Any]]:
-        """Everything of one kind that the server lists, as JSON: resources, prompts."""
+        """Returns all listed resources or prompts, as JSON."""
 
         async def all_(session: McpSession) -> list[dict[str, Any]]:
             cursor, entries = None, list[dict[str, Any]]()
@@ -515,7 +518,7 @@ class RemoteServer:
 
 
 def _responses(question: PendingQuestions, answers: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The answers as the package sends them."""
+    """Returns the answers as results of the package."""
     types = load("mcp.types")
     kinds = {SAMPLE: types.CreateMessageResult, ROOTS: types.ListRootsResult}
     return {

@@ -1,12 +1,11 @@
 """Recognises questions that ask for a secret: a password, a code, a card, a key, a seed phrase.
 
-An MCP server writes the question, so it is read as the user sees it: letters that look alike,
-signs for letters, and letters that stand apart are undone. `secret_words.json` has the words of
-about thirty languages, by kind: `stems` are parts of words, so that endings do not matter;
-`words` are whole ones, which count as the name of a field, or in a text that asks for something. In
-both `_` is any separator of two words, or none, `*` any letters and `^` the beginning of a word. It
-errs on the side of refusing: a server has a page of its own to ask such things. Knows nothing about
-the protocol.
+An MCP server writes the question, so it is read as the user sees it: look-alike letters, signs for
+letters and spaced letters are normalized. `secret_words.json` has words of about thirty languages,
+by kind. `stems` are parts of words, so that endings do not matter. `words` are whole words, which
+count in the name of a field or in a text that asks for something. In both, `_` is any separator of
+two words or none, `*` any letters and `^` the beginning of a word. In doubt it refuses, because a
+server can ask for secrets on its own page. Knows nothing about the protocol.
 """
 
 import json
@@ -39,13 +38,13 @@ _PASTED: Final = re.compile(_plain(
     r"innehall|wklej|zawartosc|vloz|obsah|illessz|tartalm|iklij|turini|yapistir|icerig|встав|скопир|"
     r"содержим|붙여|내용|貼|内容|粘贴"
 ))  # fmt: skip
-"""Asks for the text of something that exists."""
+"""Matches requests for existing text, such as the contents of a file."""
 _PRIVATE: Final = re.compile(
     r"(?<![\w/.])\.[a-z][\w.\-]+|~/|/etc/|/root/|/home/|\w*(?:config|konfig|configur)\w*|\bcfg\b|\bconf\b|"
     r"\w+rc\b|\b(?:print)?env\b|environment\s+variab|umgebungsvariab|variables\s+d.env|variables\s+de\s+ent|"
     r"histor[yi]|key_?chain|key_?store|wallet|\.(?:pem|key|p12|pfx|jks|kdbx|ovpn|ppk|asc|gpg)\b"
 )
-"""Names files that hold credentials: dotfiles, configuration, environments, keys."""
+"""Matches names of files with credentials: dotfiles, configuration, environments, keys."""
 _CODE: Final = r"\bcod(?:e|es|ice|igo|igos)\b"
 _DIGITS: Final = r"(?:digits?|stellig\w*|chiffres|digitos|cifre)"
 _SENT: Final = re.compile(
@@ -56,7 +55,7 @@ _SENT: Final = re.compile(
     rf"|\b(?:[0-9]+|six|four|eight|sechs|vier)[ -]?{_DIGITS}\b.{{0,40}}{_CODE}"
     rf"|{_CODE}.{{0,20}}\b{_DIGITS}\b"
 )
-"""A code that the user was sent, under any name."""
+"""Matches a code that was sent to the user."""
 _ALIKE: Final = str.maketrans(
     {
         **dict(zip("аеорсухіїѕјһԁոԛԝкмнтвгѵӏзб", "aeopcyxiisjhdnqwkmhtbrvlzb", strict=True)),
@@ -100,20 +99,20 @@ _NAMED: Final = {
 }
 _LIKE_A_SECRET: Final = "x" * 12
 _FEW: Final = 250
-"""Fewer answers than PINs and check digits of cards have."""
+"""Fewer combinations than a PIN or a card's check digits."""
 _MANY: Final = 10**12
-"""More answers than a form of choices has that does not spell something."""
+"""More combinations than an honest form of choices has."""
 
 
 _READ: Final = 4000
-"""The most characters that a text above a field may have."""
+"""Maximum characters of a text of the form."""
 
 
 def secret_asked(message: str, fields: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the kind of secret that a form asks for, "" if it asks for none.
+    """Returns the kind of secret that a form asks for; "" if none.
 
     Args:
-        message: What the person reads above the form.
+        message: The text above the form.
         fields: The fields of a `plain_form`, by name.
     """
     texts = [message, *[text for rules in fields.values() for text in _texts(rules)]]
@@ -122,7 +121,7 @@ def secret_asked(message: str, fields: Mapping[str, Mapping[str, Any]]) -> str:
     asking = fields if _spells(fields.values()) else {
         name: rules for name, rules in fields.items() if not _answers(rules)
     }  # fmt: skip
-    if not asking:  # whoever only chooses or ticks gives nothing away
+    if not asking:  # a form of choices and checkboxes reveals no secret
         return ""
     for name, rules in asking.items():
         if rules.get("format") == "password":
@@ -132,7 +131,8 @@ def secret_asked(message: str, fields: Mapping[str, Mapping[str, Any]]) -> str:
         kind = kind or _first([_in_prose(text, of_field=True) for text in (title, *prose)])
         if kind:
             return kind
-    # One secret in several fields (`pass` and `word`), or in a text above or beside them.
+    # One secret may be split over several fields (`pass` and `word`) or named in a text beside
+    # them.
     several = [[*asking], [_texts(rules)[0] for rules in asking.values()]]
     joined = [_in_name("".join(names)) for names in several if len(names) > 1]
     beside = [(text, rules) for rules in fields.values() for text in _texts(rules)]
@@ -142,31 +142,31 @@ def secret_asked(message: str, fields: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _texts(rules: Mapping[str, Any]) -> list[str]:
-    """What a person reads of a field: its title, then the rest."""
+    """Returns the visible texts of a field: its title, then the rest."""
     titles = [str(rules.get(key, "")) for key in ("title", "description", "default")]
-    # An option of one or two words is a name: `1Password`.
+    # An option of one or two words is a name, such as `1Password`.
     return [*titles, *[name for name in option_names(rules) if name.count(" ") > 1]]
 
 
 def _spells(fields: Iterable[Mapping[str, Any]]) -> bool:
-    """Are there so many answers to the choices of a form that they can spell a secret?"""
+    """Returns whether the choices of a form have enough combinations to spell a secret."""
     counts = [(_answers(rules), _is_short(rules)) for rules in fields]
     short = prod([count for count, is_short in counts if count and is_short])
     return short > _FEW or prod([count for count, _ in counts if count]) > _MANY
 
 
 def _is_short(rules: Mapping[str, Any]) -> bool:
-    """Is each answer a number, a letter or two?"""
+    """Returns whether each answer is a number or one or two letters."""
     return rules["type"] == "integer" or all([len(str(each)) <= 2 for each in options(rules)])
 
 
 def _answers(rules: Mapping[str, Any]) -> int:
-    """How many answers a field takes; 0 if they are not counted."""
+    """Returns the number of possible answers of a field; 0 if it is not counted."""
     kind, values = rules["type"], options(rules)
     if kind == "boolean":
-        return 1  # nobody spells with yes and no
+        return 1  # booleans cannot spell a secret
     if kind == "array":
-        # A list of signs has an order, a list of words is a set.
+        # A list of short items is ordered and can spell; a list of words is a set.
         return int((len(values) if _is_short(rules) else 2) ** min(len(values), 64))
     least, most = rules.get("minimum"), rules.get("maximum")
     if values or kind != "integer" or not isinstance(least, int) or not isinstance(most, int):
@@ -182,7 +182,7 @@ def _readings(text: str) -> set[str]:
     """The readings of the text, in lower case."""
     seen = "".join([c for c in normalize("NFKC", _squared(text)) if visible(c) == c])
     readings: set[str] = set()
-    # `2FA` is one word and `yourPin` two.
+    # `2FA` is one word, `yourPin` two.
     for words in (seen, _HUMP.sub(" ", seen), _HYPHEN.sub("", seen)):
         words = _plain(words).casefold()
         words = _APART.sub(lambda apart: re.sub(r"[\W_]", "", apart[0]), words)
@@ -192,7 +192,7 @@ def _readings(text: str) -> set[str]:
 
 
 def _squared(text: str) -> str:
-    """Letters in circles and squares, which no normal form undoes, as letters."""
+    """Replaces letters in circles and squares, which Unicode normalization keeps."""
 
     def plain(match: re.Match[str]) -> str:
         return chr(ord("a") + (ord(match[0]) - 0x1F130) % 32 % 26)
@@ -201,8 +201,8 @@ def _squared(text: str) -> str:
 
 
 def _in_name(name: str) -> str:
-    """What a field of this name asks for."""
-    # The redactor's own rules for names, tried with a value that looks like a secret.
+    """Returns the kind of secret that a field's name asks for."""
+    # The redactor's rules for names, tested with a value that looks like a secret.
     if is_named_secret(name.replace("-", "_"), _LIKE_A_SECRET):
         return "secret"
     for reading in sorted(_readings(name)):
@@ -214,12 +214,13 @@ def _in_name(name: str) -> str:
 
 
 def _in_prose(text: str, *, of_field: bool = False, may_ask: bool = True) -> str:
-    """What a text asks for.
+    """Returns the kind of secret that a text asks for.
 
     Args:
-        text: What the person reads.
-        of_field: It describes a field that takes a secret, so it asks.
-        may_ask: False for a number of a few, which is said to be no PIN as often as to be one.
+        text: The visible text.
+        of_field: True for the text of a field that accepts a secret.
+        may_ask: False for a small number, whose text denies being a PIN as often as it asks for
+            one.
     """
     for reading in sorted(_readings(text)):
         for kind, pattern in _KINDS.items():
@@ -235,7 +236,7 @@ def _in_prose(text: str, *, of_field: bool = False, may_ask: bool = True) -> str
 
 
 def _pasted(text: str) -> str:
-    """`_FILE` if the text asks for what stands in a file that holds credentials."""
+    """Returns `_FILE` if the text asks for the contents of a file with credentials."""
     for reading in _readings(text):
         named = _PRIVATE.search(reading) or _KINDS[_FILE].search(reading)
         if named and _PASTED.search(reading):

@@ -1,12 +1,12 @@
 """`McpSession`: the operations of one MCP session (list, read, watch, call), and how it is opened.
 
-`open_session` takes a `ServerAddress` and opens stdio or HTTP with the credentials for it, which it
-renews. The `mcp` package negotiates the version of the protocol. No request leaves the origin that
-the server was given by. Knows nothing about tools or runs.
+`open_session` opens stdio or HTTP for a `ServerAddress` with its credentials, and renews them. The
+`mcp` package negotiates the protocol version. Requests go only to the origin of the server's URL.
+Knows nothing about tools or runs.
 
-The package makes one error of most HTTP statuses ("Server returned an error response"), and a
-server that is away for a moment ends its session with every call in it. Here each becomes an error
-of the protocol that belongs to the one request and says what happened.
+The package maps most HTTP statuses to one error ("Server returned an error response"), and a short
+outage ends the session with all its calls. Here each failure becomes a protocol error of the one
+request, with its reason.
 """
 
 import asyncio
@@ -33,36 +33,36 @@ from taofold.policy.redaction import Redactor
 from taofold.reserved_places import MARK, SERVER
 
 CLOSED: Final = -32000
-"""The connection ended before the answer: nobody knows what became of the request."""
+"""The connection ended before the response, so the result of the request is unknown."""
 LOST: Final = -32097
-"""The server does not know the session (any more), so it has not looked at the request."""
+"""The server does not know the session, so it did not process the request."""
 REFUSED: Final = -32096
 """The server does not accept the credentials."""
 ABSENT: Final = -32095
-"""Nobody answers at the server's address: the request was not sent."""
+"""Nothing listens at the server's address, so the request was not sent."""
 LARGEST: Final = 32 * 1024 * 1024
-"""Bytes of one event from a server: a result, or a page of its tools."""
+"""Maximum bytes of one server event: a result, or a page of tools."""
 _SHOWN: Final = 300
 _TIMEOUT_S: Final = 30.0
 _READING_S: Final = 300.0
-"""Seconds between two pieces of an answer: a server may hold a stream of events open."""
+"""Maximum seconds between two chunks of a response, as servers hold event streams open."""
 _LOGGER: Final = logging.getLogger("taofold.mcp")
 
 Headers: TypeAlias = Mapping[str, str]
 _Sent: TypeAlias = Headers | Awaitable[Headers]
 HeaderSource: TypeAlias = Callable[[], _Sent] | Callable[[Principal | None], _Sent]
-"""Gives the headers, a principal's own where it takes one, when they are first needed, and again
-whenever the server answers 401.
+"""Returns the headers, for a principal if it takes one. Called on first use, and again after each
+response 401.
 """
 
 
 class Credentials:
-    """The headers for a server, as they were last read."""
+    """The cached headers for a server."""
 
     def __init__(self, address: ServerAddress) -> None:
         self._address = address
         self.faults: tuple[type[Exception], ...] = ()
-        """What is raised where nobody is signed in, and where that failed."""
+        """Errors of a missing or failed sign-in."""
         if address.oauth is not None:
             package = load("mcp.client.auth").OAuthFlowError
             self.faults = (SignInRequired, SignInFailed, package)
@@ -70,10 +70,10 @@ class Credentials:
         self._reading = asyncio.Lock()
 
     async def headers(self) -> dict[str, str]:
-        """What to send along.
+        """Returns the headers.
 
         Raises:
-            ConfigError: a variable that they name is not set.
+            ConfigError: A named variable is not set.
         """
         async with self._reading:
             if self._known is None:
@@ -81,7 +81,10 @@ class Credentials:
             return self._known
 
     async def renewed(self, refused: dict[str, str]) -> bool:
-        """Reads them again, unless somebody did meanwhile; are they others than `refused`?"""
+        """Reads the headers again unless that is done.
+
+        Returns whether they differ from `refused`.
+        """
         async with self._reading:
             if self._known == refused:
                 self._known = await self._read()
@@ -91,7 +94,8 @@ class Credentials:
         source = self._address.header_source
         if source is None:
             return with_environment(self._address.headers)
-        # In a thread: a function may ask a keychain or run a command. What it awaits runs here.
+        # In a thread, because a function may read a keychain or run a command. An awaitable runs
+        # here.
         headers = await asyncio.to_thread(source)
         return dict(await headers if isawaitable(headers) else headers)
 
@@ -99,17 +103,16 @@ class Credentials:
 def client_factory(
     address: ServerAddress, credentials: Credentials, authorizer: Any = None
 ) -> Callable[..., Any]:
-    """Returns a maker of HTTP clients with the signature that the package asks for.
+    """Returns a factory of HTTP clients with the signature that the package expects.
 
-    They send nothing to another origin than the server's. What `authorizer` (see `oauth`) sends
-    goes to the authorization server that it admitted, and is not redirected elsewhere either: it
-    may be a code, or a token.
+    The clients send requests only to the server's origin. Requests of `authorizer` (see `oauth`) go
+    only to the admitted authorization server, because they may contain a code or a token.
     """
     errors = load("httpx2")
     scheme, host, port = origin(address.url)
     home = {(scheme, host, port)}
     if (scheme, port) == ("http", 80):
-        home.add(("https", host, 443))  # the same server, better protected
+        home.add(("https", host, 443))  # the same server, encrypted
 
     async def at_home(request: Any) -> None:
         target = origin(str(request.url))
@@ -128,16 +131,16 @@ def client_factory(
 
 
 def _client_class(errors: Any, credentials: Credentials) -> Any:
-    """Returns the class of a client of `httpx2` that sends `credentials`."""
+    """Returns a client class of `httpx2` that sends `credentials`."""
 
     class ServerClient(errors.AsyncClient):  # type: ignore[misc]
-        """Answers for the server where it gives no answer of the protocol."""
+        """Replaces responses without a protocol message by protocol errors."""
 
         async def send(self, request: Any, **options: Any) -> Any:
             try:
                 sent = await credentials.headers()
                 response = await self._sent(request, sent, options)
-                # Once, and only with other credentials than were refused: no loop of refusals.
+                # Once, and only with changed credentials, so that refusals cannot loop.
                 if response.status_code == 401 and await self._renewed(sent):
                     await response.aclose()
                     response = await self._sent(request, await credentials.headers(), options)
@@ -148,7 +151,7 @@ def _client_class(errors: Any, credentials: Credentials) -> Any:
             except (errors.ConnectError, errors.ConnectTimeout) as error:
                 return _answer(errors, request, 503, ABSENT, f"nobody answers there: {error}")
             except errors.TransportError as error:
-                # Raised, it would end the session and every other call in it.
+                # Raising the error would end the session and all its calls.
                 text = f"the connection broke off ({type(error).__name__})"
                 return _answer(errors, request, 503, CLOSED, text)
             return await self._judged(request, response)
@@ -156,7 +159,7 @@ def _client_class(errors: Any, credentials: Credentials) -> Any:
         async def _renewed(self, refused: dict[str, str]) -> bool:
             try:
                 return await credentials.renewed(refused)
-            except Exception:  # the refusal is what is told
+            except Exception:  # the refusal is reported
                 _LOGGER.warning("the headers for a server cannot be read", exc_info=True)
                 return False
 
@@ -174,7 +177,7 @@ def _client_class(errors: Any, credentials: Credentials) -> Any:
             reason = await _reason(response)
             if status in (401, 403):
                 return _answer(errors, request, status, REFUSED, _refusal(status, reason))
-            # The specification demands 404; many servers made with the TypeScript SDK say 400.
+            # The specification requires 404; many servers of the TypeScript SDK send 400.
             is_lost = status == 404 or (status == 400 and "session" in reason.lower())
             if is_lost and request.headers.get("mcp-session-id"):
                 return _answer(errors, request, status, LOST, reason or "session not found")
@@ -188,7 +191,7 @@ def _client_class(errors: Any, credentials: Credentials) -> Any:
 
 
 _IN_DOUBT: Final = (500, 502, 504)
-"""A server that failed in the middle, or a gateway that did not wait for its answer."""
+"""The server failed during the request, or a gateway did not wait for it."""
 
 
 def _refusal(status: int, reason: str) -> str:
@@ -198,13 +201,16 @@ def _refusal(status: int, reason: str) -> str:
 
 
 async def _reason(response: Any) -> str:
-    """What the server says about it, without secrets."""
+    """Returns the text of an error response, without secrets."""
     await response.aread()
     return clip(Redactor(guesses=True).text(" ".join(response.text.split())), _SHOWN)
 
 
 async def _whole(errors: Any, request: Any, response: Any) -> Any:
-    """The answer, read here if it is a document: the package does not say what broke it off."""
+    """Returns the response.
+
+    A JSON body is read here, because the package hides why reading failed.
+    """
     if response.headers.get("content-type", "").startswith("application/json"):
         try:
             await response.aread()
@@ -220,15 +226,15 @@ def _failure(status: int, reason: str, response: Any) -> str:
 
 
 def _is_call(request: Any) -> bool:
-    """Does the request want something of a server that was greeted?
+    """Returns whether the request belongs to a session after its handshake.
 
-    The package itself reads the refusal of a greeting, to greet in the older way.
+    The package itself handles a refused handshake and retries with an older version.
     """
     return _method(request).startswith(("tools/", "resources/", "prompts/", "tasks/"))
 
 
 def _method(request: Any) -> str:
-    """Returns the method of the protocol that the request is for, or ""."""
+    """Returns the protocol method of the request, or ""."""
     try:
         return str(json.loads(request.content or b"null")["method"])
     except (ValueError, TypeError, KeyError):
@@ -236,7 +242,7 @@ def _method(request: Any) -> str:
 
 
 def _is_protocol(response: Any) -> bool:
-    """Is the answer one of the protocol, which says more than its status?"""
+    """Returns whether the response is a protocol message, which says more than its status."""
     return '"jsonrpc"' in response.text
 
 
@@ -250,7 +256,7 @@ URL_REQUIRED: Final = -32042
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _TAIL: Final = 4_000
 _LOOK_S: Final = 1.0
-"""Seconds between two looks whether a session of the older era is still there."""
+"""Seconds between two checks of a session of an older protocol version."""
 
 Elicit = Callable[[Any, Any], Awaitable[Any]]
 Hear = Callable[[Any], Awaitable[None]]
@@ -258,11 +264,11 @@ Hear = Callable[[Any], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class SessionHandlers:
-    """Who answers what a server asks in a session. None: the server is told that nobody does."""
+    """Handlers of a server's requests in a session. None: the capability is not declared."""
 
     elicit: Elicit
     hear: Hear
-    """Gets its notifications."""
+    """Receives notifications."""
     sample: Elicit | None = None
     roots: Hear | None = None
 
@@ -272,21 +278,21 @@ async def _unchecked(*_: Any) -> None:
 
 
 class McpSession:
-    """A connection that is open. `modern` is the era of 2026: a call may end in a question."""
+    """An open session. `modern`: the 2026 protocol, in which a call may return questions."""
 
     def __init__(self, inner: Any, *, modern: bool) -> None:
         self.inner, self.modern = inner, modern
-        # Results are checked by us: a server's pattern on a server's text could run for ever, and
-        # a regular expression that runs holds up the whole process.
+        # Results are checked by taofold instead: a server's regular expression on a server's text
+        # could run forever and block the whole process.
         inner.validate_tool_result = _unchecked
         self.idle = asyncio.Event()
-        """Set while no call is under way."""
+        """Set while no call is running."""
         self.idle.set()
         self._calls = 0
 
     @contextmanager
     def busy(self) -> Generator[None]:
-        """A call is under way."""
+        """Marks a call as running."""
         self._calls += 1
         self.idle.clear()
         try:
@@ -298,14 +304,13 @@ class McpSession:
 
     @property
     def closed(self) -> bool:
-        """Is it known that the server has gone?"""
-        # Private to the package, which has no other word
-        # for it; a session without it counts as open.
+        """True if the server is known to have disconnected."""
+        # A private attribute: the package has no public one. A session without it counts as open.
         return getattr(getattr(self.inner, "_dispatcher", None), "_closed", False) is True
 
     @property
     def instructions(self) -> str:
-        """What the server says of itself: data, never ours."""
+        """The server's instructions: foreign data, never trusted."""
         return str(self.inner.instructions or "")
 
     def declares(self, what: str) -> bool:
@@ -318,9 +323,9 @@ class McpSession:
         return offered is not None and bool(offered.list_changed)
 
     async def listen(self, hear: Hear) -> None:
-        """Tell `hear` when the tools change, until the server goes away (the newer era)."""
+        """Calls `hear` when the tools change, until the server disconnects (2026 protocol)."""
         subscriptions = load("mcp.client.subscriptions")
-        # The list of a server without subscriptions is read again after its time-to-live.
+        # Without subscriptions the list is read again after its time-to-live.
         with suppress(Exception):
             async with subscriptions.listen(self.inner, tools_list_changed=True) as events:
                 async for event in events:
@@ -328,18 +333,18 @@ class McpSession:
                         await hear(SimpleNamespace(method=TOOLS_CHANGED))
 
     async def listed(self, what: str, cursor: str | None) -> Any:
-        """One page of tools, prompts, resources or resource_templates."""
+        """Returns one page of tools, prompts, resources or resource_templates."""
         ask = getattr(self.inner, f"list_{what}")
         return await ask(params=load("mcp.types").PaginatedRequestParams(cursor=cursor))
 
     async def read(self, uri: str) -> Any:
-        """A resource."""
+        """Returns a resource."""
         return await self.inner.read_resource(uri)
 
     async def watch(self, uris: Sequence[str], hear: Callable[[str], None]) -> None:
-        """Tell `hear` of each of these resources that changes, until the server goes away.
+        """Calls `hear` for each change of these resources, until the server disconnects.
 
-        In the older era the server tells `hear` of the session (`open_session`) instead.
+        In older protocol versions the session's own `hear` (`open_session`) is called instead.
         """
         if not self.modern:
             types = load("mcp.types")
@@ -366,7 +371,7 @@ class McpSession:
                         hear(str(event.uri))
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Any:
-        """A prompt, filled in."""
+        """Returns a filled-in prompt."""
         return await self.inner.get_prompt(name, arguments)
 
     async def call(
@@ -379,7 +384,7 @@ class McpSession:
         responses: dict[str, Any] | None = None,
         sealed: str | None = None,
     ) -> Any:
-        """Call a tool; its result, or the question that it ends in."""
+        """Calls a tool. Returns its result or its questions."""
         return await self.inner.call_tool(
             name,
             arguments,
@@ -400,10 +405,10 @@ async def open_session(
     tail: deque[str],
     authorizer: Any = None,
 ) -> AsyncGenerator[McpSession]:
-    """A session with the server at `address`: started, connected and greeted.
+    """Opens a session with the server at `address`, including the handshake.
 
-    `tail` takes the last lines of what a program writes to standard error. `authorizer` authorizes
-    the requests; by default with the tokens that are kept, if the address says so.
+    `tail` receives the last lines of a program's standard error. `authorizer` authorizes the
+    requests. Default: with the stored tokens if the address has `oauth`.
     """
     mcp = load()
     async with AsyncExitStack() as stack:
@@ -434,12 +439,12 @@ async def open_session(
 async def _transport(
     address: ServerAddress, stack: AsyncExitStack, tail: deque[str], authorizer: Any
 ) -> Any:
-    """What opens the streams: as the package makes it."""
+    """Returns the package's transport for the address."""
     if address.kind == "stdio":
         stdio = load("mcp.client.stdio")
-        # The mark last: an agent file cannot clear it (`cli.authority`).
+        # The mark comes last, so that an agent file cannot clear it (`cli.authority`).
         env = {**with_environment(address.env), MARK: f"{SERVER}{address.label}"}
-        # What is no UTF-8 must not end the reading: every later call would wait for its deadline.
+        # Invalid UTF-8 must not end the reading: every later call would wait for its deadline.
         program = stdio.StdioServerParameters(
             command=address.command,
             args=list(address.args),
@@ -449,7 +454,7 @@ async def _transport(
         )
         return stdio.stdio_client(program, errlog=await _stderr(stack, tail))
     credentials = Credentials(address)
-    await credentials.headers()  # what is missing is told before anything is sent
+    await credentials.headers()  # report missing variables before anything is sent
     if authorizer is None and address.oauth is not None:
         authorizer = provider(address, address.oauth)
     factory = client_factory(address, credentials, authorizer)
@@ -462,7 +467,7 @@ async def _transport(
 
 
 async def _stderr(stack: AsyncExitStack, tail: deque[str]) -> Any:
-    """Where a program may complain: its last lines are kept, the rest goes."""
+    """Returns a pipe for standard error that keeps its last lines."""
     reading, writing = os.pipe()
     source = stack.enter_context(os.fdopen(reading, "rb", 0))
     channel, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: _Tail(tail), source)

@@ -1,7 +1,7 @@
-"""`sign_in`: a person signs in to an MCP server with a browser, once.
+"""`sign_in`: signs a user in to an MCP server with a browser.
 
-The browser comes back to a port of this machine that is open for that one answer. `oauth` keeps the
-tokens and refreshes them.
+The browser is redirected to a port of this machine that is open for one response. `oauth` stores
+and refreshes the tokens.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ from taofold.core.text import clip
 from taofold.policy.redaction import Redactor
 
 PATIENCE: Final = 300.0
-"""Seconds that a person has to sign in."""
+"""Seconds for a sign-in."""
 _NO_BROWSER: Final = (
     *(OSError, ValueError, IndexError, TimeoutError),
     *(asyncio.IncompleteReadError, asyncio.LimitOverrunError),
 )
-"""What a connection ends with that brings no request of a browser."""
+"""Errors of a connection without a browser's request."""
 _PAGE: Final = (
     b"<!doctype html><meta charset=utf-8><title>taofold</title>"
     b"<p>You may close this page and go back to the terminal."
@@ -42,13 +42,13 @@ _PAGE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """What a sign-in came to."""
+    """The result of a sign-in."""
 
     tools: int
-    """Which the server now offers; of its first page."""
+    """Number of tools on the first page of the server's list."""
     scope: str
     asked: bool
-    """Was a person asked? Else the server wants no sign-in."""
+    """True if the user was asked. False: the server needs no sign-in."""
 
 
 async def sign_in(
@@ -59,15 +59,15 @@ async def sign_in(
     redirect: str = "",
     seconds: float = PATIENCE,
 ) -> SignedIn:
-    """Sign in to the server at `address` and keep the tokens.
+    """Signs in to the server at `address` and stores the tokens.
 
-    `show` gets the address that the person must open. The browser is sent back to a port of this
-    machine; where it cannot reach that, `redirected` gives the address at which it ended. With
-    `redirect` it is sent to that address instead, and no port is opened.
+    `show` gets the address that the user must open. The browser is redirected to a port of this
+    machine. If it runs on another machine, `redirected` returns its final address. With `redirect`
+    it is sent to that address instead, and no port is opened.
 
     Raises:
-        SignInFailed: it was refused, or took longer than `seconds`.
-        ConfigError: there is nothing to sign in to.
+        SignInFailed: It was refused or took longer than `seconds`.
+        ConfigError: The server has no sign-in.
     """
     oauth = address.oauth or OAuth()
     if oauth.grant == "client_credentials":
@@ -77,7 +77,7 @@ async def sign_in(
     async with nullcontext() if redirect else callback:
 
         async def shown(url: str) -> None:
-            # A page can do as much at a near address as a request of ours.
+            # A page in a private network is as risky as a request, so it is checked, too.
             await admit(address.url, url)
             lines.append(url)
             callback.expect(parse_qs(urlsplit(url).query).get("state", [""])[0])
@@ -93,13 +93,13 @@ async def sign_in(
         except TimeoutError:
             raise SignInFailed(f"nobody signed in within {seconds:g} s") from None
         except Exception as error:
-            # The package tries again; its first error is the cause.
+            # The package retries; its first error is the cause.
             cause = authorizer.failed or innermost(error)
             if isinstance(cause, ConfigError | SignInFailed):
                 raise cause from error
             said = clip(Redactor(guesses=True).text(str(cause)), 500)
             if lines and code(cause) == REFUSED:
-                # The command that its message names is the one that has just been done.
+                # The error's hint names the command that was just run, so it is replaced.
                 authorizer.kept.forget()
                 raise SignInFailed(
                     "a person signed in, but the server refuses the token (401): it may be for "
@@ -122,7 +122,7 @@ async def _unheard(_: Any) -> None:
 
 
 class _Callback:
-    """A port of this machine to which a browser is sent back, once."""
+    """A port of this machine that receives one redirect of a browser."""
 
     def __init__(self) -> None:
         self._state = ""
@@ -141,7 +141,9 @@ class _Callback:
         self._server.close()
 
     def expect(self, state: str) -> None:
-        """Take only the answer to this very question: anybody on this machine can call here."""
+        """Accepts only a response with this state: any program on this machine can call the
+        port.
+        """
         self._state = state
 
     async def redirected(self) -> str:

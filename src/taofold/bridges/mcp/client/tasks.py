@@ -1,9 +1,8 @@
-"""`RemoteTask`: a call of an MCP server that became a task there, followed until it has ended.
+"""`RemoteTask`: follows a call that an MCP server turned into a task.
 
-A server of the era of 2026 may answer any call with a task's id instead of a result, and is then
-asked for it (`tasks/get`), told the answers to its questions (`tasks/update`), or told that nobody
-waits any more (`tasks/cancel`). The id is put on record before the first look at the task, so that
-it is found again after a crash.
+A server of the 2026 protocol may answer any call with a task id instead of a result. The client
+then polls the task (`tasks/get`), sends answers to its questions (`tasks/update`), or cancels it
+(`tasks/cancel`). The id is recorded before the first poll, so that the task is found after a crash.
 """
 
 import asyncio
@@ -29,18 +28,18 @@ from taofold.tools import RunContext
 
 QUICK_S: Final = 0.05
 SLOW_S: Final = 30.0
-"""Seconds between two looks at a task, at least and at most, whatever the server suggests."""
+"""Minimum and maximum seconds between two polls of a task."""
 USUAL_S: Final = 1.0
-"""The most of them if it suggests nothing."""
+"""Maximum seconds between two polls if the server suggests none."""
 MISSES: Final = 10
-"""So often in a row the server may be away before a task is given up; a minute at most."""
+"""Failed polls in a row before a task is given up; at most a minute."""
 _LEAVE_S: Final = 5.0
 _SHOWN: Final = 500
-"""Characters of what a task says of its state."""
+"""Maximum characters of a task's status message."""
 
 
 def task_of(ctx: RunContext[Any]) -> str:
-    """The id of the task that this very call became in an earlier life; "" if it became none."""
+    """Returns the id of the task that this call became before a resume; "" if none."""
     state: Any = None if ctx.answer is None else ctx.answer.state
     questions: Any = state.get(KEY) if is_object(state) else None
     if is_object(questions) and questions.get(TASK):
@@ -54,10 +53,10 @@ class TaskGone(Exception):
 
 
 class RemoteTask:
-    """A task of the server `name`, followed until it has ended.
+    """A task of the server `name`.
 
-    Whoever cancels `ended` at `until` (of the monotonic clock) or later has lost patience, and the
-    task is cancelled too.
+    Cancelling `ended` at `until` (monotonic clock) or later is a timeout, which also cancels the
+    task.
     """
 
     def __init__(
@@ -77,21 +76,21 @@ class RemoteTask:
     async def ended(
         self, report: Callable[[str], None], ask: Ask | None, question: PendingQuestions | None
     ) -> Any:
-        """The result of the call, once the task has one.
+        """Waits for the task and returns the result of the call.
 
-        `question` holds what a person has answered since the task asked.
+        `question` holds the user's answers since the task asked.
 
         Raises:
-            InputRequired: the task asks, and nobody is there to answer.
-            Unaskable: it asks for what must not be asked.
-            TaskGone: it failed or was cancelled, or the server does not know it.
-            Unreachable: the server stays away.
+            InputRequired: The task asks, and no user is present.
+            Unaskable: The task asks for input that is not allowed.
+            TaskGone: The task failed, was cancelled or is unknown.
+            Unreachable: The server stays unreachable.
         """
         try:
             return await self._followed(report, ask, question)
         except asyncio.CancelledError:
-            # A deadline: nobody will ask for the result. If the process stops instead, the task
-            # works on, and the run that is resumed asks for it again.
+            # After the deadline the result is not needed. If the process stops instead, the task
+            # continues, and the resumed run polls it again.
             if monotonic() >= self._until:
                 with suppress(Exception):
                     async with asyncio.timeout(_LEAVE_S):
@@ -127,8 +126,8 @@ class RemoteTask:
             pause = min(pause * 2, _longest_pause(status.poll_interval_ms))
 
     async def _asked(self, requests: Mapping[str, Any], ask: Ask | None) -> bool:
-        """Put what the task wants to know to a person; False if it is all answered already."""
-        # What was answered may be listed until the server has looked at it.
+        """Asks the user the task's questions. Returns False if all are answered."""
+        # Answered questions may stay listed until the server reads the answers.
         asks = {key: whole for key, whole in requests.items() if key not in self._answered}
         if not asks:
             return False
@@ -138,23 +137,23 @@ class RemoteTask:
         else:
             begin = monotonic()
             await put(question, ask)
-            self._until += monotonic() - begin  # the deadline waits for a person, too
+            self._until += monotonic() - begin  # the time of the user's answer does not count
         await self._answer(question)
         return True
 
     async def _answer(self, question: PendingQuestions) -> None:
-        """Tell the server what a person has answered."""
+        """Sends the user's answers to the server."""
         responses = await question.responses(self._sample)
         await self._send("tasks/update", "done", inputResponses=responses)
         self._answered |= set(question.done)
 
     async def _seen(self) -> Any:
-        """The task as the server sees it now, also across a connection that breaks."""
+        """Polls the task; retries after a lost connection."""
         for miss in range(MISSES):
             try:
                 return await self._send("tasks/get", "seen")
             except Unreachable:
-                # Asking again changes nothing there, so no doubt arises from it.
+                # A poll changes nothing, so it can be repeated.
                 if miss == MISSES - 1:
                     raise
                 await asyncio.sleep(min(QUICK_S * 4 * 2**miss, USUAL_S * 10))
@@ -179,12 +178,12 @@ class RemoteTask:
 
 
 def _reason(status: Any) -> str:
-    """Why the task failed, in the server's words; "" if it says nothing."""
+    """Returns the server's reason for the failure of the task; "" if it has none."""
     fault: Mapping[str, Any] = status.error or {}
     return str(fault.get("message", ""))[:2000]
 
 
 def _longest_pause(suggested_ms: float | None) -> float:
-    """Seconds between two looks at a task at most: what the server suggests, within our bounds."""
+    """Returns the maximum seconds between two polls: the server's suggestion within limits."""
     suggested = USUAL_S if not suggested_ms or suggested_ms < 0 else suggested_ms / 1000
     return max(QUICK_S, min(suggested, SLOW_S))
