@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from typing_extensions import TypedDict
 
 from taofold.parsing import Parsed, Unparsed, parse, parse_partial
@@ -197,6 +197,25 @@ def test_feedback_names_only_the_failing_paths_with_a_bounded_echo():
     assert "age: expected an integer" in result.feedback
     assert "email" not in result.feedback
     assert len(result.feedback) < 250
+
+
+def even(value: int) -> int:
+    if value % 2:
+        raise ValueError(f"{value} is odd")
+    return value
+
+
+def test_the_message_of_a_validator_stands_alone() -> None:
+    result = parse("7", Annotated[int, AfterValidator(even)])
+    assert isinstance(result, Unparsed)
+    assert result.feedback == "Correct only this: the value: 7 is odd"
+
+
+def test_a_bound_that_is_not_kept_reads_as_a_sentence() -> None:
+    result = parse("7", Annotated[int, Field(le=1)])
+    assert isinstance(result, Unparsed)
+    expected = "Correct only this: the value: expected less than or equal to 1, got 7"
+    assert result.feedback == expected
 
 
 def test_a_cut_text_is_refused_even_when_only_closers_are_missing():

@@ -36,6 +36,8 @@ class Mismatch:
     path: Path
     expected: str
     got: Any
+    message: str = ""
+    """The message of a validator, which stands in place of what was expected."""
 
 
 class Misfit(Exception):
@@ -345,6 +347,8 @@ def _sentence(fault: Mismatch) -> str:
     path = ".".join(map(str, fault.path)) or "the value"
     if fault.got is MISSING:
         return f"{path} is missing ({fault.expected})"
+    if fault.message:
+        return f"{path}: {fault.message}"
     return f"{path}: expected {fault.expected}, got {echo(fault.got)}"
 
 

@@ -7,7 +7,7 @@ validator ignored because of its case. Knows nothing about a candidate's place i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -270,14 +270,23 @@ def _direct(target: Target, value: Any, opened: Set[int] = frozenset()) -> Fit:
         # Through JSON: the validator's JSON rules accept a list for a tuple, and text for a date.
         typed = typed_value(target.adapter, fitted)
     except ValidationError as error:
-        faults = [
-            Mismatch(tuple(each["loc"]), each["msg"], each.get("input"))
-            for each in error.errors(include_url=False, include_context=False)
-        ]
-        raise Misfit(faults) from None
+        errors = error.errors(include_url=False, include_context=False)
+        raise Misfit([_mismatch(each) for each in errors]) from None
     except (PydanticSerializationError, ValueError, RecursionError):
         raise Misfit([Mismatch((), "Unicode text of bounded depth", "…")]) from None
     return Fit(typed, fitted, tuple(coercion.repairs))
+
+
+def _mismatch(error: Mapping[str, Any]) -> Mismatch:
+    """Returns an error of Pydantic as a mismatch.
+
+    The message of a validator of the user's is complete without the value, which may be large.
+    """
+    path, text = tuple(error["loc"]), error["msg"]
+    if error["type"] in ("value_error", "assertion_error"):
+        message = text.removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        return Mismatch(path, "a valid value", error.get("input"), message)
+    return Mismatch(path, text.removeprefix("Input should be "), error.get("input"))
 
 
 def _wrapped(value: Any, *, wants_list: bool) -> Iterator[tuple[Any, str]]:
