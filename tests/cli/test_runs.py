@@ -3,6 +3,8 @@
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,19 @@ def test_list_shows_the_runs(taofold: Taofold, run: str) -> None:
     assert [(one["id"], one["status"]) for one in told] == [(run, "finished")]
     assert taofold("runs", "list", "--status", "waiting").out == ""
     assert taofold("runs", "list", "--status", "wating").code == 2
+
+
+def test_a_run_that_was_begun_and_is_not_driven_yet_is_queued(taofold: Taofold) -> None:
+    Path("queue_up.py").write_text(
+        "import asyncio\nfrom agents import adder\n"
+        "print(asyncio.run(adder.replace(log='.taofold/runs.db').begin('add')))\n"
+    )
+    begun = subprocess.run([sys.executable, "queue_up.py"], text=True, capture_output=True)
+    run = begun.stdout.strip()
+    assert json.loads(taofold("runs", "list", "--json").out)[0]["status"] == "queued"
+    assert run in taofold("runs", "list", "--status", "queued").out
+    taofold("runs", "resume", run, "--agent", "agents.py:adder")
+    assert taofold("runs", "list", "--status", "queued").out == ""
 
 
 def test_list_shows_the_runs_with_a_tag(taofold: Taofold, run: str) -> None:

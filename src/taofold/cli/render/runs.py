@@ -191,7 +191,7 @@ def _lines(step: Step | None) -> list[str]:
 
 
 async def status(log: Log, row: RunRow) -> str:
-    """The status as a person sees it: `interrupted` or `forked` if nobody drives it."""
+    """The status for display: `queued`, `interrupted` or `forked` if no process drives the run."""
     return as_seen(row, await log.read(row.run)) if _is_left(row) else row.status
 
 
@@ -203,7 +203,10 @@ def as_seen(row: RunRow, records: Sequence[e.Record]) -> str:
     began = next((n for n, event in enumerate(events) if isinstance(event, e.Forked)), None)
     # What is before `Forked` was copied; a `Resumed` behind it says that the fork was driven.
     alone = began is not None and not any(isinstance(event, e.Resumed) for event in events[began:])
-    return "forked" if alone else "interrupted"
+    if alone:
+        return "forked"
+    # `begin` writes the first record, and whatever drives the run writes the next ones.
+    return "queued" if len(events) == 1 else "interrupted"
 
 
 def _is_left(row: RunRow) -> bool:

@@ -30,6 +30,7 @@ _COLOURS: Final = {
     "finished": "green",
     "running": "cyan",
     "waiting": "yellow",
+    "queued": "cyan",
     "interrupted": "yellow",
     "forked": "cyan",
     "limited": "magenta",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-_RUNNING = ("running", "interrupted", "forked")
+_RUNNING = ("running", "queued", "interrupted", "forked")
 """What `running` in the log may turn out to be."""
 LAST = "last"
 STATUSES = (*_RUNNING, "waiting", "finished", "limited", "failed", "cancelled")
