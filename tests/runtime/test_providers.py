@@ -58,6 +58,7 @@ def test_a_registered_provider_comes_before_a_built_in_one_of_its_name() -> None
     ("spec", "text"),
     [
         ("opnai:gpt-4o", r"did you mean 'openai'"),
+        ("", r"no model is named.*TAOFOLD_MODEL"),
         ("zzz:x", r"unknown provider 'zzz'.*known are .*anthropic"),
         ("openai:", "no model is named"),
         ("openai:gpt-4o", "environment variable OPENAI_API_KEY"),

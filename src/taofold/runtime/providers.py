@@ -134,6 +134,11 @@ def is_provider(name: str) -> bool:
 def _model_by_name(spec: str, provider: str, options: dict[str, Any]) -> Model:
     # Split at the first colon only: Ollama's model names hold one themselves (`llama3:8b`).
     name, colon, model = spec.partition(":")
+    if not spec.strip():
+        raise ConfigError(
+            "no model is named: pass model='provider:model'; an agent file takes it from `model:` "
+            "or from TAOFOLD_MODEL"
+        )
     if not colon:
         name, model = provider, spec
     if not model.strip():
