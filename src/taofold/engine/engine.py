@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import Any, Final, Protocol, TypeAlias, assert_never
 
+from taofold.clocks import clock
 from taofold.core.errors import Conflict, LogError, Refused, TaofoldError, UnknownRun
 from taofold.engine.reconciler import LOOK_S, Reconciler, Retries
 from taofold.foreign_code import contained
@@ -182,7 +183,7 @@ class LocalEngine:
         log: Log,
         advance: Advance,
         *,
-        now: Callable[[], int],
+        now: Callable[[], int] = clock,
         ours: Callable[[str], Awaitable[bool]],
         most: int = MOST,
         look_s: float = LOOK_S,
