@@ -1,8 +1,8 @@
 """Reasoning strategies: pure generators that yield effects. Tested with `next()` and `send()`.
 
-Each is a frozen value of its options that is called with a task; they compose:
-`SelfCorrect(inner=react)`, `Decompose(inner=Cot(format="tree"))`. What an agent
-does not use is not loaded.
+Each strategy is a frozen value of its options, called with a task. They compose:
+`SelfCorrect(inner=react)`, `Decompose(inner=Cot(format="tree"))`. Unused strategies are not
+imported.
 """
 
 from importlib import import_module

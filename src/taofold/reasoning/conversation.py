@@ -1,10 +1,10 @@
-"""What the model is told: the goal, the steps so far, and what was wrong with its last reply.
+"""The conversation with the model: the goal, the steps so far, and corrections of its last reply.
 
-`Talk` is the conversation of one task and makes its messages. The text of the protocol and the
-tools is `Task.system_prompt`: it depends only on the task, so the prefix of the prompt keeps its
-bytes from turn to turn. Older observations fold to their key line near the end of the window;
-failures stay (D12). Why a provider gave no reply is here, too (`withheld`). It decides nothing:
-compaction happens when the strategy asks for it, and knows nothing about how replies are read.
+`Talk` builds the messages of one task. `Task.system_prompt` has the text of the protocol and the
+tools. It depends only on the task, so the prompt's prefix keeps its bytes from turn to turn. Near
+the end of the window, older observations are folded to their key line; failures stay (D12).
+`withheld` explains why a provider gave no reply. Decides nothing: the strategy requests compaction.
+Knows nothing about reading replies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,20 +33,23 @@ from taofold.core.values import (
 from taofold.reasoning.task import Task
 
 KEEP: Final = 3
-"""Steps that a compaction leaves as they are."""
+"""The number of newest steps that a compaction leaves unchanged."""
 REFUSED: Final = ("refusal", "content_filter")
-"""How a reply ends that is none: nothing of it counts, calls neither."""
+"""Finish reasons of a refused reply. Its content is ignored, including calls."""
 BROKEN: Final[Mapping[str, str]] = {
     "malformed": "Your tool call could not be read. Call the tool again.",
     "error": "Your reply was broken off by an error, and nothing of it was run. Send it again.",
 }
-"""How a reply ends that is not whole, with what its model is told: nothing of it counts."""
+"""Finish reasons of an incomplete reply, with the correction for the model.
+
+Its content is ignored.
+"""
 ECHO: Final = 2000
-"""Characters of an unreadable reply that are shown back to the model."""
+"""The most characters of an unreadable reply that are echoed to the model."""
 
 
 class _Told(Value, frozen=True):
-    """One step in the conversation: its messages, and what a line about it is made of."""
+    """One step of the conversation: its messages, and the parts of its one-line summary."""
 
     number: int
     messages: tuple[Message, ...]
@@ -55,7 +58,7 @@ class _Told(Value, frozen=True):
 
     @property
     def line(self) -> str:
-        """One line that stands for the messages."""
+        """The one-line summary that replaces the messages."""
         if not self.actions:
             return self.messages[0].text
         outcomes = "; ".join(
@@ -66,15 +69,15 @@ class _Told(Value, frozen=True):
 
 
 class Talk:
-    """What has been said so far, for one task."""
+    """The conversation of one task so far."""
 
     def __init__(self, task: Task, kept: tuple[str, ...] = ()) -> None:
         self.task = task
         self.kept = kept
-        """Actions of the strategy's own that may still be called when no tool may."""
+        """The strategy's own actions that may still be called when tools are withdrawn."""
         self._budget = task.budget
         self._forms: dict[bool, dict[str, Any]] = {}
-        # A text answer needs no `finish` offered: the reply without a call is the answer.
+        # A text answer needs no `finish`: a reply without a call is the answer.
         names = [name for name in task.names if name != FINISH or not task.output.text]
         self._offer = tuple(names)
         opening = [Message("system", task.system_prompt()), *task.history]
@@ -86,13 +89,13 @@ class Talk:
         self.conversation = Conversation(self._opening)
 
     def open(self, outlook: Outlook) -> None:
-        """Add what a turn starts with: people's messages, the guard's hint, the last call."""
-        # People's words are steps of their own, so that folding keeps their place among the others.
+        """Adds the messages that open a turn: steering, the guard's hint, the wrap-up notice."""
+        # Steering messages are separate steps, so that folding keeps their order.
         for message in outlook.heard:
             self.conversation.append(message)
             number = self._told[-1].number if self._told else 0
             self._told.append(_Told(number, (message,)))
-        # Without tools nothing is withdrawn, so nobody needs to be told.
+        # Without tools nothing is withdrawn, so no notice is needed.
         if outlook.wrap_up and self.task.offers:
             self.conversation.append(Message("user", self.task.wrap_up(self.kept)))
         elif outlook.toolless:
@@ -102,24 +105,25 @@ class Talk:
             self.conversation.append(Message("user", outlook.hint))
 
     def form(self, toolless: bool) -> dict[str, Any] | None:
-        """The schema of a reply, for models that decode under one; None for native callers."""
+        """Returns the schema of a reply for constrained decoding; None for native callers."""
         if self.task.native:
             return None
-        # Built once: a schema that were built anew each turn would still be equal, but not cheap.
+        # Cached: building the schema each turn would give an equal but expensive result.
         if toolless not in self._forms:
             kept = self.kept if toolless else None
             self._forms[toolless] = self.task.reply_schema(kept=kept)
         return self._forms[toolless]
 
     def offered(self) -> tuple[str, ...]:
-        """The names offered natively; none to models that write their calls as text."""
+        """Returns the names offered natively; none if the model writes its calls as text."""
         if not self.task.native:
             return ()
         return self._offer
 
     def allowed(self, toolless: bool) -> tuple[str, ...] | None:
-        """Which of them may be called now; None = all. The offer itself stays the same for the
-        whole run: what a provider cached or signed is bound to it.
+        """Returns the offered names that may be called now; None = all.
+
+        The offer itself does not change during a run: providers bind caches and signatures to it.
         """
         if not toolless or not self.task.native:
             return None
@@ -127,12 +131,12 @@ class Talk:
 
     @property
     def withdrawn(self) -> str:
-        """The correction of a reply that calls a tool in a turn without tools."""
+        """Returns the correction for a reply that calls a tool in a turn without tools."""
         kept = "".join([f' or "tool": "{name}"' for name in self.kept])
         return f'No tool can be used any more: answer with "tool": "{FINISH}"{kept}.'
 
     def correct(self, reply: Reply, feedback: str) -> None:
-        """Show the model its unusable reply and what is wrong with it."""
+        """Shows the model its unusable reply and the correction."""
         for message in corrections(reply, feedback):
             self.conversation.append(message)
 
@@ -144,8 +148,8 @@ class Talk:
         actions: tuple[Action, ...],
         observations: tuple[Observation, ...],
     ) -> None:
-        """Add a finished step: the reply (as far as it was `kept`) and what came back."""
-        # What the model invented behind its own turn is cut: it must not read it as history.
+        """Adds a finished step: the reply (the `kept` part) and its observations."""
+        # Text that the model invented after its own turn is cut, so that it is not read as history.
         messages = [Message("assistant", reply.kept(kept), reply.issuer)]
         pairs = zip(actions, observations, strict=True)
         # Each native call is answered under its id: providers refuse a history with a gap.
@@ -162,16 +166,17 @@ class Talk:
 
     @property
     def crowded(self) -> bool:
-        """Is the conversation near the end of the window?"""
+        """True if the conversation is near the end of the window."""
         return self.conversation.chars > self._budget
 
     def compact(self) -> tuple[int, int, int] | None:
-        """Fold older steps to a line each, in place of their messages.
+        """Replaces the messages of older steps by one line each.
 
-        Returns the number of the last folded step and the characters before and after,
-        or None if there is nothing left to fold.
+        Returns:
+            The number of the last folded step and the characters before and after, or None if
+            nothing is left to fold.
         """
-        # The newest steps stay whole: the model is working with them.
+        # The newest steps stay complete: the model is working with them.
         upto = len(self._told) - KEEP
         if upto <= self._folded:
             return None
@@ -179,9 +184,9 @@ class Talk:
         lines = "\n".join(step.line for step in self._told[:upto])
         folded = f"\n\n[earlier steps, shortened]\n{lines}"
         goal = self.task.content
-        # Into the first message, not behind it: providers want roles to alternate.
+        # Appended to the first message, not after it: providers require alternating roles.
         goal = goal + folded if isinstance(goal, str) else (*goal, TextPart(folded))
-        # Another beginning is another conversation: what a provider signed does not hold in it.
+        # A changed beginning makes a new conversation: the provider's signatures are invalid in it.
         rest = [
             Message(message.role, without_issuer_parts(message.content))
             for step in self._told[upto:]
@@ -193,7 +198,7 @@ class Talk:
 
 
 def withheld(reply: Reply) -> str:
-    """Why there is no reply, as far as its provider says so."""
+    """Returns why there is no reply, as reported by the provider."""
     if reply.finish == "content_filter":
         return "the reply was withheld by the provider's content filter"
     why = reply.text.strip() or "; ".join(reply.notes) or "it does not say why"
@@ -201,9 +206,9 @@ def withheld(reply: Reply) -> str:
 
 
 def corrections(reply: Reply, feedback: str) -> list[Message]:
-    """What shows a model its unusable `reply` and what is wrong with it.
+    """Returns the messages that show a model its unusable `reply` and the correction.
 
-    What its issuer wants back goes back as it came: a call is answered, not described.
+    Parts that the issuer requires back are returned unchanged: a call is answered, not described.
     """
     # A native call must be answered under its id, even if it could not be used.
     if reply.issuer is not None and reply.calls:
@@ -220,8 +225,9 @@ def corrections(reply: Reply, feedback: str) -> list[Message]:
 
 
 def show(number: int, action: Action, observation: Observation) -> Content:
-    """One observation as the model reads it. Its content is data between the lines."""
-    # The frame is ours and stands first: what follows cannot pass for another observation's head.
+    """Returns one observation as the model reads it. Its content is data."""
+    # The trusted header comes first, so that the content cannot imitate the header of another
+    # observation.
     head = f"Observation: {number} [{observation.status}] {action.tool}: "
     if observation.parts:
         return (TextPart(head), *observation.parts)
@@ -229,7 +235,7 @@ def show(number: int, action: Action, observation: Observation) -> Content:
 
 
 def _joined(shown: Sequence[Content]) -> Content:
-    """Several observations as one message."""
+    """Joins several observations into one message."""
     texts = [content for content in shown if isinstance(content, str)]
     if len(texts) == len(shown):
         return "\n\n".join(texts)

@@ -1,8 +1,8 @@
 """Chain of thought: think in a given format, then answer (Wei et al., 2022).
 
 One model call, one triplet: the thought is the thinking, the action `finish`, its observation the
-answer in the task's type. `ReasonedReader`, which `decompose` uses as well, reads JSON, fenced or
-in prose, `<thinking>` text, and `Answer:` labels.
+answer in the task's type. `ReasonedReader`, which `decompose` also uses, reads JSON, fenced or in
+prose, `<thinking>` text, and `Answer:` labels.
 """
 
 import re
@@ -32,9 +32,9 @@ FORMATS: Final[Mapping[str, str]] = {
     "first_principles": "Think from first principles: name the basic facts that are certain, "
     "question every assumption, and build the answer up from those facts alone.",
 }
-"""What each `format` asks of the thinking."""
+"""The instructions of each `format`."""
 
-# `\1`: the closing tag must be that of the opening one.
+# `\1`: the closing tag must match the opening tag.
 _TAGGED: Final = re.compile(
     r"<(think|thinking|reasoning)>(.*?)</\1>(.*)", re.IGNORECASE | re.DOTALL
 )
@@ -56,7 +56,7 @@ class ReasonedReply(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A worked case that is shown to the model."""
+    """A worked example for the prompt."""
 
     problem: str
     thinking: str
@@ -68,14 +68,14 @@ class Cot:
     """Chain of thought. `role` selects the model.
 
     Raises:
-        ConfigError: the format is unknown, or an example lacks a part.
+        ConfigError: The format is unknown, or an example lacks a part.
     """
 
     name: ClassVar[str] = "cot"
     format: str = "step_by_step"
     """One of `FORMATS`."""
     examples: Sequence[Example | Mapping[str, Any]] = ()
-    """Shown in this order."""
+    """In prompt order."""
     role: StepRole = "executor"
 
     def __post_init__(self) -> None:
@@ -90,11 +90,11 @@ class Cot:
         object.__setattr__(self, "examples", examples)
 
     def __call__(self, task: Task) -> Strategy[Answer]:
-        """The strategy for `task`."""
+        """Returns the strategy for `task`."""
         return _story(self, task)
 
     def rules(self, output: Output) -> str:
-        """What the model is told once: the format, the examples, the form of the reply."""
+        """Returns the fixed instructions: the format, the examples, the form of the reply."""
         examples = "".join(
             [_render_example(example) for example in self.examples if isinstance(example, Example)]
         )
@@ -119,7 +119,7 @@ def _render_example(example: Example) -> str:
 
 
 def form(output: Output) -> str:
-    """How a reply with thinking and an answer is to be written."""
+    """Returns the instructions for the form of a reply with thinking and an answer."""
     kind = '"<the answer>"' if output.text else f"<the answer: {output.rendered()}>"
     return (
         "Reply with exactly one JSON object, nothing before or after it:\n"
@@ -150,30 +150,30 @@ def _story(options: Cot, task: Task) -> Strategy[Answer]:
 
 
 def thinking_of(reasoned: ReasonedReply) -> str:
-    """The thinking as text, "" if the model gave none."""
+    """Returns the thinking as text, "" if the model gave none."""
     return reasoned.thinking
 
 
 def thought_of(reasoned: ReasonedReply) -> Thought:
-    """The thinking as a thought; if there is none, one that says so."""
+    """Returns the thinking as a thought, or a synthesized thought if there is none."""
     return Thought(reasoned.thinking or _UNTHOUGHT, synthesized=not reasoned.thinking)
 
 
 class ReasonedReader:
-    """Reads thinking and an answer of a task's type out of a reply."""
+    """Reads thinking and an answer of a task's type from a reply."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
 
     def __call__(self, reply: Reply) -> Parsed[ReasonedReply] | Unparsed:
-        """Thinking and an answer of the task's type, the answer as JSON."""
+        """Returns thinking and an answer of the task's type, the answer as JSON."""
         read = self._structured(reply)
         if isinstance(read, Unparsed):
             read = self._loose(reply, read)
         return read
 
     def _structured(self, reply: Reply) -> Parsed[ReasonedReply] | Unparsed:
-        """The JSON object that was asked for, in whatever wrapping."""
+        """Reads the requested JSON object, in any wrapping."""
         output = self._task.output
         parsed = parse_with_source(reply.text, _model(output), finish_reason=reply.finish or None)
         if isinstance(parsed, Unparsed):
@@ -186,18 +186,20 @@ class ReasonedReader:
             answer = accepted.value
         else:
             answer = output.keep(parsed.plain["answer"], answer)
-        # The thinking may stand in the object, in tags before it, or in the provider's own field.
+        # The thinking may be in the object, in tags before it, or in the provider's own field.
         tagged = _TAGGED.search(reply.text)
         thinking = parsed.value.thinking or (tagged[2] if tagged else "") or reply.reasoning
         return Parsed(ReasonedReply(thinking=thinking.strip(), answer=answer), parsed.repairs)
 
     def _loose(self, reply: Reply, refused: Unparsed) -> Parsed[ReasonedReply] | Unparsed:
-        """`<thinking>` text, an `Answer:` label, or the bare answer (D6); else the refusal."""
+        """Reads `<thinking>` text, an `Answer:` label, or the bare answer (D6); else returns the
+        refusal.
+        """
         text = reply.text.strip()
         marked = '"answer"' in text or (
             self._task.output.text and text.startswith(("{", "```json"))
         )
-        # Half an object is no bare answer: it would put JSON, or a cut answer, before the person.
+        # A partial object is not a bare answer: the user would see JSON, or a truncated answer.
         if marked or refused.reason not in ("no_candidate", "invalid"):
             return refused
         tagged, labelled = _TAGGED.search(reply.text), _LABELLED.match(reply.text)
@@ -213,7 +215,7 @@ class ReasonedReader:
 
         accepted = self._task.output.read(text.strip())
         if isinstance(accepted, Unparsed):
-            # What nobody marked as an answer is refused with the first fault, about the form.
+            # An unmarked answer is refused with the first error, which concerns the form.
             return refused if kind == "bare_answer" else accepted
         repair = Repair(kind, "syntax")
         value = ReasonedReply(thinking=thinking.strip(), answer=accepted.value)
@@ -222,7 +224,7 @@ class ReasonedReader:
 
 @lru_cache(maxsize=128)
 def _model(output: Output) -> type[ReasonedReply]:
-    """`ReasonedReply` with the answer in the output's type. A text answer may be any JSON."""
+    """Returns `ReasonedReply` with the output's type. A text answer may be any JSON."""
     if output.text:
         return ReasonedReply
     return create_model("Reasoned", __base__=ReasonedReply, answer=(output.type, ...))
@@ -230,7 +232,7 @@ def _model(output: Output) -> type[ReasonedReply]:
 
 @lru_cache(maxsize=128)
 def schema_of(output: Output) -> dict[str, Any]:
-    """JSON Schema of the reply that is asked for."""
+    """Returns the JSON Schema of the requested reply."""
     answer = str if output.text else output.type
     model = create_model("Reasoned", thinking=(str, ...), answer=(answer, ...))
     return model.model_json_schema()

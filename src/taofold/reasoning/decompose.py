@@ -1,9 +1,9 @@
-"""Decomposition: split a problem, solve the parts, put the answers together.
+"""Decomposition: split a problem, solve the parts, combine the answers.
 
-Parts that depend on nothing unsolved are solved at the same time, each in a branch of its
-own; a part that is itself complex is split again, down to `max_depth`. A part that fails is
-marked, and whoever needs its answer is told. A cycle, an unknown or a repeated id goes back to
-the model as a correction first.
+Parts without unsolved dependencies are solved concurrently, each in its own branch. A part that is
+itself complex is split again, down to `max_depth`. A failed part is marked, and the parts that
+depend on it receive its error. A cycle, an unknown id or a repeated id is first sent back to the
+model as a correction.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ class Part(BaseModel):
     description: str
     dependencies: list[str] = []
     complex: bool | None = None
-    """None: not said; then the part is asked about again as long as `max_depth` allows."""
+    """None: not given. The part is then asked about again as long as `max_depth` allows."""
 
 
 class Split(BaseModel):
@@ -54,7 +54,7 @@ _SCHEMA: Final = Split.model_json_schema()
 
 
 def split(task: Task, most: int, heard: Sequence[Message] = ()) -> Strategy[Read[Split] | Unread]:
-    """Ask the planner for at most `most` parts of the task's goal."""
+    """Asks the planner for at most `most` parts of the task's goal."""
 
     def read(reply: Reply) -> Parsed[Split] | Unparsed | Wrong:
         parsed: Parsed[Split] | Unparsed = parse(
@@ -100,11 +100,14 @@ class Decompose:
     inner: Inner = field(default_factory=Cot)
     """The strategy that solves a part."""
     max_depth: int = 2
-    """How often a part may be split again; 0 solves the problem directly, 1 splits once."""
+    """The most levels of splitting: 0 solves the problem directly, 1 splits once."""
     max_parts: int = 8
     parallel: bool = True
     synthesis_prompt: str | Callable[[list[dict[str, Any]]], str] = ""
-    """How to combine; a callable gets the sub-answers and returns the whole question."""
+    """Instructions for combining.
+
+    A callable gets the sub-answers and returns the complete question.
+    """
 
     def __post_init__(self) -> None:
         if self.max_depth < 0:
@@ -115,11 +118,11 @@ class Decompose:
             raise ConfigError(f"max_parts must be 1 or more, not {self.max_parts!r}")
 
     def __call__(self, task: Task) -> Strategy[Answer]:
-        """The strategy for `task`."""
+        """Returns the strategy for `task`."""
         return _Splitting(self, task).run()
 
     def question(self, goal: str, answers: list[dict[str, Any]]) -> str:
-        """What is asked once the parts are answered. Failed parts are always named."""
+        """Returns the question that combines the answered parts. It always names failed parts."""
         failed = [f"- {part['id']}: {part['error']}" for part in answers if "error" in part]
         if callable(self.synthesis_prompt):
             question = f"The problem:\n{goal}\n\n{self.synthesis_prompt(answers)}"
@@ -138,7 +141,7 @@ class Decompose:
 
 
 class _Splitting:
-    """One problem at one level: `level` 1 is the whole, `path` the ids that led here."""
+    """One problem at one level: `level` 1 is the whole, `path` the ids of the parts above it."""
 
     def __init__(self, options: Decompose, task: Task, level: int = 1, path: str = "") -> None:
         self.options, self.task, self.level, self.path = options, task, level, path
@@ -149,7 +152,7 @@ class _Splitting:
     def run(self) -> Strategy[Answer]:
         try:
             return (yield from self._story())
-        # Each level catches its own: the level above still gets what is solved and may synthesize.
+        # Each level catches its own Halt: the level above gets the solved parts and may synthesize.
         except Halt as halt:
             return Answer(self._partial(), halt.reason)
 
@@ -159,7 +162,7 @@ class _Splitting:
         outlook = yield from self._turn()
         if outlook.stop:
             return Answer(None, outlook.stop)
-        # One turn is left: rather an answer than a plan. A plan needs no tools.
+        # One turn is left: an answer is worth more than a plan. A plan needs no tools.
         if outlook.wrap_up not in ("", "max_tool_calls"):
             return (yield from self._direct())
         got = yield from split(self.task, self.options.max_parts, self.heard)
@@ -169,7 +172,7 @@ class _Splitting:
         self.parts = got.value.sub_problems
         if not self.parts:
             return (yield from self._direct())
-        # No Tangle here: the split was accepted only after it could be ordered.
+        # Raises no Tangle: the split was accepted only after it could be ordered.
         for wave in waves([(part.id, part.dependencies) for part in self.parts]):
             yield from self._solve([part for part in self.parts if part.id in wave])
         return (yield from self._synthesize())
@@ -188,15 +191,16 @@ class _Splitting:
         return Act(thought, (action,), (Observation(parts, extraction=line[:200], auto=True),))
 
     def _solve(self, ready: Sequence[Part]) -> Strategy[None]:
-        """Solve parts that do not depend on each other."""
+        """Solves parts that do not depend on each other."""
         at_once = len(ready) if self.options.parallel else 1
         for first in range(0, len(ready), at_once):
             some = ready[first : first + at_once]
-            # Also for a single part: its effects get keys of their own, independent of `parallel`.
+            # Forks even for a single part: the keys of its effects then do not depend on
+            # `parallel`.
             solved = yield from fork([self._branch(part) for part in some])
             for part, outcome in zip(some, solved, strict=True):
                 self.solved[part.id] = outcome
-                # What people said inside a branch must reach the parts that are solved later.
+                # Steering received inside a branch must reach the parts that are solved later.
                 self.heard += outcome.heard
 
     def _branch(self, part: Part) -> Strategy[Solved]:
@@ -206,11 +210,11 @@ class _Splitting:
         if before:
             goal += "\n\nWhat is known from other parts:\n" + "\n".join(before)
         history = (*self.task.history, *self.heard)
-        # A part answers in text; only the whole has the task's type.
+        # A part answers in text; only the whole problem has the task's type.
         task = replace(self.task, goal=goal, output=_PART, history=history)
         path = f"{self.path}/{part.id}" if self.path else part.id
         inner = self.options.inner
-        # None (not said) is asked about again; `max_depth` ends it.
+        # None (not given) is asked about again, up to `max_depth`.
         if part.complex is not False:
             inner = partial(_nested, self.options, self.level + 1, path)
         return named_step(inner, task, "solve", id=part.id, path=path, level=self.level)
@@ -222,7 +226,7 @@ class _Splitting:
         return f"- {id_}: (could not be solved: {outcome.error})"
 
     def answers(self) -> list[dict[str, Any]]:
-        """The parts with their answers or errors, as they were listed."""
+        """Returns the parts with their answers or errors, in the order of the split."""
         answers: list[dict[str, Any]] = []
         for part in self.parts:
             outcome = self.solved.get(part.id)
@@ -240,7 +244,7 @@ class _Splitting:
         outlook = yield from self._turn()
         if outlook.stop:
             return Answer(self._partial(), outlook.stop)
-        # No model is asked to put nothing together: it would make an answer up.
+        # Without any result no model is asked to combine: it would invent an answer.
         if all(["error" in part for part in answers]):
             errors = "; ".join([f"{part['id']}: {part['error']}" for part in answers])
             return Answer(None, "error", f"no part could be solved: {errors}"[:1000])
@@ -250,7 +254,7 @@ class _Splitting:
                 form(self.task.output),
                 self.options.question(self.task.goal, answers),
                 self.heard,
-                # The parts hold what mattered of the session; the finalizer only puts together.
+                # The parts hold the relevant history; the finalizer only combines them.
                 history=False,
             ),
             attempts=self.task.attempts,
@@ -275,13 +279,13 @@ class _Splitting:
         return Answer(output, limit or "final_answer")
 
     def _direct(self) -> Strategy[Answer]:
-        """Solve without splitting."""
+        """Solves the problem without splitting it."""
         history = (*self.task.history, *self.heard)
         answer = yield from self.options.inner(replace(self.task, history=history))
         return answer if isinstance(answer, Answer) else Answer(answer)
 
     def _partial(self) -> Any:
-        """What is known without a synthesis: for a text answer the answers of the parts."""
+        """Returns the result without a synthesis: for a text answer, the answers of the parts."""
         if not self.task.output.text:
             return None
         lines = [self._answer_text(id_) for id_, outcome in self.solved.items() if outcome.usable]

@@ -1,10 +1,9 @@
-"""What the rules of the loop demand of a turn, and what of it a reply lacks (R1, R4, D3).
+"""Judges the form of a turn by the rules of the loop (R1, R4, D3).
 
-`Demands` follows one `react` loop and judges each readable turn by form alone. A lenient run judges
-what its prompt asks for and what a log could not show later: a thought, its type, an exception
-after a failure, a rationale. A strict run also judges the aim, the reason, the extraction, the
-grounding and research steps. Pure. Whether a turn is refused for what it lacks is decided in
-`react`.
+`Demands` follows one `react` loop and judges the form of each readable turn. A lenient run checks
+the demands of its prompt that cannot be checked from the log later: a thought, its type, an
+exception after a failure, a rationale. A strict run also checks the aim, the reason, the
+extraction, the grounding and research steps. Pure. `react` decides if a turn is refused.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,7 +47,7 @@ class Lack:
 UNANSWERED = Lack(
     NO_THOUGHT, f'An answer needs a thought too: reply with a thought and the tool "{FINISH}".'
 )
-"""What an answer without the protocol around it lacks."""
+"""The rule that an answer outside the protocol breaks."""
 _THOUGHTLESS = Lack(NO_THOUGHT, "No action without a thought: say why you act, then act.")
 _FAILED = Lack(
     EXCEPTION,
@@ -70,7 +69,7 @@ _UNGROUNDED = Lack(
 
 
 class Demands:
-    """Judges the turns of one loop, in their order."""
+    """Judges the turns of one loop, in order."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -78,27 +77,28 @@ class Demands:
         self._unextracted = False
         self._ledger: TokenLedger | None = None
         if task.strict:
-            # The same text as `core.grounding.ground_turns` counts as known before the first step.
+            # The same text that `core.grounding.ground_turns` treats as known before the first
+            # step.
             goal = without_reference(task.goal, task.reference)
             spoken = [message.text for message in task.history if message.role != "tool"]
             self._ledger = TokenLedger(goal, task.instructions, *spoken)
 
     def hear(self, messages: Iterable[Message]) -> None:
-        """Adds the text of people: it is no evidence."""
+        """Adds the text of users, which is not evidence."""
         for message in messages:
             self.said(message.text)
 
     def said(self, text: str) -> None:
-        """Adds the text of the model, refused replies included."""
+        """Adds the text of the model, including refused replies."""
         if self._ledger is not None:
             self._ledger.said(text)
 
     def saw(
         self, number: int, actions: Sequence[Action], observations: Sequence[Observation]
     ) -> None:
-        """Takes in what step `number` brought."""
+        """Records the actions and observations of step `number`."""
         self._after_failure = any([o.status in ("failure", "timeout") for o in observations])
-        # What a tool itself names as the key of its result needs no extraction by the model.
+        # A key result named by the tool itself needs no extraction by the model.
         self._unextracted = any([o.auto or not o.extraction.strip() for o in observations])
         if self._ledger is None:
             return
@@ -110,7 +110,7 @@ class Demands:
     def judge(
         self, number: int, turn: Turn, calls: Sequence[Call]
     ) -> tuple[Thought, tuple[Lack, ...]]:
-        """Returns the thought of step `number`, and what its turn lacks.
+        """Returns the thought of step `number`, and the rules that its turn breaks.
 
         Args:
             number: The step that the turn would be, from 1.
@@ -129,13 +129,13 @@ class Demands:
 
     @property
     def _inferred(self) -> ThoughtType:
-        """The type of a thought for which the model names none."""
+        """Returns the type of a thought for which the model names none."""
         return "exception" if self._after_failure else "reasoning"
 
     def _typed(self, remark: Remark) -> tuple[Thought, list[Lack]]:
         kind, problem = check_thought(remark.type, research=self._task.research)
         lacks: list[Lack] = []
-        # A native call has no place for a type.
+        # A native call has no field for a type.
         if problem and not (self._task.native and remark.type is None):
             lacks.append(Lack(UNTYPED, problem))
         if self._after_failure and kind not in ("exception", None):
@@ -152,26 +152,26 @@ class Demands:
         return thought, lacks
 
     def _of_content(self, number: int, thought: Thought, *, acts: bool) -> Iterable[Lack]:
-        """What a thought that is there lacks in a strict run."""
+        """Yields the rules that an existing thought breaks in a strict run."""
         ledger = self._ledger
         if ledger is None:
             return
         if lacks_intent(thought.content):
             yield _AIMLESS
-        # The reason of an answer is that the goal is reached.
+        # An answer needs no reason: the goal is reached.
         if acts and not thought.because and lacks_reason(thought.content):
             yield _REASONLESS
-        # A native call has no place for an extraction.
+        # A native call has no field for an extraction.
         if self._unextracted and not self._task.native and not thought.learned.strip():
             yield _EXTRACTIONLESS
         grounding = ledger.judge(number, thought)
-        # Where nothing concrete was observed, nothing can be quoted.
+        # Without a concrete observation there is nothing to quote.
         if grounding.eligible and not grounding.grounded and ledger.has_learnt:
             yield _UNGROUNDED
 
     def _of_calls(self, thought: Thought, calls: Sequence[Call]) -> Iterable[Lack]:
         task = self._task
-        # A native call has no place for a rationale.
+        # A native call has no field for a rationale.
         for call in calls if not task.native else ():
             if not call.rationale:
                 yield Lack(RATIONALE, f'Say in "rationale" why {call.tool!r} is called.')

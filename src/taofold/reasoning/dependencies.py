@@ -1,11 +1,11 @@
 """Dependencies between named parts, and references to their results. Pure.
 
-Parts are ordered in waves: what depends on nothing unsolved can be done at once; what cannot be
-ordered, a circle or a name twice, is a `Tangle`.
+Parts are ordered in waves: parts without unsolved dependencies can run at once. Parts that cannot
+be ordered, because of a cycle or a repeated id, raise `Tangle`.
 
 A reference, `{{ task_1.output.path[0] }}`, is data, not a template language: an id, `output`, and
-keys or indexes to walk. What it leads to is never read again for references, so that the result
-of a tool cannot refer to anything. Alone it gives the native value, inside text its text.
+keys or indexes to follow. The referenced value is never scanned for references, so the result of a
+tool cannot refer to anything. A reference alone gives the native value, inside text its text.
 """
 
 import re
@@ -24,14 +24,14 @@ class Tangle(ValueError):
 
 
 def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ()) -> list[list[str]]:
-    """The ids in waves: each depends only on earlier waves; listing order within a wave.
+    """Returns the ids in waves: each depends only on earlier waves; within a wave in listing order.
 
     Args:
-        parts: ids with the ids that they depend on, in any order.
-        known: ids that exist already.
+        parts: Ids with the ids that they depend on, in any order.
+        known: Ids that exist already.
 
     Raises:
-        Tangle: an id occurs twice, a dependency does not exist, or there is a cycle.
+        Tangle: An id occurs twice, a dependency does not exist, or there is a cycle.
     """
     needs: dict[str, set[str]] = {}
     for id_, before in parts:
@@ -39,7 +39,7 @@ def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ())
             raise Tangle("duplicate_id", f"the id {id_!r} is used twice: give each its own")
         needs[id_] = set(before)
 
-    # A new part of a known name replaces it: then its old result does not count as there.
+    # A new part with a known name replaces it: the old result then does not count.
     done = set(known) - needs.keys()
     for id_, before in needs.items():
         unknown = sorted(before - needs.keys() - done)
@@ -51,7 +51,7 @@ def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ())
 
     result: list[list[str]] = []
     while needs:
-        # In the order of the list, so that waves are the same on replay.
+        # In listing order, so that waves are the same on replay.
         wave = [id_ for id_, before in needs.items() if before <= done]
         if not wave:
             raise Tangle("cycle", f"the dependencies run in a circle: {_circle(needs, done)}")
@@ -63,8 +63,8 @@ def waves(parts: Sequence[tuple[str, Iterable[str]]], known: Iterable[str] = ())
 
 
 def _circle(needs: Mapping[str, set[str]], done: set[str]) -> str:
-    """One of the circles, as a → b → a."""
-    # Whatever is left has a need that is left, too: walking on must come back to a part seen.
+    """Returns one of the cycles, as a → b → a."""
+    # Each remaining part depends on a remaining part, so the walk must return to a visited one.
     path = [next(iter(needs))]
     while True:
         following = next(id_ for id_ in sorted(needs[path[-1]] - done))
@@ -78,20 +78,20 @@ _REFERENCE: Final = re.compile(
 )
 _STEP: Final = re.compile(r"""\.([\w-]+)|\[(\d+)\]|\[(?:'([^'\]]*)'|"([^"\]]*)")\]""")
 _MEANT: Final = re.compile(r"\{\{\s*([A-Za-z0-9_][\w-]*)\s*(\.output\b|[.\[|}])")
-"""What somebody who refers to a task may have written instead."""
+"""Text that is probably meant as a reference."""
 _TEXT: Final = 100_000
-"""Characters that one text may grow to by what is put into it."""
+"""The most characters of a text after its references are replaced."""
 
 Lookup: TypeAlias = Callable[[str], Any]
-"""The output of the task with this id. Raises Unresolved if there is none."""
+"""Returns the output of the task with this id. Raises Unresolved if there is none."""
 
 
 class Unresolved(LookupError):
-    """A reference leads nowhere; the message says where it breaks off."""
+    """A reference leads nowhere; the message names the part that is missing."""
 
 
 def references(value: Any) -> Iterator[str]:
-    """The ids that `value` refers to."""
+    """Yields the ids that `value` refers to."""
     if isinstance(value, str):
         for match in _REFERENCE.finditer(value):
             yield match[1]
@@ -104,12 +104,12 @@ def references(value: Any) -> Iterator[str]:
 
 
 def resolve(value: Any, lookup: Lookup, known: Container[str] = ()) -> Any:
-    """`value` with every reference replaced by what it refers to.
+    """Returns `value` with every reference replaced by its value.
 
-    `{{ x }}` is text of its own unless `x` is one of the `known` ids or `.output` follows.
+    `{{ x }}` is ordinary text unless `x` is one of the `known` ids or `.output` follows.
 
     Raises:
-        Unresolved: a reference leads nowhere, or is written in another way.
+        Unresolved: A reference leads nowhere, or is written in another way.
     """
     if isinstance(value, str):
         return _text(value, lookup, known)
@@ -122,7 +122,7 @@ def resolve(value: Any, lookup: Lookup, known: Container[str] = ()) -> Any:
 
 
 def _text(value: str, lookup: Lookup, known: Container[str]) -> Any:
-    # Near misses first: `{{ task_1.result }}` left as text would reach a tool as it stands.
+    # Near misses first: `{{ task_1.result }}` left as text would reach a tool unchanged.
     for match in _MEANT.finditer(value):
         is_reference = match[2] == ".output" or match[1] in known
         if is_reference and _REFERENCE.match(value, match.start()) is None:
@@ -130,7 +130,7 @@ def _text(value: str, lookup: Lookup, known: Container[str]) -> Any:
             raise Unresolved(
                 f"{excerpt!r} is no reference: write {{{{ {match[1]}.output.key[0] }}}}"
             )
-    # Alone a reference gives the value itself, a number or a list; within text its text.
+    # Alone, a reference gives the value itself, a number or a list; within text its text.
     alone = _REFERENCE.fullmatch(value.strip())
     if alone is not None:
         return _follow(alone, lookup)
@@ -139,7 +139,7 @@ def _text(value: str, lookup: Lookup, known: Container[str]) -> Any:
         return render(_follow(match, lookup))
 
     text = _REFERENCE.sub(put, value)
-    # Each reference may hold a whole result, and a plan as many as it likes.
+    # Each reference may hold a complete result, and a plan may have any number of them.
     if len(text) > _TEXT:
         raise Unresolved(f"the references make the text longer than {_TEXT} characters")
     return text
@@ -156,7 +156,7 @@ def _follow(match: re.Match[str], lookup: Lookup) -> Any:
 
 
 def _at(value: Any, key: str, walked: str) -> Any:
-    # `.0` on a list is an index: models write it so.
+    # `.0` on a list is an index: models write it this way.
     if isinstance(value, list) and key.isdecimal():
         return _place(cast("list[Any]", value), int(key), walked)
     if not isinstance(value, dict):

@@ -1,11 +1,10 @@
-"""One typed question to a model: ask, read, correct, until the reply can be read or not.
+"""One typed question to a model: ask, read, correct, until the reply can be read or attempts end.
 
-`ask_for` is the shared piece of every strategy that needs more than the Thought–Action protocol.
-How a reply is read is the caller's `Reader`, which may also check what the reply *means* (that a
-plan has no cycle); whatever it refuses goes back to the model as a correction. The attempts
-have their own counter (`Task.attempts`) and each failed one is on the record. `Direct` is the
-strategy that asks nothing else: a text answer is the whole reply, so that code and prose need no
-escaping.
+`ask_for` is shared by every strategy that needs more than the Thought–Action protocol. The caller's
+`Reader` reads the reply and may also check its meaning (that a plan has no cycle). A refusal by the
+reader goes back to the model as a correction. The attempts have their own counter
+(`Task.attempts`), and each failed one is recorded. `Direct` is the strategy that asks a single
+question: a text answer is the whole reply, so that code and prose need no escaping.
 """
 
 from collections.abc import Callable
@@ -26,12 +25,12 @@ T = TypeVar("T")
 
 _THOUGHTLESS: Final = "The thinking is missing: say how you get to the answer."
 RAW: Final = 500
-"""Characters of an unreadable reply that an error may carry."""
+"""The most characters of an unreadable reply in an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A reply that could be read but cannot be right. `kind` is for programs."""
+    """A reply that could be read but is invalid. `kind` is for programs."""
 
     kind: str
     feedback: str
@@ -39,13 +38,13 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[T]):
-    """The value, the reply that held it, and the kinds of repairs that it took to read it."""
+    """The value, the reply that held it, and the kinds of repairs made to read it."""
 
     value: T
     reply: Reply
     how: tuple[str, ...] = ()
     guessed: tuple[str, ...] = ()
-    """Those of them that may have changed what the value says (D7)."""
+    """The repairs that may have changed the content of the value (D7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ Reader: TypeAlias = Callable[[Reply], Parsed[T] | Unparsed | Wrong]
 
 
 def typed_reader(type_: type[T]) -> Reader[T]:
-    """Reads a value of `type_`."""
+    """Returns a reader of values of `type_`."""
 
     def read(reply: Reply) -> Parsed[T] | Unparsed:
         return parse(reply.text, type_, finish_reason=reply.finish or None)
@@ -79,11 +78,18 @@ def ask_for(
     thought: Callable[[T], str] | None = None,
     strict: bool = False,
 ) -> Strategy[Read[T] | Unread]:
-    """Ask until `reader` takes the reply, at most `attempts` times.
+    """Asks until `reader` accepts the reply, at most `attempts` times.
 
-    `schema` asks for constrained decoding where the model has it. `thought` returns the thought
-    of a value: where it is empty, the violation of R1 is recorded, and a `strict` call asks once
-    more. Whoever calls this opened a turn with `Begin`.
+    The caller must have opened a turn with `Begin`.
+
+    Args:
+        reader: Reads a reply, or refuses it.
+        conversation: The conversation, which is extended.
+        attempts: The most replies.
+        role: Selects the model.
+        schema: Requests constrained decoding if the model has it.
+        thought: Returns the thought of a value. If it is empty, a violation of R1 is recorded.
+        strict: True to ask once more if the thought is empty.
     """
     kind, feedback, raw = "no_attempt", "no attempt was allowed", ""
     left = attempts
@@ -94,7 +100,7 @@ def ask_for(
             return Unread("overflow", "the prompt does not fit the model's context window")
         if reply.finish in REFUSED:
             return Unread("refused", withheld(reply), reply.text[:RAW])
-        # The provider interrupted itself: what it has so far goes back, and it carries on.
+        # The provider paused: the partial reply goes back, and the model continues.
         if reply.finish == "pause":
             conversation.append(Message("assistant", reply.content, reply.issuer))
             continue
@@ -111,7 +117,7 @@ def ask_for(
             how = tuple(dict.fromkeys([repair.kind for repair in read.repairs]))
             if how:
                 yield from note("read", how=list(how))
-            # Kept apart from `how`: only these may have changed what the value says.
+            # Kept apart from `how`: only these may have changed the content of the value.
             guessed = dict.fromkeys([each.kind for each in read.repairs if each.content])
             return Read(read.value, reply, how, tuple(guessed))
         kind = read.kind if isinstance(read, Wrong) else read.reason
@@ -128,19 +134,19 @@ def ask_for(
 
 
 def stopped_answer(unread: Unread) -> Answer:
-    """The answer of a strategy that cannot go on without this reply."""
+    """Returns the answer of a strategy that cannot continue without this reply."""
     return Answer(None, "error", unread.error)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Direct:
-    """Answer at once. `role` selects the model."""
+    """Answers at once. `role` selects the model."""
 
     name: ClassVar[str] = "direct"
     role: StepRole = "executor"
 
     def __call__(self, task: Task) -> Strategy[Answer]:
-        """The strategy for `task`."""
+        """Returns the strategy for `task`."""
         return _story(self, task)
 
 
@@ -162,7 +168,7 @@ def _story(options: Direct, task: Task) -> Strategy[Answer]:
 def answer(
     task: Task, text: str, *, role: StepRole = "executor", heard: tuple[Message, ...] = ()
 ) -> Strategy[Read[object] | Unread]:
-    """Ask for nothing but a value of the task's output type."""
+    """Asks only for a value of the task's output type."""
     output = task.output
 
     def read(reply: Reply) -> Parsed[object] | Unparsed:
@@ -170,7 +176,7 @@ def answer(
             return output.read(reply.text)
         parsed: Parsed[str] | Unparsed = parse(
             reply.text, str, finish_reason=reply.finish or None
-        )  # a reasoning model's thinking is no part of its answer
+        )  # a reasoning model's thinking is not part of its answer
         return parsed if isinstance(parsed, Unparsed) else output.read(parsed.value)
 
     rules = "Reply with the answer itself and nothing else."

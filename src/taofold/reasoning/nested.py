@@ -1,11 +1,10 @@
-"""A strategy inside a strategy: it runs in a branch of its own and ends in a named step. And the
-steps that strategies make themselves: the last of each (`closing`), one that failed (`failure`).
+"""Runs a strategy inside another strategy, in its own branch, as one named step.
 
-Every inner strategy runs inside a fork, alone or beside others: its effects get keys of
-their own, it has its own repetition guard (a fresh conversation may look again at what an
-earlier one saw), and a limit that stops it in the middle of a turn gives its partial
-answer back to the outer strategy, which may still act. Knows nothing about what the inner
-strategy does.
+Also builds the steps that strategies make themselves: the last one (`closing`) and a failed one
+(`failure`). Every inner strategy runs inside a fork, alone or beside others. Its effects get their
+own keys. It has its own repetition guard, because a new conversation may repeat the reads of an
+earlier one. A limit in the middle of a turn returns its partial answer to the outer strategy, which
+may still act. Knows nothing about the work of the inner strategy.
 """
 
 from collections.abc import Callable
@@ -19,30 +18,30 @@ from taofold.core.values import FINISH, Action, Message, Observation, Thought
 from taofold.reasoning.task import Output, Task
 
 Inner: TypeAlias = Callable[[Task], Strategy[Any]]
-"""What every strategy is: from a task to a generator."""
+"""The type of every strategy: from a task to a generator."""
 
 DONE: Final = frozenset({"final_answer", "no_tool_call", "criteria_met"})
-"""The reasons for which a strategy stops that has done its work."""
+"""The stop reasons of a strategy that has finished its work."""
 
 OWN: Final = frozenset({"error", "loop_detected"})
-"""The reasons that concern the inner strategy alone."""
+"""The stop reasons that concern only the inner strategy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """How an inner strategy ended, and what people said while it ran."""
+    """The result of an inner strategy, and the steering received while it ran."""
 
     answer: Answer
     heard: tuple[Message, ...] = ()
 
     @property
     def good(self) -> bool:
-        """Is its output an answer?"""
+        """True if its output is a complete answer."""
         return self.answer.stop in DONE and not self.answer.error
 
     @property
     def usable(self) -> bool:
-        """Is there an answer, if only the best one within a limit or out of a loop?"""
+        """True if it has an answer, possibly only the best one within a limit or after a loop."""
         return self.good or (self.answer.output is not None and not self.answer.error)
 
     @property
@@ -53,14 +52,14 @@ class Solved:
 
     @property
     def error(self) -> str:
-        """Why its output is no answer, or ""."""
+        """The reason why its output is not an answer, or ""."""
         if self.good:
             return ""
         return self.answer.error or f"stopped: {self.answer.stop}"
 
 
 def named_step(inner: Inner, task: Task, name: str, **parameters: Any) -> Strategy[Solved]:
-    """Run `inner`; its last step, `finish`, is recorded as the step `name` of the outer one.
+    """Runs `inner` and records its last step, `finish`, as the step `name` of the outer strategy.
 
     If it fails, a failed step `name` is recorded instead.
     """
@@ -76,7 +75,7 @@ def named_step(inner: Inner, task: Task, name: str, **parameters: Any) -> Strate
             except Halt as halt:
                 strategy.throw(halt)
                 raise
-            # Told to the outer strategy: the inner conversation ends with the branch.
+            # Passed to the outer strategy: the inner conversation ends with the branch.
             if isinstance(effect, Begin):
                 heard += result.heard
     except StopIteration as stop:
@@ -94,22 +93,22 @@ def named_step(inner: Inner, task: Task, name: str, **parameters: Any) -> Strate
 
 
 def alone(inner: Inner, task: Task, name: str, **parameters: Any) -> Strategy[Solved]:
-    """Run one `inner` in a branch of its own."""
+    """Runs one `inner` strategy in its own branch."""
     solved = yield from fork([named_step(inner, task, name, **parameters)])
     return solved[0]
 
 
 def failure(name: str, error: str, parameters: dict[str, Any], content: str = "") -> Act:
-    """A step of the strategy's own that failed."""
+    """Returns a failed step of the strategy's own."""
     thought = Thought(content or f"{name} could not be done", "exception", synthesized=True)
     observation = Observation(error, "failure", error.partition("\n")[0][:200], auto=True)
     return Act(thought, (Action(name, parameters),), (observation,))
 
 
 def closing(thought: Thought, answer: Any, output: Output) -> Act:
-    """The last triplet of every strategy: `finish`, whose observation is the answer (R2).
+    """Returns the last triplet of every strategy: `finish`, whose observation is the answer (R2).
 
-    What the type of `output` hides is masked in it.
+    Fields that the type of `output` hides are masked in it.
     """
     shown = output.shown(answer)
     observation = Observation(shown, extraction="answer accepted", auto=True)
@@ -117,7 +116,7 @@ def closing(thought: Thought, answer: Any, output: Output) -> Act:
 
 
 def _renamed(effect: Effect, name: str, parameters: dict[str, Any]) -> Effect:
-    """The effect; if it is the inner strategy's `finish`, as the outer one's step `name`."""
+    """Returns the effect, with the inner strategy's `finish` renamed to the outer step `name`."""
     # A `finish` without a local observation was not accepted yet.
     if not isinstance(effect, Act) or not effect.local or effect.actions[0].tool != FINISH:
         return effect

@@ -1,11 +1,11 @@
-"""Plan, execute, evaluate, replan: tasks with dependencies, judged by somebody else.
+"""Plan, execute, evaluate, replan: tasks with dependencies, and a separate evaluator.
 
-The planner lists tool calls, the runtime carries them out in waves of independent ones, the
-evaluator says whether the goal is reached. Its objections are in the next plan's prompt;
-after `rejections` of them the run ends as not achieved, never as success. What cannot run (a
-reference that leads nowhere, a task that needs one which failed) is observed as a failure with
-its reason and never reaches a tool. Roles: planner, executor (how to retry a failed task),
-evaluator, finalizer (the answer's form).
+The planner lists tool calls, the runtime performs them in waves of independent ones, and the
+evaluator decides if the goal is reached. Its objections are in the next plan's prompt; after
+`rejections` of them the run ends as not achieved, never as success. A task that cannot run (a
+reference that leads nowhere, a failed dependency) is observed as a failure with its reason and
+never reaches a tool. Roles: planner, executor (retries of a failed task), evaluator, finalizer (the
+answer's form).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,9 +59,9 @@ Reply with exactly one JSON object, nothing before or after it:
 "missing": ["<what is missing>", …], "suggestions": ["<what to try>", …]}"""
 FINALIZER: Final = "Give the answer to the goal from these results. Invent nothing."
 SHOWN: Final = 4000
-"""Characters of one result that a prompt shows."""
+"""The most characters of one result in a prompt."""
 SHORT: Final = 200
-"""Characters of one result once the prompt is nearly full."""
+"""The most characters of one result once the prompt is nearly full."""
 
 
 class PlannedTask(BaseModel):
@@ -74,7 +74,9 @@ class PlannedTask(BaseModel):
     depends: list[str] = []
 
     def needs(self, known: Iterable[str] = ()) -> set[str]:
-        """The tasks that come first: those named, and those among `known` referred to."""
+        """Returns the tasks that must come first: the named ones, and the referenced ones among
+        `known`.
+        """
         return set(self.depends) | (set(references(self.args)) & set(known))
 
 
@@ -106,20 +108,23 @@ class Evaluation(BaseModel):
 
 
 def order(tasks: Sequence[PlannedTask], known: Iterable[str]) -> list[list[str]]:
-    """The ids of the tasks in waves. Raises Tangle."""
+    """Returns the ids of the tasks in waves. Raises Tangle."""
     before = set(known)
     ids = before | {task.id for task in tasks}
     return waves([(task.id, task.needs(ids)) for task in tasks], before)
 
 
 def digest(tasks: Mapping[str, PlannedTask], seen: Mapping[str, Observation], budget: int) -> str:
-    """The results as a prompt shows them: the older ones short, the oldest left out.
+    """Returns the results for a prompt: older ones shortened, the oldest omitted.
 
-    `budget` is how many characters may be shown in full; half as many more are short.
+    Args:
+        tasks: The tasks by id.
+        seen: Their observations, oldest first.
+        budget: Characters for complete results; half as many more are used for short ones.
     """
     lines: list[str] = []
     used = 0
-    # From the newest on, so that the budget goes to what the next call builds on.
+    # Newest first, so that the budget goes to the results that the next call builds on.
     for left, id_ in enumerate(reversed(list(seen))):
         line = _line(tasks[id_], seen[id_], SHOWN if used + SHOWN <= budget else SHORT)
         used += len(line)
@@ -138,7 +143,7 @@ def _line(task: PlannedTask, seen: Observation, most: int) -> str:
 
 
 def feedback(evaluation: Evaluation) -> str:
-    """What the evaluator said, for the next plan."""
+    """Returns the evaluator's objections for the next plan."""
     parts = [f"The goal is not reached yet: {evaluation.feedback or 'no reason was given'}"]
     if evaluation.missing:
         parts.append("Missing:\n" + "\n".join([f"- {line}" for line in evaluation.missing]))
@@ -148,7 +153,7 @@ def feedback(evaluation: Evaluation) -> str:
 
 
 def question(goal: str, results: str, *words: str) -> str:
-    """The goal, the results so far, and whatever else is to be said."""
+    """Returns the goal, the results so far, and any further paragraphs."""
     rest = "".join([f"\n\n{word}" for word in words if word])
     return f"The goal:\n{goal}\n\nResults so far:\n{results}{rest}"
 
@@ -160,11 +165,11 @@ EVALUATION_SCHEMA: Final = Evaluation.model_json_schema()
 
 _LIMITS: Final = ("limit", "tool_limit", "time_limit")
 _FINAL: Final = ("denied", "expired", *_LIMITS, "unresolved", "skipped")
-"""Refusals that asking the executor cannot mend."""
+"""Refusals that a retry by the executor cannot fix."""
 
 
 class _Ended(Exception):
-    """The story is over: with this answer."""
+    """Ends the strategy with this answer."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(answer)
@@ -172,7 +177,7 @@ class _Ended(Exception):
 
 
 class Execution:
-    """The tasks so far and what came of them."""
+    """The tasks so far and their results."""
 
     def __init__(self, task: Task, retries: int) -> None:
         self.task, self.retries = task, retries
@@ -181,16 +186,18 @@ class Execution:
         self.heard: list[Message] = []
         self.used: set[str] = set()
         self.guessed: dict[str, tuple[str, ...]] = {}
-        """Tasks whose plan could only be read by changing what it says, and how (D7)."""
+        """Tasks whose plan was read with a repair of its content, and those repairs (D7).
+        """
         self.failed = False
-        """Did the last step fail? Then the next thought is an exception."""
+        """True if the last step failed. The next thought is then an exception."""
 
     def turn(self, *, tools: bool = True, last: bool = False) -> Strategy[Outlook]:
-        """Open a turn. Unless it may be the last one, a limit that is near ends the run.
+        """Opens a turn. A limit that is near ends the run, unless this may be the last turn.
 
         Args:
-            tools: whether what follows needs tools. Otherwise used up tool calls end nothing.
-            last: whether it may be the last turn.
+            tools: True if the next effects need tools. If False, exhausted tool calls do not end
+                the run.
+            last: True if this may be the last turn.
         """
         outlook = yield from begin()
         self.heard += outlook.heard
@@ -199,7 +206,7 @@ class Execution:
         if outlook.wrap_up == "max_tool_calls" and not tools:
             return outlook
         if outlook.wrap_up and not last:
-            # The turn that is left is spent on the answer, not on another plan.
+            # The remaining turn is used for the answer, not for another plan.
             yield from self.finish(outlook.wrap_up)
         return outlook
 
@@ -224,12 +231,12 @@ class Execution:
         return digest(self.tasks, self.seen, self.task.budget // 2)
 
     def kind(self, kind: ThoughtType) -> ThoughtType:
-        # Read once: only the first thought after the failure must be an exception.
+        # Reset on reading: only the first thought after the failure must be an exception.
         failed, self.failed = self.failed, False
         return "exception" if failed else kind
 
     def finish(self, limit: str) -> Strategy[None]:
-        """Put the results into the answer's form: the last call, and the last step."""
+        """Converts the results to the answer's form: the last call, and the last step."""
         text = question(self.task.goal, self.results(), FINALIZER)
         got = yield from answer(self.task, text, role="finalizer", heard=tuple(self.heard))
         if isinstance(got, Unread):
@@ -244,7 +251,7 @@ class Execution:
         raise _Ended(Answer(got.value, limit or "criteria_met"))
 
     def wave(self, tasks: Sequence[PlannedTask], said: str) -> Strategy[None]:
-        """Run independent tasks at once, as one batch. What cannot run is observed as such."""
+        """Runs independent tasks as one batch. Tasks that cannot run get a failed observation."""
         actions: list[Action] = []
         local: list[Observation | None] = []
         for task in tasks:
@@ -257,7 +264,7 @@ class Execution:
         self.saw(tasks, observations)
 
     def plan_reader(self) -> Reader[Tasks]:
-        """Reads a plan: its tools exist, its ids are new, its order is possible."""
+        """Returns a reader of plans: known tools, new ids, a possible order."""
 
         def read(reply: Reply) -> Parsed[Tasks] | Unparsed | Wrong:
             parsed: Parsed[Tasks] | Unparsed = parse(
@@ -270,8 +277,8 @@ class Execution:
                 wrong = self.unknown_tool(planned.tool)
                 if wrong is not None:
                     return wrong
-                # A failed task may be planned again under its id; a result must not
-                # change under its readers.
+                # A failed task may be planned again under its id. A result must not change after
+                # others read it.
                 if planned.id in self.seen and self.seen[planned.id].status in (
                     "success",
                     "partial",
@@ -288,7 +295,7 @@ class Execution:
         return read
 
     def retry_reader(self) -> Reader[_Retry]:
-        """Reads how to retry: its tool exists."""
+        """Returns a reader of retries: the tool must exist."""
 
         def read(reply: Reply) -> Parsed[_Retry] | Unparsed | Wrong:
             parsed: Parsed[_Retry] | Unparsed = parse(
@@ -301,7 +308,7 @@ class Execution:
         return read
 
     def unknown_tool(self, name: str) -> Wrong | None:
-        """What is wrong with the name of a tool, if anything."""
+        """Returns the error for an unknown tool, or None."""
         names = [offer.name for offer in self.task.offers]
         if name in names:
             return None
@@ -309,29 +316,30 @@ class Execution:
         return Wrong("unknown_tool", f"there is no tool {name!r}; there is: {have}")
 
     def untried_hint(self) -> str:
-        """The word to a planner that goes in circles: which tools were not tried."""
+        """Returns the hint for a planner in a loop: the tools that were not tried."""
         unused = sorted({offer.name for offer in self.task.offers} - self.used)
         other = f"Tools not used yet: {', '.join(unused)}." if unused else "Every tool was used."
         return f"This plan repeats an earlier one and was not run. Find another way. {other}"
 
     def _action(self, task: PlannedTask) -> tuple[Action, Observation | None]:
-        """The call with its references resolved, or why it cannot be made."""
+        """Returns the call with its references resolved, or why it cannot be made."""
         why = task.description or f"{task.id} of the plan"
-        # Also what the arguments refer to without naming it in `depends`.
+        # Includes tasks that the arguments reference without a mention in `depends`.
         failed = sorted([id_ for id_ in task.needs(self.seen) if not self._good(id_)])
         if failed:
             text = f"not run: it depends on {failed[0]!r}, which failed"
             refused = Observation(text, "failure", text, refused="skipped")
             return Action(task.tool, task.args, why, task.id), refused
         try:
-            # Resolved here, just before the call: in the log stands what was really sent.
+            # Resolved here, just before the call, so that the log holds the parameters that were
+            # sent.
             args = resolve(task.args, self._output, self.tasks.keys())
         except Unresolved as error:
             text = f"not run: {error}"
             refused = Observation(text, "failure", text, refused="unresolved")
             return Action(task.tool, task.args, why, task.id), refused
-        # A plan read with a guess makes each of its calls guessed: the
-        # runtime asks or refuses (D7).
+        # If a plan was read with a guess, each of its calls is marked as guessed: the runtime asks
+        # or refuses (D7).
         repairs = self.guessed.get(task.id, ())
         return Action(task.tool, args, why, task.id, repairs, bool(repairs)), None
 
@@ -343,7 +351,8 @@ class Execution:
         observation = self.seen.get(id_)
         if observation is None:
             raise Unresolved(f"there is no result of a task {id_!r}")
-        # A log holds large outputs apart and shows their beginning: half a value is none.
+        # The log stores large outputs apart and shows only their beginning: a partial value is not
+        # used.
         if observation.blob or observation.cut:
             raise Unresolved(f"the output of {id_!r} is too large to be passed on whole")
         return observation.result
@@ -358,7 +367,7 @@ class Execution:
         )
 
     def mend(self, task: PlannedTask) -> Strategy[None]:
-        """Try a failed task in another way, as often as allowed."""
+        """Tries a failed task in another way, at most `retries` times."""
         for _ in range(self.retries):
             observation = self.seen[task.id]
             if observation.status not in ("failure", "timeout") or observation.refused in _FINAL:
@@ -371,7 +380,7 @@ class Execution:
             if isinstance(got, Unread) or got.value.give_up:
                 return
             retry: _Retry = got.value
-            # A copy: the plan on record stays as it was made.
+            # A copy: the recorded plan does not change.
             task = task.model_copy(update={"tool": retry.tool, "args": retry.args})
             self.guessed[task.id] = got.guessed
             action, refused = self._action(task)
@@ -388,7 +397,7 @@ class Execution:
 def _answered_step(
     thought: Thought, action: Action, refused: Observation
 ) -> Strategy[Sequence[Observation]]:
-    """A step whose observation is known beforehand."""
+    """Records a step whose observation is known beforehand."""
     observations: Sequence[Observation] = yield Act(thought, (action,), (refused,))
     return observations
 
@@ -407,9 +416,9 @@ class Plan:
 
     name: ClassVar[str] = "plan"
     rejections: int = 3
-    """How often the evaluator may say no before the run ends as not achieved."""
+    """The number of rejections by the evaluator after which the run ends as not achieved."""
     retries: int = 1
-    """How often one failed task may be tried in another way."""
+    """The most retries of one failed task."""
 
     def __post_init__(self) -> None:
         if self.rejections < 1:
@@ -418,12 +427,12 @@ class Plan:
             raise ConfigError(f"must be 0 or more, not {self.retries!r}", path="retries")
 
     def __call__(self, task: Task) -> Strategy[Answer]:
-        """The strategy for `task`."""
+        """Returns the strategy for `task`."""
         return _Planning(self, task).run()
 
 
 class _Planning(Execution):
-    """One run: the tasks so far, what came of them, and what the evaluator said."""
+    """One run: the tasks so far, their results, and the evaluator's verdicts."""
 
     def __init__(self, options: Plan, task: Task) -> None:
         super().__init__(task, options.retries)
@@ -459,7 +468,7 @@ class _Planning(Execution):
         self.guessed |= {planned.id: got.guessed for planned in plan.tasks}
         circles = self._circles(plan.tasks)
         yield self._step("plan", plan.thought, "goal", plan)
-        # The plan is on record either way; going in circles it is only not run.
+        # The plan is recorded in either case; if it repeats an earlier one it is not run.
         if circles:
             yield from self._flag()
             return
@@ -473,9 +482,9 @@ class _Planning(Execution):
         return Act(thought, (action,), (Observation(result, extraction=name, auto=True),))
 
     def _circles(self, tasks: Sequence[PlannedTask]) -> bool:
-        """Is this plan the last one again, or one of two that take turns?"""
-        # By the calls, not by the words around them: the same tasks in another
-        # order are the same plan.
+        """Returns whether this plan equals the last one, or alternates with another."""
+        # Compares the calls, not their descriptions: the same tasks in another order are the same
+        # plan.
         calls = [fingerprint(Action(planned.tool, planned.args)) for planned in tasks]
         self.plans.append("\n".join(sorted(calls)))
         if not tasks:
@@ -483,11 +492,11 @@ class _Planning(Execution):
         return detect_action_loop(self.plans) or detect_alternation(self.plans)
 
     def _flag(self) -> Strategy[None]:
-        """Going in circles: a hint the first time, the end the second."""
+        """Handles a repeated plan: first with a hint, the second time by ending the run."""
         self.flags += 1
         self.hint = self.untried_hint()
         yield from note("violation", rule="repetition", detail=self.hint)
-        # Once is bad luck; the second time another hint would not help.
+        # After a second repetition another hint would not help.
         if self.flags > 1:
             yield from self.turn(last=True)
             yield from self.finish("loop_detected")
@@ -495,7 +504,7 @@ class _Planning(Execution):
     def _execute(self, plan: Tasks) -> Strategy[None]:
         self.hint = ""
         listed = {planned.id: planned for planned in plan.tasks}
-        # Before the new tasks run: what they may refer to, and what counts as done.
+        # Before the new tasks run: the tasks that they may refer to.
         earlier = dict(self.seen)
         self.tasks.update(listed)
         for number, wave in enumerate(order(plan.tasks, earlier)):
@@ -513,7 +522,7 @@ class _Planning(Execution):
         if isinstance(got, Unread):
             yield failure("evaluate", got.error, {"cycle": len(self.plans)})
             self.failed = True
-            # No verdict is a no: an evaluator that cannot be read must not let anything pass.
+            # A missing verdict is a rejection: an unreadable evaluator must not let anything pass.
             self._reject(Evaluation(achieved=False, feedback="the evaluator gave no verdict"))
             return
         verdict: Evaluation = got.value

@@ -1,10 +1,10 @@
-"""ReAct: think, act, observe, until the answer is there (Yao et al., 2022).
+"""ReAct: think, act, observe, until there is an answer (Yao et al., 2022).
 
-A pure generator: limits, policy, tools and repetition are the runtime's; it hears of them as an
-`Outlook`. `_Attempts` is the one place that reads replies, retries unreadable ones and enforces the
-rules of the loop on them (D3, D4, D6); what it corrects, it records. An answer may come without the
-protocol around it, as prose or as a bare value. `OwnActions` is how another strategy adds actions
-that no tool answers.
+A pure generator: limits, policy, tools and repetition belong to the runtime, which reports them as
+an `Outlook`. Only `_Attempts` reads replies, retries unreadable ones and enforces the rules of the
+loop on them (D3, D4, D6); it records its corrections. An answer may come without the protocol
+around it, as prose or as a bare value. `OwnActions` lets another strategy add actions that no tool
+answers.
 """
 
 from collections.abc import Sequence
@@ -39,16 +39,18 @@ from taofold.reasoning.task import Task
 
 
 def to_action(call: Call, whole: tuple[Repair, ...] = ()) -> Action:
-    """The call as an action; its repairs come along (D7).
+    """Returns the call as an action with its repairs (D7).
 
-    `whole` is what was changed to read the reply: what may have changed a call changed each.
+    Args:
+        call: The call.
+        whole: The repairs of the reply; one that changed its content applies to each call.
     """
     kinds: dict[str, None] = {}
     guessed = False
     for repair in call.repairs:
         kinds[repair.kind] = None
         guessed = guessed or repair.content
-    # Kinds in the order of their first appearance: what is recorded must not vary.
+    # Kinds in order of first appearance: the recorded order must not vary.
     for repair in whole:
         if repair.content:
             kinds[repair.kind] = None
@@ -63,13 +65,13 @@ _HALF_A_CALL = (
     "alone; to answer with this data, call finish."
 )
 PAUSES = 10
-"""How often one turn may be interrupted by its provider."""
+"""The most times a provider may pause one turn."""
 GAVE_UP = "the agent says that it did not reach the goal"
-"""`finish` with `"success": false`: an honest end is no success."""
+"""The error for `finish` with `"success": false`: a reported failure is not a success."""
 
 
 class Taken(Value, frozen=True):
-    """A turn that can be acted on. `kept` is the reply as far as it counts."""
+    """A turn that can be acted on. `kept` is the valid part of the reply."""
 
     reply: Reply
     kept: str
@@ -79,12 +81,12 @@ class Taken(Value, frozen=True):
     final: str = ""
     """"final_answer" or "no_tool_call" if the batch is the answer."""
     failed: str = ""
-    """Why the model says that the goal was not reached, "" if it does not say so."""
+    """The model's reason for not reaching the goal, "" if it reports none."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Broken:
-    """Why a reply cannot be acted on: the rule, and what to tell the model."""
+    """The broken rule of a reply that cannot be acted on, and the feedback for the model."""
 
     rule: str
     feedback: str
@@ -92,20 +94,22 @@ class _Broken:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """A turn that could be acted on, refused by a strict run for what it lacks."""
+    """A turn that could be acted on but that a strict run refuses for the rules it breaks."""
 
     lacks: tuple[Lack, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """No usable reply within the attempts. `last` is what the model wrote last."""
+    """No usable reply within the attempts. `last` is the last text of the model."""
 
     error: str
     last: str = ""
 
     def answer(self, task: Task, wrap_up: str, *, toolless: bool) -> Answer:
-        """No usable reply: in the last turn the limit is the reason, else it is an error."""
+        """Returns the answer without a usable reply: in the last turn the limit is the reason, else
+        an error.
+        """
         if wrap_up and task.offers:
             return Answer(None, wrap_up, f"the last turn brought no answer: {self.error}")
         if toolless:
@@ -114,10 +118,10 @@ class Lost:
 
 
 class _Attempts:
-    """The attempts at one turn: the model is asked, its reply read, checked and corrected.
+    """The attempts at one turn: ask the model, read its reply, check and correct it.
 
-    A strict run asks once per turn for what a rule about form demands (`_demanded`). The second
-    time it accepts the reply and records the violation, so that every model gets on.
+    A strict run asks once per turn for each rule about form (`_demanded`). The second time it
+    accepts the reply and records the violation, so that weak models can continue.
     """
 
     def __init__(self, task: Task, talk: Talk, demands: Demands, step: int) -> None:
@@ -129,10 +133,10 @@ class _Attempts:
         """The tools that the model still called in a turn without tools."""
 
     def run(self, outlook: Outlook) -> Strategy[Taken | Lost]:
-        """Ask until a reply can be acted on, at most `Task.attempts` times."""
+        """Asks until a reply can be acted on, at most `Task.attempts` times."""
         toolless = bool(outlook.wrap_up) or outlook.toolless
         feedback = last = ""
-        # At the limit of steps: the wrap-up, and one more word if that was none.
+        # At the limit of steps: the wrap-up, and one correction of it.
         attempts = (
             min(self._task.attempts, 2) if outlook.wrap_up == "max_steps" else self._task.attempts
         )
@@ -144,7 +148,7 @@ class _Attempts:
             if reply.finish == "overflow":
                 if not (yield from _compact(self._talk)):
                     return Lost("the conversation does not fit the model's context window")
-                # The overflow used up one attempt: folding without end is impossible.
+                # The overflow used up one attempt, so folding cannot repeat without end.
                 continue
             if reply.finish in REFUSED:
                 return Lost(withheld(reply), reply.text)
@@ -153,7 +157,7 @@ class _Attempts:
             if isinstance(read, Taken):
                 return read
             if isinstance(read, _Refused):
-                # Each rule is demanded once, so these replies need no count of their own.
+                # Each rule is demanded once, so these replies need no separate limit.
                 left += 1
                 self._demanded.update([lack.rule for lack in read.lacks])
                 faults = [(lack.rule, lack.detail) for lack in read.lacks]
@@ -166,22 +170,23 @@ class _Attempts:
         return Lost(f"no usable reply in {times(attempts, 'attempt')}: {feedback}", last)
 
     def _judged(self, reply: Reply, toolless: bool) -> Strategy[Taken | _Broken | _Refused]:
-        """The content of the reply, with the rules of the loop applied."""
+        """Reads the reply and applies the rules of the loop."""
         read = self._read(reply)
         if isinstance(read, _Broken):
             return read
         if isinstance(read, Taken):
-            # A lenient run takes the answer's own text for its thought.
+            # A lenient run uses the text of the answer as its thought.
             unanswered = self._task.strict and not self._task.native
             return (yield from self._accepted(read, (UNANSWERED,) if unanswered else (), toolless))
         if read.role_violation:
-            # The model wrote an observation itself; the parser cut there, and this records it.
+            # The model wrote an observation itself. The parser cut it off, and this records the
+            # violation.
             detail = read.role_violation[:500]
             yield from note("violation", rule="role_violation", detail=detail)
         return _unread(read) or (yield from self._check(reply, read, toolless))
 
     def _ask(self, toolless: bool) -> Strategy[Reply]:
-        """Ask for a turn. A reply that its provider interrupted is carried on, not read."""
+        """Asks for a turn. A reply that its provider paused is continued, not read."""
         pauses = 0
         while True:
             reply: Reply = yield Ask(
@@ -196,7 +201,7 @@ class _Attempts:
             self._talk.conversation.append(Message("assistant", reply.content, reply.issuer))
 
     def _read(self, reply: Reply) -> Turn | Taken | _Broken:
-        """What the reply says, before the rules of the loop are applied."""
+        """Reads the reply without applying the rules of the loop."""
         if reply.finish in BROKEN:
             return _Broken(reply.finish, BROKEN[reply.finish])
         if reply.calls:
@@ -216,7 +221,7 @@ class _Attempts:
 
         if not reply.text.strip():
             return _Broken("empty", "Your reply was empty. Reply with a thought and an action.")
-        # With the schemas, not the names: they say whether `02134` is a number.
+        # With schemas, not only names: they determine if `02134` is a number.
         read = read_reply(reply.text, self._task.signatures, finish_reason=reply.finish or None)
         if isinstance(read, Turn):
             return read
@@ -225,7 +230,7 @@ class _Attempts:
         return self._read_bare_value(reply, read) or _Broken("unreadable", read.feedback)
 
     def _read_prose(self, reply: Reply, text: str) -> Taken | _Broken:
-        """A reply without a call: the answer, if the task's type takes it."""
+        """Returns a reply without a call as the answer, if the task's type accepts it."""
         if not self._task.output.text:
             accepted = self._task.output.read(text)
             if isinstance(accepted, Unparsed):
@@ -236,9 +241,9 @@ class _Attempts:
         return _prose(reply, text, text, text)
 
     def _read_bare_value(self, reply: Reply, unread: Unparsed) -> Taken | _Broken | None:
-        """A typed answer may come without the protocol around it; None if there is none."""
+        """Reads a typed answer without the protocol around it; None if there is none."""
         output = self._task.output
-        # What was cut off, ambiguous or full of marks is none: it could be half a call.
+        # Text that was cut off, ambiguous or full of marks could be a partial call.
         if output.text or unread.reason not in ("no_candidate", "invalid") or has_marks(reply.text):
             return None
         accepted = output.read(reply.text, reply.finish or None)
@@ -248,19 +253,19 @@ class _Attempts:
         if self._is_half_a_call(value):
             return _Broken("unreadable", _HALF_A_CALL)
         shown = self._task.output.shown(value)
-        # The thought would repeat what is masked.
+        # The thought would repeat the masked text.
         return _prose(reply, text if shown == value else "", value, shown)
 
     def _is_half_a_call(self, answer: Any) -> bool:
-        """Whether data outside the protocol names a tool, and its type does not know that key."""
+        """Returns whether data outside the protocol names a tool in a key that its type lacks."""
         declared = (self._task.output.schema or {}).keys() & {"properties", "$ref", "$defs"}
         return not declared and names_a_tool(answer, self._task.signatures)
 
     def _accepted(
         self, taken: Taken, lacks: Sequence[Lack], toolless: bool
     ) -> Strategy[Taken | _Refused]:
-        """Accepts a turn and records what it lacks, or refuses it where that is demanded."""
-        # The last turn is not risked for its form: there may be no call left to ask again.
+        """Accepts a turn and records the rules it breaks, or refuses it if a rule is demanded."""
+        # The last turn is not refused for its form: there may be no call left to ask again.
         if self._task.strict and not toolless:
             due = tuple([lack for lack in lacks if lack.rule not in self._demanded])
             if due:
@@ -272,7 +277,7 @@ class _Attempts:
     def _check(
         self, reply: Reply, turn: Turn, toolless: bool
     ) -> Strategy[Taken | _Broken | _Refused]:
-        """Apply the rules of the loop to a readable turn."""
+        """Applies the rules of the loop to a readable turn."""
         if not turn.calls:
             return _Broken(
                 NO_ACTION, "A thought needs an action: reply again with a thought and an action."
@@ -296,7 +301,7 @@ class _Attempts:
             if isinstance(finished, _Broken):
                 return finished
             return (yield from self._accepted(finished, lacks, toolless))
-        # The answer was written before the results of the actions beside it were seen.
+        # The answer was written before the results of the actions beside it were known.
         if finish is not None:
             yield from note(
                 "violation", rule="finish_in_batch", detail="finish beside other actions; not taken"
@@ -312,7 +317,7 @@ class _Attempts:
         read = self._task.output.read_finish(finish.parameters)
         if isinstance(read, Unparsed):
             return _Broken("output", f"The answer is not accepted: {read.feedback}")
-        # The accepted value, not what the model wrote: the observation is the run's output.
+        # The accepted value, not the model's text: the observation is the run's output.
         result = {"answer": self._task.output.shown(read.answer)} | (
             {"success": False} if read.gave_up else {}
         )
@@ -326,7 +331,7 @@ class _Attempts:
 
 
 def _sent(reply: Reply) -> list[ToolCall]:
-    """The reply's native calls; the same call under the same id was sent twice and is one."""
+    """Returns the reply's native calls; duplicates under one id count once."""
     distinct: dict[object, ToolCall] = {}
     for index, call in enumerate(reply.calls):
         distinct.setdefault(call.identity if call.id else index, call)
@@ -334,9 +339,9 @@ def _sent(reply: Reply) -> list[ToolCall]:
 
 
 def _doubts_marked(actions: Sequence[Action], finish: str) -> tuple[Action, ...]:
-    """The actions; marked are those that equal an earlier one, and all of a reply without an end.
+    """Returns the actions, with repeated ones marked, and all of them if the reply has no end.
 
-    What ends at a limit, or goes on, may be the first half of what the model wanted done.
+    A reply that ends at a limit, or is paused, may be only the first half of the intended actions.
     """
     endless = is_cut(finish) or finish == "pause"
     before: set[str] = set()
@@ -346,7 +351,7 @@ def _doubts_marked(actions: Sequence[Action], finish: str) -> tuple[Action, ...]
         doubts = [REPEATED.kind] if identity in before else []
         doubts += [OPEN_END.kind] if endless else []
         before.add(identity)
-        # What could not be read does not run in any case.
+        # An unreadable call does not run in any case.
         if doubts and not action.error:
             repairs = tuple(dict.fromkeys([*action.repairs, *doubts]))
             action = replace(action, repairs=repairs, guessed=True)
@@ -355,7 +360,7 @@ def _doubts_marked(actions: Sequence[Action], finish: str) -> tuple[Action, ...]
 
 
 def _prose(reply: Reply, text: str, answer: Any, shown: Any) -> Taken:
-    """An answer given without the protocol: the triplet is closed with a `finish` of ours."""
+    """Returns an answer given without the protocol, completed by a synthesized `finish`."""
     content = text.strip()[:300] or "The answer."
     thought = Thought(content, "synthesis", synthesized=True)
     finish = Action(FINISH, {"answer": shown})
@@ -363,7 +368,7 @@ def _prose(reply: Reply, text: str, answer: Any, shown: Any) -> Taken:
 
 
 def _unread(turn: Turn) -> _Broken | None:
-    """A batch runs as a whole or not at all: what is wrong if one of its calls was not read."""
+    """Returns the error of an unreadable call: a batch runs completely or not at all."""
     if len(turn.calls) == 1:
         return None
     errors = [
@@ -378,11 +383,11 @@ def _unread(turn: Turn) -> _Broken | None:
 
 
 def _without_invention(reply: Reply, turn: Turn) -> str:
-    """The reply without what it invented, so that the history never shows it."""
+    """Returns the reply without its invented part, so that the history never shows it."""
     cut = turn.role_violation
     if not cut:
         return reply.text
-    # The beginning of the invented part is enough to find where it starts.
+    # The beginning of the invented part is enough to locate it.
     at = reply.text.find(cut[:80])
     return reply.text[:at].rstrip() if at > 0 else reply.text
 
@@ -391,25 +396,25 @@ class OwnActions(Protocol):
     """Actions that the strategy answers itself: see `taofold.reasoning.strategy_actions`."""
 
     last: tuple[str, ...]
-    """Those that may be called in the last turn, too."""
+    """The actions that may also be called in the last turn."""
 
     def observed(self, actions: Sequence[Action]) -> Strategy[tuple[Observation | None, ...]]:
-        """The observations of those of `actions` that are its own, else None."""
+        """Yields effects; returns an observation for each of its own `actions`, else None."""
         ...
 
     def saw(self, actions: Sequence[Action], observations: Sequence[Observation]) -> None:
-        """Hear what came back from a step."""
+        """Records the results of a step."""
         ...
 
     def ending(self) -> Strategy[Answer | None]:
-        """The run's answer, if one of these actions has ended it."""
+        """Returns the run's answer, if one of these actions has ended it."""
         ...
 
 
 def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
-    """Turn after turn until the model finishes, a limit is reached, or no reply can be read.
+    """Runs turns until the model finishes, a limit is reached, or no reply can be read.
 
-    `system` answers actions of the strategy's own; without it there are none.
+    `system` answers the strategy's own actions; without it there are none.
     """
     talk = Talk(task, () if system is None else system.last)
     demands = Demands(task)
@@ -420,9 +425,9 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
             outlook: Outlook = yield Begin()
             if outlook.stop:
                 return Answer(None, outlook.stop)
-            if not outlook.wrap_up:  # a person has raised the limit meanwhile
+            if not outlook.wrap_up:  # the limit was raised in the meantime
                 forbidden = ""
-            # Before the turn is opened: what people say now must not be folded away.
+            # Before the turn is opened: new steering messages must not be folded away.
             if talk.crowded:
                 yield from _compact(talk)
             talk.open(outlook)
@@ -435,8 +440,8 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
             if taken.final:
                 yield from _close(taken)
                 stop = "loop_detected" if outlook.toolless else taken.final
-                # An answer in the last turn is an answer. The limit is the reason only if it
-                # forbade a call that the model asked for, or if the goal was not reached.
+                # An answer in the last turn counts. The limit is the stop reason only if it forbade
+                # a call that the model requested, or if the goal was not reached.
                 if outlook.wrap_up and task.offers:
                     needed = forbidden or attempts.withdrawn or taken.failed
                     stop = (forbidden or outlook.wrap_up) if needed else taken.final
@@ -458,7 +463,7 @@ def react(task: Task, system: OwnActions | None = None) -> Strategy[Answer]:
 
 
 def _compact(talk: Talk) -> Strategy[bool]:
-    """Fold older observations, on record; False if nothing is left to fold."""
+    """Folds older observations and records it; returns False if nothing is left to fold."""
     folded = talk.compact()
     if folded is None:
         return False
@@ -468,7 +473,7 @@ def _compact(talk: Talk) -> Strategy[bool]:
 
 
 def _close(taken: Taken) -> Strategy[None]:
-    """The last triplet: `finish`, whose observation is the accepted output (R2)."""
+    """Yields the last triplet: `finish`, whose observation is the accepted output (R2)."""
     shown = None if taken.answer is None else taken.actions[0].parameters["answer"]
     observation = Observation(shown, extraction="answer accepted", auto=True)
     yield Act(taken.thought, taken.actions, (observation,))

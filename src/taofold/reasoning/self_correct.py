@@ -1,8 +1,8 @@
-"""Self-correction: draft, let a critic judge, revise, return the best (Madaan et al., 2023).
+"""Self-correction: draft, critique, revise, return the best version (Madaan et al., 2023).
 
-The inner strategy drafts and revises; the critic (role `critic`, perhaps another model)
-only judges. The answer is the version that the critic scored highest, the earlier one if
-two score the same, so that a revision can never make the result worse than it was.
+The inner strategy drafts and revises; the critic (role `critic`, perhaps another model) only
+judges. The answer is the version with the highest score, or the earlier one of two equal scores, so
+that a revision can never make the result worse.
 """
 
 from collections.abc import Callable
@@ -47,15 +47,15 @@ class Version:
 
     @property
     def rank(self) -> tuple[bool, float, int]:
-        """Judged before unjudged, then by score, then the earlier one."""
+        """The sort key: judged before unjudged, then the score, then the earlier version."""
         score = 0.0 if self.verdict is None else self.verdict.score
-        # Of equals the earlier one: a revision that gained nothing is not preferred.
+        # The earlier of two equals: a revision without a gain is not preferred.
         return self.verdict is not None, score, -self.number
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfCorrect:
-    """Draft and improve in up to `rounds` rounds.
+    """Drafts and improves in up to `rounds` rounds.
 
     Raises:
         ConfigError: `rounds` is negative.
@@ -66,18 +66,18 @@ class SelfCorrect:
     """The strategy that drafts and revises: react with tools, chain of thought, …"""
     rounds: int = 2
     critic_prompt: str | Callable[[Any], str] = ""
-    """What the critic looks for; a callable gets the output and returns the whole question."""
+    """The criteria of the critic. A callable gets the output and returns the complete question."""
 
     def __post_init__(self) -> None:
         if self.rounds < 0:
             raise ConfigError(f"rounds must be 0 or more, not {self.rounds!r}", path="rounds")
 
     def __call__(self, task: Task) -> Strategy[Answer]:
-        """The strategy for `task`."""
+        """Returns the strategy for `task`."""
         return _Correction(self, task).run()
 
     def question(self, goal: str, output: Any) -> str:
-        """What the critic is asked about `output`."""
+        """Returns the critic's question about `output`."""
         if callable(self.critic_prompt):
             return f"The task was:\n{goal}\n\n{self.critic_prompt(output)}"
         looks = f"\n\n{self.critic_prompt.strip()}" if self.critic_prompt.strip() else ""
@@ -85,7 +85,7 @@ class SelfCorrect:
 
 
 class _Correction:
-    """One run of it: the versions so far."""
+    """One run: the versions so far."""
 
     def __init__(self, options: SelfCorrect, task: Task) -> None:
         self.options, self.task = options, task
@@ -95,7 +95,7 @@ class _Correction:
         self.why = ""
         self._failed = False
         self._unjudged = ""
-        """The newest round without a verdict, and why."""
+        """The newest round without a verdict, and the reason."""
 
     def run(self) -> Strategy[Answer]:
         try:
@@ -119,7 +119,7 @@ class _Correction:
             limit = yield from self._round(number)
             if limit or self.why:
                 break
-        # All rounds were used: the last revision has not been judged yet.
+        # All rounds were used: the last revision has no verdict yet.
         else:
             if self.done:
                 limit = yield from self._judge(self.options.rounds)
@@ -127,10 +127,10 @@ class _Correction:
         return (yield from self._end(limit))
 
     def _round(self, number: int) -> Strategy[str]:
-        """Judge the newest version and revise it. Returns the limit that ends the run, or ""."""
+        """Judges the newest version and revises it. Returns the limit that ends the run, or ""."""
         limit = yield from self._judge(number)
         verdict = self.versions[-1].verdict
-        # The critic could not be read: revising without criticism would be a guess.
+        # The critic could not be read: a revision without criticism would be a guess.
         if limit or verdict is None:
             return limit
         if not verdict.issues or verdict.score >= 1:
@@ -144,13 +144,13 @@ class _Correction:
         version = Version(latest.number + 1, revised.answer.output)
         if version.output == latest.output:
             self.why = "the revision changed nothing"
-            # The same text has the same verdict: asking again would only cost.
+            # Equal text gets an equal verdict: asking again would only cost.
             version = replace(version, verdict=verdict)
         self.versions.append(version)
         return revised.limit
 
     def _make(self, name: str, goal: str, number: int) -> Strategy[Solved]:
-        """Let the inner strategy write a version."""
+        """Lets the inner strategy write a version."""
         history = (*self.task.history, *self.heard)
         task = replace(self.task, goal=goal, history=history)
         solved = yield from alone(self.options.inner, task, name, round=number)
@@ -168,13 +168,13 @@ class _Correction:
         )
 
     def _judge(self, number: int) -> Strategy[str]:
-        """Ask the critic about the newest version, once. Returns the limit that forbids it."""
+        """Asks the critic about the newest version, once. Returns the limit that forbids it."""
         version = self.versions[-1]
         if version.verdict is not None:
             return ""
         outlook = yield from begin()
         self.heard += outlook.heard
-        # Also in the last turn: a version that the critic accepts needs no further one.
+        # Also in the last turn: a version that the critic accepts needs no further turn.
         if outlook.stop:
             return outlook.stop
         question = self.options.question(self.task.goal, version.output)
@@ -206,7 +206,7 @@ class _Correction:
         return Act(thought, (Action("critique", parameters),), (observation,))
 
     def _kind(self, kind: Any) -> Any:
-        """The type of the next thought: after a failure it is an exception."""
+        """Returns the type of the next thought: an exception after a failure."""
         failed, self._failed = self._failed, False
         return "exception" if failed else kind
 

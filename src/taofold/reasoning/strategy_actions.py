@@ -1,10 +1,9 @@
-"""Actions of the strategy itself, TAgent's `plan`, `evaluate` and `summarize`.
+"""TAgent's `plan`, `evaluate` and `summarize` as actions of the strategy itself.
 
-The model chooses them by name like tools; they are asked of the models that play planner,
-evaluator and finalizer. What they find enters the state's data under `plan`, `achieved`,
-`evaluation` and `summary`. An evaluator that says yes ends the run; after `rejections` noes it
-ends as not achieved. `tagent` is the strategy that offers all three. Knows nothing about the loop
-around it.
+The model calls them by name like tools; the models in the roles planner, evaluator and finalizer
+answer them. Their results enter the state's data under `plan`, `achieved`, `evaluation` and
+`summary`. A positive evaluation ends the run; after `rejections` negative ones it ends as not
+achieved. `tagent` is the strategy that offers all three. Knows nothing about the loop around it.
 """
 
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ SYSTEM_ACTIONS: Final[dict[str, str]] = {
     "evaluate": "Let the evaluator judge whether the goal is reached. If it is, the run ends.",
     "summarize": "Let the finalizer sum up what is known so far.",
 }
-"""Names, and what a model is told of them."""
+"""The names of the actions with their descriptions for the model."""
 
 REJECTIONS: Final = 3
 _ALONE: Final = "{} judges what is there so far: send it alone, not beside other actions"
@@ -55,14 +54,14 @@ class Steps(BaseModel):
 
 
 class SystemActions:
-    """The strategy's own actions over one run, and what they have seen of it.
+    """The strategy's own actions in one run, and the results of its steps so far.
 
     Example: `local = yield from system.observed(actions)`, then `Act(thought, actions, local)`.
     """
 
     def __init__(self, task: Task, names: Sequence[str], *, rejections: int = REJECTIONS) -> None:
         self.task, self.names = task, frozenset(names)
-        # A judgement may be the last thing that a run needs; another plan or summary never is.
+        # An evaluation may be the last action of a run; a plan or summary never is.
         self.last: tuple[str, ...] = ("evaluate",) if "evaluate" in self.names else ()
         self.rejections = rejections
         self.achieved = False
@@ -71,12 +70,12 @@ class SystemActions:
         self._seen: dict[str, Observation] = {}
 
     def observed(self, actions: Sequence[Action]) -> Strategy[tuple[Observation | None, ...]]:
-        """The observations of those of `actions` that are the strategy's own, else None."""
+        """Returns an observation for each of the strategy's own `actions`, else None."""
         observations: list[Observation | None] = []
         for action in actions:
             if action.tool not in self.names or action.error:
                 observations.append(None)
-            # A judgement beside actions would be made before their results are there.
+            # An evaluation beside actions would be made before their results are known.
             elif len(actions) > 1:
                 observations.append(
                     Observation(_ALONE.format(action.tool), "failure", refused="batch")
@@ -86,14 +85,16 @@ class SystemActions:
         return tuple(observations)
 
     def saw(self, actions: Sequence[Action], observations: Sequence[Observation]) -> None:
-        """Remember what came back, for the next judgement."""
+        """Records the results of a step for the next evaluation."""
         for action, observation in zip(actions, observations, strict=True):
             id_ = str(len(self._seen) + 1)
             self._calls[id_] = PlannedTask(id=id_, tool=action.tool)
             self._seen[id_] = observation
 
     def ending(self) -> Strategy[Answer | None]:
-        """The run's answer if the evaluator's word ends it; asks the finalizer if it said yes."""
+        """Returns the run's answer if the evaluator ended it; a positive verdict asks the
+        finalizer.
+        """
         if self.achieved:
             got = yield from answer(self.task, self._question(FINALIZER), role="finalizer")
             if isinstance(got, Unread):
@@ -134,7 +135,7 @@ class SystemActions:
             "evaluator", EVALUATOR, typed_reader(Evaluation), EVALUATION_SCHEMA
         )
         if isinstance(got, Unread):
-            # A verdict that cannot be read counts as a no, as in `plan`.
+            # An unreadable verdict counts as a rejection, as in `plan`.
             self.objections.append("the evaluator gave no verdict")
             return Observation(got.error, "failure")
         verdict: Evaluation = got.value
@@ -168,8 +169,10 @@ class SystemActions:
 
 
 def tagent(task: Task, names: Sequence[str] = tuple(SYSTEM_ACTIONS)) -> Strategy[Answer]:
-    """ReAct whose model may also choose TAgent's `plan`, `evaluate` and `summarize`.
+    """ReAct whose model may also call TAgent's `plan`, `evaluate` and `summarize`.
 
-    `names` are those of them that the strategy answers; `task` must offer them.
+    Args:
+        task: Must offer `names`.
+        names: The actions that the strategy answers.
     """
     return react(task, SystemActions(task, names))

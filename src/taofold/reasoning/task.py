@@ -1,7 +1,7 @@
-"""What a strategy is asked to do: the goal, the tools on offer, the type of the answer.
+"""The input of a strategy: the goal, the offered tools, the type of the answer.
 
 `Task` also writes the text of the protocol: the system prompt with its tools, the schema of a whole
-reply, the opening of a conversation, the last word before a limit. `Output` asks for a type and
+reply, the opening of a conversation, the notice before a limit. `Output` describes a type and
 checks an answer. Knows nothing about models, policy or storage.
 """
 
@@ -21,7 +21,7 @@ from taofold.parsing.protocol_keys import FINISH_KEYS, REMARK_KEYS
 from taofold.parsing.schema.target import typed_value
 from taofold.parsing.typed import parse_with_source
 
-# Of English and JSON; `core.content` counts images by the same figure.
+# For English and JSON; `core.content` uses the same figure for images.
 CHARS_PER_TOKEN: Final = 3.8
 _FORM: Final = """\
 Work in steps. Each reply is exactly one JSON object, nothing before or after it:
@@ -52,13 +52,13 @@ WRAP_UP: Final = (
     "Give the best answer you can from what you know%s."
 )
 _DECLARED: Final = FINISH_KEYS | REMARK_KEYS
-"""The parameters of `finish`, and what models say about a call beside them."""
+"""The parameters of `finish`, and the keys in which models describe a call."""
 _ENVELOPE: Final = (
     'the parameters of finish can be read in two ways. Send the whole answer as "answer", '
     'and nothing but "success" beside it'
 )
 _KEPT: Final = 32
-"""Typed values that were accepted and not yet loaded, at most."""
+"""The most accepted typed values that are kept until they are loaded."""
 _QUESTION: dict[str, Any] = {
     "type": "object",
     "properties": {"question": {"type": "string"}},
@@ -78,7 +78,7 @@ class Offer:
 
     @cached_property
     def signature(self) -> str:
-        """A tool as one line of signature and its full description."""
+        """The tool as one line of signature and its full description."""
         head = f"{self.name}({render_schema(self.schema)})"
         description = self.description.strip()
         return f"- {head}: {description}" if description else f"- {head}"
@@ -89,8 +89,8 @@ class FinishReading:
     """The content of a call of `finish`.
 
     Attributes:
-        answer: The accepted answer, or what the model gave in its place when it gave up.
-        gave_up: Whether the model says that it did not reach the goal.
+        answer: The accepted answer, or the model's substitute if it gave up.
+        gave_up: True if the model reports that it did not reach the goal.
     """
 
     answer: Any
@@ -98,12 +98,12 @@ class FinishReading:
 
 
 class Output:
-    """The type an answer must have, and how it is asked for and checked."""
+    """The type of an answer, with its description and validation."""
 
     def __init__(self, type_: Any = str) -> None:
         self.type = type_
         self.text = type_ is str
-        # Compiled once for each output: it costs milliseconds.
+        # Compiled once per output: it takes milliseconds.
         self._adapter: TypeAdapter[Any] = TypeAdapter(type_)
         self.schema: dict[str, Any] | None = None if self.text else self._adapter.json_schema()
         self._hides = _hides(self.schema)
@@ -113,19 +113,19 @@ class Output:
         """Validates an answer that is JSON, such as a parameter of `finish`.
 
         Returns:
-            The answer in the form in which it was validated: `load` gives its typed value.
+            The answer in the form in which it was validated; `load` gives its typed value.
         """
         if self.text or not isinstance(answer, str):
             return self.read(render(answer))
         try:
-            # A text may be of the type as it is: a date, or the text "7" for `int | str`.
+            # Text may satisfy the type directly: a date, or the text "7" for `int | str`.
             value = self._adapter.validate_json(to_json(answer), strict=True)
-        except ValueError:  # of half a surrogate, too
+        except ValueError:  # includes lone surrogates
             return self.read(answer)
         return Parsed(self.keep(answer, value))
 
     def read(self, text: str, finish_reason: str | None = None) -> Parsed[Any] | Unparsed:
-        """Reads an answer out of text, and validates it. Returns what `accept` does."""
+        """Reads an answer from text and validates it. Returns the same as `accept`."""
         if self.text:
             if not text.strip():
                 return Unparsed("empty", "the answer is empty")
@@ -143,20 +143,21 @@ class Output:
         return accepted
 
     def load(self, accepted: Any) -> Any:
-        """The typed value of an accepted answer, by one validation.
+        """Returns the typed value of an accepted answer, with one validation in total.
 
-        That is the one that accepted it, if this process did so and the value was not taken yet.
+        It is the value that `accept` validated, if this process did so and the value was not taken
+        yet.
         """
         if self.text:
             return accepted
         try:
-            # Taken out: each caller has a value of its own, which it may change.
+            # Removed from the cache: each caller owns its value and may change it.
             return self._values.pop(to_json(accepted))
         except KeyError:
             return typed_value(self._adapter, accepted)
 
     def shown(self, accepted: Any) -> Any:
-        """An accepted answer as people and other models may see it: hidden texts are masked."""
+        """Returns an accepted answer for display and for other models: hidden texts are masked."""
         if not self._hides or accepted is None:
             return accepted
         try:
@@ -164,13 +165,14 @@ class Output:
             if value is None:
                 value = typed_value(self._adapter, accepted)
             return self._adapter.dump_python(value, mode="json", by_alias=True)
-        except (ValueError, PydanticSerializationError):  # what is not of the type may hold any
+        # a value that does not satisfy the type may hold any text
+        except (ValueError, PydanticSerializationError):
             return None
 
     def read_finish(self, parameters: Mapping[str, Any]) -> FinishReading | Unparsed:
         """Reads the parameters of `finish` as `finish_schema` declares them.
 
-        A bare answer, whose fields are the parameters, is taken where nothing else can be meant.
+        A bare answer, whose fields are the parameters, is accepted if it is unambiguous.
         """
         gave_up = _is_false(parameters.get("success"))
         answered = "answer" in parameters
@@ -186,7 +188,8 @@ class Output:
         if not parameters:
             return Unparsed("empty", 'the parameter "answer" of finish is missing')
 
-        # As declared first. Then the readings in which the parameters are the answer's own fields.
+        # The declared form first, then the readings in which the parameters are the answer's own
+        # fields.
         others = {key: each for key, each in parameters.items() if key != "success"}
         readings: list[FinishReading] = []
         if gave_up:
@@ -207,11 +210,11 @@ class Output:
         return readings[0] if readings else cast("Unparsed", declared)
 
     def rendered(self) -> str:
-        """The type as a prompt shows it."""
+        """Returns the type as a prompt shows it."""
         return "text" if self.schema is None else render_schema(self.schema)
 
     def finish_schema(self) -> dict[str, Any]:
-        """JSON Schema of the parameters of `finish`."""
+        """Returns the JSON Schema of the parameters of `finish`."""
         answer = dict(self.schema) if self.schema is not None else {"type": "string"}
         # References in the schema start at its root (`#/$defs/…`), so the definitions move there.
         definitions = answer.pop("$defs", None)
@@ -227,21 +230,20 @@ class Output:
 class Task:
     """The input of every strategy.
 
-    `attempts` bounds the replies per turn; `window` is the model's context in tokens;
-    `native` says that the model calls tools natively; `research` opts in to the
-    seventh thought type.
+    `attempts` bounds the replies per turn. `window` is the model's context in tokens. `native` is
+    True if the model calls tools natively. `research` enables the seventh thought type.
     """
 
     goal: str
     parts: tuple[Part, ...] = ()
-    """The goal as it was given, if it holds more than text."""
+    """The goal as the caller passed it, if it holds more than text."""
     instructions: str = ""
     offers: tuple[Offer, ...] = ()
     output: Output = field(default_factory=Output)
     strict: bool = False
-    """Whether a reply that breaks a rule about its form is asked for again, once per turn."""
+    """True to ask again, once per turn, for a reply that breaks a rule about its form."""
     reference: str = ""
-    """How each line of reference data in the goal begins; "" = it holds none."""
+    """The prefix of each line of reference data in the goal; "" = it holds none."""
     research: bool = False
     attempts: int = 3
     native: bool = False
@@ -250,26 +252,26 @@ class Task:
     """Tokens kept free for the reply."""
     history: tuple[Message, ...] = ()
     ask_user: bool = False
-    """Is the reserved action `ask_user` on offer?"""
+    """True if the reserved action `ask_user` is offered."""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The state that the run started with, for strategies that read it. JSON."""
+    """The initial state of the run, for strategies that read it. JSON."""
 
     @property
     def content(self) -> Content:
-        """The goal as a message: as it was given, or what became of it with the same media."""
-        # Redaction may have changed the text: then the recorded goal counts, with the same media.
+        """The goal as a message, with its media."""
+        # If redaction changed the text, the recorded goal is used, with the same media.
         if not self.parts or text_with_media(self.parts) == self.goal:
             return self.parts or self.goal
         return self.with_media(self.goal)
 
     def with_media(self, text: str) -> Content:
-        """`text` with the media of the goal behind it."""
+        """Returns `text` followed by the media of the goal."""
         media = tuple(media_of(self.parts))
         return (TextPart(text), *media) if media else text
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names a model may call."""
+        """The names that a model may call."""
         reserved = (FINISH, "ask_user") if self.ask_user else (FINISH,)
         return (*[offer.name for offer in self.offers], *reserved)
 
@@ -280,15 +282,15 @@ class Task:
 
     @cached_property
     def signatures(self) -> dict[str, dict[str, Any]]:
-        """The JSON Schemas of the parameters of all that a model may call, `finish` included."""
+        """The JSON Schemas of the parameters of all callable names, `finish` included."""
         return self.schemas | {FINISH: self.output.finish_schema()}
 
     def tool_lines(self) -> str:
-        """The tools on offer, one line each."""
+        """Returns the offered tools, one line each."""
         return "\n".join([offer.signature for offer in self.offers]) or "(none)"
 
     def system_prompt(self) -> str:
-        """Instructions, tools and protocol."""
+        """Returns instructions, tools and protocol."""
         parts = [self.instructions.strip()] if self.instructions.strip() else []
         if self.native:
             if self.offers:
@@ -308,15 +310,15 @@ class Task:
         return "\n\n".join(parts)
 
     def wrap_up(self, kept: Sequence[str] = ()) -> str:
-        """The notice that opens the last turn. `kept` may still be called."""
+        """Returns the notice that opens the last turn. `kept` may still be called."""
         call = "" if self.native else f' with "tool": "{FINISH}"'
         return WRAP_UP % (call + "".join([f", or call {name}" for name in kept]))
 
     def reply_schema(self, *, kept: Sequence[str] | None = None) -> dict[str, Any]:
-        """One thought and one action out of those on offer.
+        """Returns the schema of one thought and one action out of those on offer.
 
         Args:
-            kept: the only ones that may be called besides `finish`; None = all.
+            kept: The only names that may be called besides `finish`; None = all.
         """
         finish = self.output.finish_schema()
         definitions = dict(finish.pop("$defs", {}))
@@ -326,7 +328,7 @@ class Task:
                 continue
             schema = dict(offer.schema)
             own: dict[str, Any] = schema.pop("$defs", {})
-            # Two tools may mean different things by one name: then each has its own name here.
+            # Two tools may use one name for different definitions: each then gets its own name.
             names = {
                 name: f"{offer.name}.{name}"
                 for name, definition in own.items()
@@ -357,9 +359,9 @@ class Task:
     def opening(
         self, rules: str, text: str, heard: Sequence[Message] = (), *, history: bool = True
     ) -> Conversation:
-        """A fresh conversation: instructions and rules, the session so far, the question.
+        """Returns a new conversation: instructions and rules, the session so far, the question.
 
-        `heard` is what people said since the run started; it comes last, as the newest word.
+        `heard` holds the steering since the run started. It comes last, as the newest messages.
         """
         system = "\n\n".join([part for part in (self.instructions.strip(), rules.strip()) if part])
         messages = [Message("system", system)] if system else []
@@ -369,13 +371,13 @@ class Task:
 
     @property
     def budget(self) -> int:
-        """Characters of conversation that fit the window."""
-        # Of a small window at most a quarter is kept for the reply.
+        """The characters of conversation that fit the window."""
+        # In a small window at most a quarter is reserved for the reply.
         return int((self.window - min(self.reserve, self.window // 4)) * CHARS_PER_TOKEN)
 
 
 def _hides(schema: Any) -> bool:
-    """Whether a part of a schema is a text that is not to be shown, as of a `SecretStr`."""
+    """Returns whether a part of a schema is hidden text, such as a `SecretStr`."""
     if isinstance(schema, list):
         return any(map(_hides, cast("list[Any]", schema)))
     if not isinstance(schema, dict):
@@ -389,7 +391,7 @@ def _is_false(value: Any) -> bool:
 
 
 def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
-    """`schema` with its references to definitions renamed."""
+    """Returns `schema` with its references to definitions renamed."""
     if isinstance(schema, list):
         return [_renamed(element, names) for element in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

@@ -1,8 +1,8 @@
-"""The state variables that reasoning leaves behind, and its trace as JSON lines, as projections of
-the log.
+"""The state variables and the JSON-lines trace of reasoning, as projections of the log.
 
-The same on success and failure, live and from an old log: nothing is stored for them. The
-names are the seed's (`reasoning_trace`, `react_steps`, `improvement_history` …).
+They are the same on success and failure, live and from an old log, because nothing is stored for
+them. The names come from the first version (`reasoning_trace`, `react_steps`, `improvement_history`
+…).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,13 +21,13 @@ _ANSWERS: Final = ("finish", "synthesize", *_VERSIONS, "solve")
 
 
 def variables(records: Iterable[e.Record]) -> dict[str, Any]:
-    """Everything that reasoning says about a run, finished or not.
+    """Returns the reasoning variables of a run, finished or not.
 
-    Always there: `reasoning_trace`, `reasoning_thinking`, `reasoning_answer` (None without
-    one), `reasoning_success`, `reasoning_error`. Those of a strategy are there if the run
-    used it, with empty values if it did not get that far.
+    Always present: `reasoning_trace`, `reasoning_thinking`, `reasoning_answer` (None without one),
+    `reasoning_success`, `reasoning_error`. The variables of a strategy are present if the run used
+    it, with empty values if it did not get that far.
     """
-    # Without what a rewind took back.
+    # Without rewound records.
     current = live(records)
     start = opening(current)
     steps = turns(current)
@@ -47,7 +47,7 @@ def variables(records: Iterable[e.Record]) -> dict[str, Any]:
     names = {call.action.tool for turn in steps for call in turn.calls if call.local}
     used = start.strategy if start is not None else ""
     for strategy, marks, project in _PROJECTIONS:
-        # Also where the strategy was an inner one of another.
+        # Also if the strategy was nested in another.
         if used == strategy or names & marks:
             variables |= project(steps)
 
@@ -58,24 +58,24 @@ def variables(records: Iterable[e.Record]) -> dict[str, Any]:
 
 
 def trace_entries(records: Iterable[e.Record]) -> list[dict[str, Any]]:
-    """The trace as plain JSON, each branch in one piece."""
-    # A stable sort by place: what ran at once stands one branch after the other.
+    """Returns the trace as plain JSON, each branch in one piece."""
+    # A stable sort by key: concurrent branches are listed one after another.
     return [msgspec.to_builtins(entry) for entry in sorted(trace(records), key=_place)]
 
 
 def _place(entry: TraceSpan) -> tuple[int, ...]:
-    """Where the entry's effect stands: branches in their order, whatever ran at once."""
+    """Returns the sort key of an entry: the place of its effect, branches in order."""
     return tuple([int(part) for part in entry.key.split(".")]) if entry.key else ()
 
 
 def trace_ndjson(records: Iterable[e.Record]) -> str:
-    """The same trace as JSON lines."""
+    """Returns the same trace as JSON lines."""
     encode = msgspec.json.encode
     return "".join([encode(entry).decode() + "\n" for entry in trace_entries(records)])
 
 
 def react_steps(all_turns: Sequence[TracedTurn]) -> list[dict[str, Any]]:
-    """The tool calls in the seed's form; a batch is several entries with one number."""
+    """Returns the tool calls in the documented form; a batch is several entries with one number."""
     return [
         {
             "step": turn.number,
@@ -91,18 +91,18 @@ def react_steps(all_turns: Sequence[TracedTurn]) -> list[dict[str, Any]]:
 
 
 def _own(all_turns: Sequence[TracedTurn], *names: str) -> list[tuple[TracedTurn, TracedCall]]:
-    """The strategy's own named steps, in order, with their only call."""
+    """Returns the strategy's own named steps, in order, with their only call."""
     return [
         (turn, turn.calls[0])
         for turn in all_turns
         if turn.calls and turn.calls[0].action.tool in names
-        # Not a tool that happens to have such a name.
+        # Excludes tools that happen to have such a name.
         if turn.calls[0].local or turn.calls[0].action.tool in RESERVED
     ]
 
 
 def _thinking(all_turns: Sequence[TracedTurn]) -> str:
-    """The thinking behind the answer: of the newest step that gave one and said why."""
+    """Returns the thinking behind the answer: that of the newest step with its own thought."""
     for turn, _ in reversed(_own(all_turns, *_ANSWERS)):
         if not turn.thought.synthesized:
             return turn.thought.content
@@ -166,7 +166,7 @@ def _corrected(all_turns: Sequence[TracedTurn]) -> dict[str, Any]:
 
 
 def _stopped(kept: Iterable[e.Record]) -> dict[str, Any]:
-    """What a self-correction noted at its end: the best version, and why it stopped there."""
+    """Returns the best version and the stop reason that a self-correction noted at its end."""
     for record in kept:
         if isinstance(record.event, e.Noted) and record.event.kind == "corrected":
             data = record.event.data
@@ -175,7 +175,7 @@ def _stopped(kept: Iterable[e.Record]) -> dict[str, Any]:
 
 
 def _decomposed(all_turns: Sequence[TracedTurn]) -> dict[str, Any]:
-    """The parts of the whole problem with their answers, and how deep it went."""
+    """Returns the parts of the whole problem with their answers, and the depth reached."""
     splits = {
         call.action.parameters.get("path", ""): call
         for _, call in _own(all_turns, "decompose")
@@ -203,8 +203,8 @@ def _sub_answer(
 
 
 def _planned(all_turns: Sequence[TracedTurn]) -> dict[str, Any]:
-    """The plans, the results of their tasks, and what the evaluator said."""
-    # TAgent's action of that name has a list of steps, and fails where no plan could be read.
+    """Returns the plans, the results of their tasks, and the evaluator's verdicts."""
+    # TAgent's action of that name returns a list of steps, and fails if no plan could be read.
     outcomes = [_result(call) for _, call in _own(all_turns, "plan") if _ok(call)]
     plans = [plan["tasks"] if is_object(plan) else plan for plan in outcomes]
     results = {
