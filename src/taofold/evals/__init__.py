@@ -1,4 +1,4 @@
-"""Evaluations: cases, scorers, repetitions, and what can be concluded from them.
+"""Evaluations: cases, scorers, repetitions, and statistical comparison of the results.
 
 report = await evaluate(agent, [Case("What is 6 × 7?", expect=42)], repeat=5)
 print(report.summary)          # 1 case, 5 trials: 100 % pass (21–100 %) …

@@ -1,6 +1,6 @@
 """Cases from our YAML, from files of pydantic-evals and Inspect, or from a past run.
 
-A case is what an agent is asked, and what says whether its answer is right:
+A case is a goal for the agent, with scorers that judge the answer:
 
     agent: support.yaml          # optional: else named on the command line
     repeat: 3
@@ -15,8 +15,8 @@ A case is what an agent is asked, and what says whether its answer is right:
         contains: [total]
         command: jq -e '.total > 0'
 
-Data sets of pydantic-evals (YAML or JSON) and of Inspect (JSON lines with `input` and `target`)
-are read too.
+Data sets of pydantic-evals (YAML or JSON) and of Inspect (JSON lines with `input` and `target`) are
+read too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,28 +43,28 @@ _LONGEST_NAME: Final = 40
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that an agent is asked.
+    """One goal for the agent, with its expected result.
 
-    Without scorers of its own and without `expect` a run counts that finished with success.
+    Without scorers and without `expect`, a run passes if it finished with success.
     """
 
     goal: str
     expect: Any = UNSET
-    """The right output; unset = there is no single one."""
+    """The expected output; unset = there is no single correct output."""
     name: str = ""
     scorers: Sequence[Scorer] = ()
     note: str = ""
-    """For people, such as why the case is there. Nothing is judged by it."""
+    """A note for readers, such as the purpose of the case. Not used for scoring."""
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """The name, or the goal if it has none."""
         return self.name or self.goal
 
     @property
     def judged_by(self) -> tuple[Scorer, ...]:
-        """Its scorers, with the one that `expect` means."""
-        # `expect` comes first: what is plainly wrong needs no judge.
+        """Its scorers, including the one for `expect`."""
+        # `expect` comes first: an obviously wrong output needs no judge.
         own = tuple(self.scorers) if self.expect is UNSET else (exact, *self.scorers)
         return own or (success,)
 
@@ -87,7 +87,7 @@ class ScoreKeys(Strict):
     judge: str = ""
 
     def scorers(self, folder: Path, judging: "Judging") -> list[Scorer]:
-        """The scorers that these keys name, as functions."""
+        """Returns the scorers that these keys name, as functions."""
         scorers: list[Scorer] = []
         if self.contains:
             texts = [self.contains] if isinstance(self.contains, str) else self.contains
@@ -120,28 +120,32 @@ class FileKeys(Strict):
 
 
 class Judging:
-    """Makes judges for criteria. `agent` says whose model judges, when there is a criterion."""
+    """Creates judges for criteria.
+
+    `agent` returns the agent whose model judges; called on demand.
+    """
 
     def __init__(self, agent: Callable[[], Agent[Any, Any]] | None) -> None:
         self._agent = agent
 
     def __call__(self, criterion: str) -> Scorer:
-        """The scorer for one criterion."""
+        """Returns the scorer for one criterion."""
         if self._agent is None:
             raise ConfigError("a judge needs a model: pass judge=Agent(…)", path="judge")
         return judge(criterion, self._agent())
 
 
 def read_cases(path: Path | str, judge: Callable[[], Agent[Any, Any]] | None = None) -> CaseFile:
-    """The cases in a file.
+    """Reads the cases of a file.
 
     Args:
-        path: YAML or JSON of ours or of pydantic-evals, or JSON lines of Inspect (`.jsonl`).
-        judge: the agent whose model judges, where a case asks for it.
+        path: YAML or JSON in our format or that of pydantic-evals, or JSON lines of Inspect
+            (`.jsonl`).
+        judge: Returns the agent whose model judges, if a case needs it.
 
     Raises:
-        ExceptionGroup: of a ConfigError for each fault, with its line.
-        ConfigError: a sample of Inspect cannot be read.
+        ExceptionGroup: Of a ConfigError for each fault, with its line.
+        ConfigError: A sample of Inspect cannot be read.
     """
     path = Path(path)
     if path.suffix == ".jsonl":
@@ -149,7 +153,7 @@ def read_cases(path: Path | str, judge: Callable[[], Agent[Any, Any]] | None = N
     document, faults = load(path)
     if document is None:
         refuse(faults, "the cases cannot be read")
-    # Told by a case: both formats have `cases`, only pydantic-evals has `inputs`.
+    # Detected by the cases: both formats have `cases`, only pydantic-evals has `inputs`.
     foreign = "cases" in document.value and any(
         "inputs" in case for case in _list(document.value["cases"]) if isinstance(case, dict)
     )
@@ -166,7 +170,7 @@ def _case_file(document: YamlDocument, keys: FileKeys, judging: Judging) -> Case
     cases: list[Case] = []
     for number, entry in enumerate(keys.cases):
         scorers: list[Scorer] = []
-        # The shared scorers belong to every case: their faults would be told once for each.
+        # The shared scorers belong to every case: checking them once reports each fault once.
         for location, score in [(("cases", number), entry), *_shared_scores(keys)]:
             try:
                 scorers += score.scorers(document.folder, judging)
@@ -183,19 +187,20 @@ def _shared_scores(keys: FileKeys) -> list[tuple[KeyPath, ScoreKeys]]:
 
 
 def _with_unique_names(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Every case with a name of its own."""
+    """Returns the cases with unique names."""
     counts: dict[str, int] = {}
     named: list[Case] = []
     for case in cases:
         name = case.name or " ".join(case.goal.split())[:_LONGEST_NAME]
-        # Reports and resumption go by the name, so no two cases may share one.
+        # Reports and resumption identify cases by name, so no two cases may share one.
         counts[name] = counts.get(name, 0) + 1
         name = name if counts[name] == 1 else f"{name} #{counts[name]}"
         named.append(replace(case, name=name))
     return tuple(named)
 
 
-# --- data sets of others -------------------------------------------------------------------------
+# --- data sets of other tools
+# ------------------------------------------------------------------------
 
 _EVALUATORS: Final[Mapping[str, Callable[[Any, Judging], Scorer]]] = {
     "Contains": lambda option, _: contains(str(option)),
@@ -203,11 +208,11 @@ _EVALUATORS: Final[Mapping[str, Callable[[Any, Judging], Scorer]]] = {
     "IsInstance": lambda option, _: schema(option),
     "LLMJudge": lambda option, judging: judging(str(option)),
 }
-"""Evaluators of pydantic-evals: from the one argument of each to our scorer."""
+"""Evaluators of pydantic-evals: maps the one argument of each to our scorer."""
 
 
 def _pydantic(document: YamlDocument, judging: Judging) -> CaseFile:
-    """A data set of pydantic-evals: `inputs`, `expected_output`, `evaluators`."""
+    """Reads a data set of pydantic-evals: `inputs`, `expected_output`, `evaluators`."""
     faults: list[Fault] = []
     shared = _evaluators(
         document, ("evaluators",), document.value.get("evaluators"), faults, judging
@@ -226,7 +231,8 @@ def _pydantic(document: YamlDocument, judging: Judging) -> CaseFile:
         expected = case.get("expected_output")
         expected = UNSET if expected is None else expected
         if exact not in scorers and scorers:
-            expected = UNSET  # kept for people there; compared only if an evaluator says so
+            # informational in that format; compared only if an evaluator requires it
+            expected = UNSET
         rest = tuple([scorer for scorer in scorers if scorer is not exact])
         cases.append(Case(render(case["inputs"]), expected, str(case.get("name") or ""), rest))
 
@@ -245,7 +251,7 @@ def _evaluators(
             ((name, options),) = cast("dict[str, Any]", entry).items()
         if isinstance(options, dict):
             parameters = cast("dict[str, Any]", options)
-            # Each evaluator names its one argument differently; a bare value stands for it.
+            # Each evaluator has another name for its one argument; a bare value stands for it.
             options = parameters.get("value", parameters.get("rubric", parameters.get("type_name")))
 
         location = (*key_path, number)
@@ -263,7 +269,7 @@ def _evaluators(
 
 
 def _inspect(path: Path) -> list[Case]:
-    """Samples of Inspect: `input`, `target`, `id`; a target is looked for in the answer."""
+    """Reads samples of Inspect: `input`, `target`, `id`. The answer must contain the target."""
     cases: list[Case] = []
     try:
         lines = read_named(path).decode("utf-8").splitlines()
@@ -288,10 +294,10 @@ def _inspect(path: Path) -> list[Case]:
 
 
 def from_state(state: RunState, ratings: Sequence[Rating] = ()) -> Case:
-    """A case made from a run: the same goal, and its output as the right one.
+    """Creates a case from a run: the same goal, with its output as the expected one.
 
-    A run without success gives a case without an expectation, and so does one that somebody has
-    rated below 0.5: whoever reads the notes knows better what would have been right.
+    A run without success, or with a rating below 0.5, gives a case without an expectation. The
+    notes of the ratings are kept for a reviewer.
     """
     right = state.success and all(rating.value >= 0.5 for rating in ratings)
     return Case(

@@ -1,8 +1,8 @@
-"""An evaluation and its `Report`: trials, rates, and whether two agents differ.
+"""An evaluation and its `Report`: trials, rates, and a comparison of two agents.
 
-`evaluate` runs an agent on cases, each as often as is asked, and scores every result. Rates come
-with intervals; `compare` holds two agents against each other, case by case, by a permutation test.
-How reports are kept is in `report_files`.
+`evaluate` runs an agent on cases, each `repeat` times, and scores every result. Rates have
+confidence intervals; `compare` compares two agents case by case with a permutation test.
+`report_files` stores reports.
 """
 
 import random
@@ -25,15 +25,15 @@ from taofold.runtime.endings import SPENT
 
 _SURE: Final = 0.05
 _Z: Final = 1.959964
-"""Of a normal distribution: 95 % lie within so many deviations."""
+"""95 % of a normal distribution lie within this many standard deviations."""
 _EXACT: Final = 14
-"""Cases that differ, up to which all ways to swap them are counted; for more, a sample is."""
+"""The most differing cases for which all permutations are counted; above it they are sampled."""
 _SAMPLE: Final = 20_000
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One case, run once. `result` is None if it could not be run."""
+    """One run of one case. `result` is None if it could not be run."""
 
     case: Case
     repetition: int
@@ -42,24 +42,24 @@ class Trial:
 
     @property
     def run_id(self) -> str:
-        """Its run in the log; "" if there is none."""
+        """The id of its run in the log; "" if there is none."""
         return "" if self.result is None else self.result.run_id
 
     @property
     def passed(self) -> bool:
-        """Do all scorers find it right?"""
+        """True if all scorers pass it."""
         return all([score.passed for score in self.scores])
 
     @property
     def reason(self) -> str:
-        """Why it did not pass; "" if it did."""
+        """The reason why it did not pass; "" if it did."""
         failed = [score for score in self.scores if not score.passed]
         return "; ".join([f"{score.name}: {score.reason or score.value}" for score in failed])
 
 
 @dataclass
 class Report:
-    """All trials of one agent on some cases."""
+    """All trials of one agent on a set of cases."""
 
     agent: str
     name: str
@@ -68,7 +68,7 @@ class Report:
 
     @property
     def by_case(self) -> dict[str, float]:
-        """The share of trials that passed, by the case's name."""
+        """The share of passed trials, by the case's name."""
         trials: dict[str, list[bool]] = {}
         for trial in self.trials:
             trials.setdefault(trial.case.label, []).append(trial.passed)
@@ -76,14 +76,15 @@ class Report:
 
     @property
     def rate(self) -> float:
-        """The mean over the cases of the share that passed."""
+        """The mean pass share over the cases."""
         return fmean(self.by_case.values())
 
     @property
     def interval(self) -> tuple[float, float]:
-        """In which the rate on further cases of the kind lies, 19 times in 20.
+        """The 95 % confidence interval of the rate on further cases of the same kind.
 
-        Cases are counted, not trials: asking the same thing again says little of other things.
+        Counts cases, not trials: repetitions of one case carry little information about other
+        cases.
         """
         return wilson(self.rate, len(self.by_case))
 
@@ -98,7 +99,7 @@ class Report:
 
     @property
     def usage(self) -> Usage:
-        """Tokens and dollars of all trials; judges not counted."""
+        """Tokens and dollars of all trials, without the judges."""
         total = Usage()
         for trial in self.trials:
             if trial.result is not None:
@@ -107,7 +108,7 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """One line for people."""
+        """One line for display."""
         low, high = self.interval
         size = f"{_count(len(self.by_case), 'case')}, {_count(len(self.trials), 'trial')}"
         cost = f", {dollars(self.usage.usd)}" if self.usage.usd != 0 else ""
@@ -117,7 +118,7 @@ class Report:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """For programs: everything but the runs, which lie in the log."""
+        """Returns everything but the runs, which are in the log."""
         low, high = self.interval
         return {
             "agent": self.agent,
@@ -149,8 +150,8 @@ class Report:
 class Comparison:
     """Two agents on the same cases.
 
-    `difference` is the first's rate less the second's, `p` how often chance alone would make it
-    as large or larger if both were equally good.
+    `difference` is the first's rate less the second's. `p` is the probability of a difference at
+    least as large by chance if both were equally good.
     """
 
     first: str
@@ -164,11 +165,11 @@ class Comparison:
 
     @property
     def lost(self) -> bool:
-        """Is the first the worse one, by more than chance explains (p < 0.05)?"""
+        """True if the first is significantly worse (p < 0.05)."""
         return self.difference < 0 and self.p < _SURE
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the fields as JSON."""
         return {
             "first": self.first,
             "second": self.second,
@@ -191,10 +192,10 @@ class Comparison:
 
 
 def compare(first: Report, second: Report) -> Comparison:
-    """Compare two agents on the cases that both were asked, by a paired permutation test.
+    """Compares two agents on their common cases with a paired permutation test.
 
     Raises:
-        ValueError: they have no case in common.
+        ValueError: They have no case in common.
     """
     rates, theirs = first.by_case, second.by_case
     names = [name for name in rates if name in theirs]
@@ -213,13 +214,13 @@ def compare(first: Report, second: Report) -> Comparison:
 
 
 def paired_p(gaps: Sequence[float]) -> float:
-    """How often swapping who is who in each pair at random gives as large a sum, either way."""
+    """Returns the two-sided p-value of a paired permutation test."""
     if not gaps:
         return 1.0
-    # Sums of floats: what is equally large must count as such.
+    # Floating-point sums: equal sums must compare as equal.
     distance = abs(sum(gaps)) - 1e-9
     if len(gaps) <= _EXACT:
-        # At most 2^14 ways.
+        # At most 2^14 permutations.
         ways = product((1, -1), repeat=len(gaps))
         sums = [sum([sign * gap for sign, gap in zip(way, gaps, strict=True)]) for way in ways]
         return fmean([abs(total) >= distance for total in sums])
@@ -228,15 +229,15 @@ def paired_p(gaps: Sequence[float]) -> float:
     hits = sum(
         [abs(sum([gap * draw.choice((1, -1)) for gap in gaps])) >= distance for _ in range(_SAMPLE)]
     )
-    # The way that was seen is one of all: p from a sample is never 0.
+    # The observed permutation counts too: p from a sample is never 0.
     return (hits + 1) / (_SAMPLE + 1)
 
 
 def wilson(rate: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of a rate that `count` cases showed (Wilson's score interval)."""
+    """Returns the 95 % interval of a rate observed on `count` cases (Wilson's score interval)."""
     if not count:
         return 0.0, 1.0
-    # Wilson rather than the usual interval: that is empty where all cases passed.
+    # Wilson's interval rather than the normal one, which is empty if all cases passed.
     square = _Z**2 / count
     middle = (rate + square / 2) / (1 + square)
     half = _Z / (1 + square) * sqrt(rate * (1 - rate) / count + square / (4 * count))
@@ -258,17 +259,20 @@ async def evaluate(
     usd: float | None = None,
     progress: Callable[[BatchState], None] | Literal["terminal"] | None = None,
 ) -> Report:
-    """Run every case `repeat` times and score what came of it.
+    """Runs every case `repeat` times and scores the results.
 
     Args:
-        scorers: for every case, besides its own.
-        name: of the evaluation; with the same name and log it goes on where it was stopped, and
-            what has been run is only scored again. "" = a new one.
-        concurrency, progress: as for `Agent.map`.
-        usd: as for `Agent.map`. What judges cost is not counted.
+        agent: The agent to evaluate.
+        cases: The cases.
+        scorers: Scorers for every case, in addition to its own.
+        repeat: Runs per case, at least 1.
+        name: The name of the evaluation. With the same name and log a stopped evaluation continues,
+            and finished runs are only scored again. "" = a new one.
+        concurrency, progress: As for `Agent.map`.
+        usd: As for `Agent.map`. The cost of judges is not counted.
 
     Raises:
-        ConfigError: there is no case, or the agent cannot run as described.
+        ConfigError: There is no case, or the agent cannot run as described.
     """
     if not cases:
         raise ConfigError("there is no case to evaluate", path="cases")
@@ -283,9 +287,9 @@ async def evaluate(
         raise ConfigError(f"a case is run 1 time or more, not {repeat!r}", path="repeat")
     batch = name or f"eval-{urandom(4).hex()}"
     report = Report(agent.name, batch)
-    # Round by round: if the money ends, every case has been run about equally often.
+    # In rounds: if the money ends, every case has been run about equally often.
     rounds = [(case, number) for number in range(repeat) for case in cases]
-    # Without a log nothing can be gone on with, and `map` refuses a name.
+    # Without a log nothing can be continued, and `map` refuses a name.
     named = batch if agent.opened_log is not None else ""
     ended = await agent.map(
         [case.goal for case, _ in rounds],

@@ -1,7 +1,7 @@
-"""Reports of evaluations as files in the project, for whoever looks at them later.
+"""Stores evaluation reports as files in the project.
 
-They hold figures and the ids of runs, which themselves lie in the log. What is read back is data
-from a file: whatever is no report is left out, and a name from a request leads nowhere else.
+They hold figures and the ids of runs; the runs are in the log. Files that are read back are data: a
+file that is not a report is ignored, and a name from a request cannot leave the folder.
 """
 
 import json
@@ -20,14 +20,14 @@ from taofold.evals.evaluation import Comparison, Report
 from taofold.reserved_places import make_folder, open_file, write_file
 
 FOLDER: Final = "evals"
-"""Where they lie in the project's folder."""
+"""The reports' folder inside the project's folder."""
 _SHOWN: Final = 100
 _LARGEST: Final = 16_000_000
 _ID: Final = re.compile(r"[0-9]{13}-[0-9a-f]{8}")
 
 
 class StoredTrial(msgspec.Struct):
-    """One case, run once."""
+    """One run of one case."""
 
     case: str
     repetition: int
@@ -37,7 +37,7 @@ class StoredTrial(msgspec.Struct):
 
 
 class StoredReport(msgspec.Struct):
-    """What `Report.as_json` says of one agent."""
+    """The content of `Report.as_json` for one agent."""
 
     agent: str
     name: str
@@ -52,7 +52,7 @@ class StoredReport(msgspec.Struct):
 
 
 class StoredComparison(msgspec.Struct):
-    """What `Comparison.as_json` says of two."""
+    """The content of `Comparison.as_json`."""
 
     first: str
     second: str
@@ -64,7 +64,7 @@ class StoredComparison(msgspec.Struct):
 
 
 class StoredEval(msgspec.Struct):
-    """A file."""
+    """One file."""
 
     at: str
     name: str
@@ -75,11 +75,11 @@ class StoredEval(msgspec.Struct):
 def store_report(
     home: Path, name: str, reports: Sequence[Report], comparison: Comparison | None = None
 ) -> Path:
-    """Write the reports of one eval below `home`; the file.
+    """Writes the reports of one eval below `home` and returns the file.
 
     Raises:
-        ConfigError: a folder or file there is not this user's.
-        OSError: it cannot be written.
+        ConfigError: A folder or file there belongs to another user.
+        OSError: It cannot be written.
     """
     at = clock()
     folder = home / FOLDER
@@ -96,15 +96,15 @@ def store_report(
 
 
 def stored_reports(home: Path) -> list[dict[str, Any]]:
-    """The newest reports, without their trials."""
+    """Returns the newest reports without their trials."""
     names = sorted([path.stem for path in (home / FOLDER).glob("*.json")], reverse=True)
     documents = [stored_report(home, name) for name in names[:_SHOWN]]
     return [_brief(document) for document in documents if document is not None]
 
 
 def stored_report(home: Path, name: str) -> dict[str, Any] | None:
-    """One eval by its id; None if there is no such file, or it holds no reports."""
-    # The name comes from a request: only what looks like an id becomes part of a path.
+    """Returns one eval by its id; None if there is no such file, or it holds no reports."""
+    # The name comes from a request: only a valid id becomes part of a path.
     if not _ID.fullmatch(name):
         return None
     path = home / FOLDER / f"{name}.json"
