@@ -1,6 +1,8 @@
-"""What tests of agents need: models without a network, recorded answers of providers (cassettes), a
-guard against real requests, a check that a run replays; and conformance suites for logs, journals
-and engines.
+"""Tools for testing agents: models without a network, cassettes, a replay check, conformance
+suites.
+
+Cassettes are recorded answers of providers. The pytest plugin blocks real requests. The conformance
+suites are for logs, journals and engines.
 """
 
 from importlib import import_module
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from taofold.models.transport import allow_model_requests, answered_by, forbid_model_requests
     from taofold.testing.cassette import Cassette, Recorder
 
-# Loaded at their first use: a scripted model needs no HTTP client.
+# Imported on first use: a scripted model needs no HTTP client.
 _HOME = {
     "Cassette": "taofold.testing.cassette",
     "Recorder": "taofold.testing.cassette",

@@ -1,4 +1,4 @@
-"""Cassettes: a provider's answers, recorded or written by hand, served in place of the network.
+"""Cassettes: a provider's recorded or written answers, served in place of the network.
 
 A cassette is JSON:
 
@@ -8,14 +8,13 @@ A cassette is JSON:
        "response": {"status": 200, "headers": {}, "json": {...}}}
     ]}
 
-A request matches if its URL ends with `path` and the body and the headers contain what
-the cassette names (objects by subset, lists by length and item, everything else by
-equality; header names in any case). A response has `json`, `body` (text) or `sse` (a
-list of events: objects are encoded, strings taken as they are; each is a `data:` line,
-or whole lines if it starts with "event:"). `"cut": N` drops the last N bytes, as a
-broken connection does. Exchanges are used in order, each once; `"times": N` repeats one.
-`Recorder` writes such a file from what a real provider was asked and answered. Neither knows
-anything about providers.
+A request matches if its URL ends with `path` and its body and headers contain the fields of the
+cassette. Objects match by subset, lists by length and item, everything else by equality, header
+names in any case. A response has `json`, `body` (text) or `sse`. `sse` is a list of events: objects
+are encoded, strings are sent unchanged. Each is a `data:` line, or whole lines if it starts with
+"event:". `"cut": N` drops the last N bytes, as a broken connection does. Exchanges are used in
+order, each once; `"times": N` repeats one. `Recorder` writes such a file from the requests and
+answers of a real provider. Neither class knows anything about providers.
 """
 
 import json
@@ -41,15 +40,15 @@ from taofold.network import bare_url
 from taofold.policy.redaction import Redactor
 
 _PIECE: Final = 37
-"""Streams arrive in pieces of this many bytes, which cuts lines and characters apart."""
+"""Streams arrive in pieces of this many bytes, which splits lines and characters."""
 
 
 class CassetteMismatch(TaofoldError):
-    """A request is not the one the cassette has next."""
+    """A request differs from the next one of the cassette."""
 
 
 class Cassette:
-    """A `Transport` that answers from exchanges. `requests` holds the decoded bodies it got."""
+    """A `Transport` that answers from exchanges. `requests` holds the decoded request bodies."""
 
     def __init__(self, exchanges: list[dict[str, Any]], name: str = "cassette") -> None:
         self.name = name
@@ -61,7 +60,7 @@ class Cassette:
 
     @classmethod
     def load(cls, path: Path) -> "Cassette":
-        """Read a cassette file. Raises `ConfigError` if it cannot be read."""
+        """Reads a cassette file. Raises `ConfigError` if it cannot be read."""
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             return cls(document["exchanges"], path.name)
@@ -80,7 +79,7 @@ class Cassette:
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
     ) -> HttpResponse:
-        """Answer with the next exchange. Raises `CassetteMismatch` if the request differs."""
+        """Answers with the next exchange. Raises `CassetteMismatch` if the request differs."""
         request = json.loads(whole(body))
         self.requests.append(request)
         self.headers.append(dict(headers))
@@ -93,13 +92,13 @@ class Cassette:
         why = _difference(exchange.get("request", {}), url, headers, request)
         if why:
             raise CassetteMismatch(f"{self.name!r}, request {len(self.requests)}: {why}")
-        # Only an exchange that fits is used up: after a
-        # mismatch the cassette still says what was due.
+        # Only a matching exchange is used up: after a mismatch the cassette still shows the
+        # expected one.
         self._left.pop(0)
         return _answer(exchange.get("response", {}), on_bytes)
 
     def assert_complete(self) -> None:
-        """Raise `AssertionError` if exchanges are left over."""
+        """Raises `AssertionError` if exchanges are left over."""
         if self._left:
             raise AssertionError(f"{self.name!r} has {times(len(self._left), 'exchange')} left")
 
@@ -109,9 +108,9 @@ def _answer(response: dict[str, Any], on_bytes: OnBytes | None) -> HttpResponse:
     headers = {str(key).title(): str(value) for key, value in response.get("headers", {}).items()}
     data = _data(response)
     if "cut" in response:
-        # As a connection that breaks: the status said 200, the end never came.
+        # Like a broken connection: the status was 200, the end never arrived.
         data = data[: len(data) - int(response["cut"])]
-    # Like the network: errors are read whole, and only what is streamed comes in pieces.
+    # As in the network: errors are read whole, and only streamed data arrives in pieces.
     if on_bytes is None or status != 200 or "json" in response:
         return HttpResponse(status, headers, data)
     for start in range(0, len(data), _PIECE):
@@ -145,7 +144,7 @@ def _difference(wanted: dict[str, Any], url: str, headers: Mapping[str, str], bo
 
 
 def _missing(wanted: Any, got: Any, path: str) -> str:
-    """Where `got` lacks something of `wanted`, "" if nowhere."""
+    """Returns the first field of `wanted` that `got` lacks, or ""."""
     if is_object(wanted) and is_object(got):
         for key, value in wanted.items():
             if key not in got:
@@ -153,7 +152,7 @@ def _missing(wanted: Any, got: Any, path: str) -> str:
             if why := _missing(value, got[key], f"{path}.{key}"):
                 return why
         return ""
-    # Lists by length too: a message that is sent twice must not pass.
+    # Lists must have equal length: a message that is sent twice must not match.
     if is_sequence(wanted) and is_sequence(got) and len(wanted) == len(got):
         reasons = (
             _missing(expected, other, f"{path}[{index}]")
@@ -164,36 +163,39 @@ def _missing(wanted: Any, got: Any, path: str) -> str:
 
 
 _HEADERS: Final = frozenset({"content-type", "retry-after"})
-"""Headers of answers that adapters look at. No others are kept, and none of requests: keys are
-there."""
+"""Response headers that adapters read.
+
+No others are kept, and no request headers: they hold keys.
+"""
 _HIDDEN: Final = "REDACTED"
 
 
 class Recorder:
-    """A `Transport` that asks the provider and remembers both sides.
+    """A `Transport` that forwards requests to the provider and records both sides.
 
         recorder = Recorder()
         with allow_model_requests(), answered_by(recorder):
             agent.run_sync("What is the capital of Norway?")
         recorder.save(Path("cassettes/oslo.json"))
 
-    Values of the environment that look like secrets (`OPENAI_API_KEY` …) are replaced in what is
-    written, wherever they occur. Read the file before you publish it all the same: prompts and
-    answers are in it.
+    Values of environment variables that look like secrets (`OPENAI_API_KEY` …) are replaced
+    everywhere in the file. Read the file before you publish it nevertheless: it contains prompts
+    and answers.
 
     Args:
-        transport: what carries the requests; the network if nothing is said.
-        secrets: further values that must not be written, of at least 8 characters.
+        transport: The transport for the requests; the network by default.
+        secrets: Further values that must not be written, of at least 8 characters.
 
     Raises:
-        ConfigError: a value of `secrets` is too short to be told from other text.
+        ConfigError: A value of `secrets` is too short to distinguish from other text.
     """
 
     def __init__(self, transport: Transport | None = None, secrets: Iterable[str] = ()) -> None:
         self.exchanges: list[dict[str, Any]] = []
         self._transport: Transport = transport or Http()
         further = tuple(secrets)
-        # Known values only: what merely looks like a secret may be a signature that must come back.
+        # Known values only: text that merely looks like a secret may be a signature that must be
+        # returned.
         self._redactor = Redactor((*further, *Redactor.secrets_in(os.environ)), shapes=False)
         if not set(further) <= set(self._redactor.known):
             raise ConfigError("a value of `secrets` has fewer than 8 characters: it stays readable")
@@ -206,7 +208,10 @@ class Recorder:
         bounds: Bounds,
         on_bytes: OnBytes | None = None,
     ) -> HttpResponse:
-        """Pass the request on, and keep it with its answer. A request that failed is not kept."""
+        """Forwards the request, and records it with its answer.
+
+        A failed request is not recorded.
+        """
         streamed: list[bytes] = []
 
         def hear(data: bytes) -> None:
@@ -224,10 +229,10 @@ class Recorder:
         return answer
 
     def save(self, path: Path) -> None:
-        """Write the cassette. The file takes its place whole, or not at all.
+        """Writes the cassette atomically.
 
         Raises:
-            ConfigError: nothing was recorded.
+            ConfigError: Nothing was recorded.
         """
         if not self.exchanges:
             raise ConfigError("nothing was recorded: no model was asked", path=str(path))
@@ -256,5 +261,5 @@ def _response(url: str, answer: HttpResponse, content: bytes) -> dict[str, Any]:
     try:
         response["json"] = json.loads(text)
     except ValueError:
-        response["body"] = text  # server-sent events, as they came
+        response["body"] = text  # server-sent events, unchanged
     return response

@@ -1,4 +1,4 @@
-"""What every engine must do, as numbered contracts. An engine that passes them is one.
+"""Numbered contracts that every engine must pass.
 
     def opened(log, advance, **options):
         return MyEngine(log, advance, **options)
@@ -7,11 +7,12 @@
     def test_my_engine_keeps(contract):
         asyncio.run(contract(opened, MemoryLog()))
 
-A contract is given a function that makes an engine, not yet started, and an empty log. The
-function gets the log, what advances a run, and by name `now`, `ours` and `most` as `LocalEngine`
-does. `EngineBench` is the agent that they drive, with people and dead processes around it. A
-contract raises `Broken` if it is not kept. Nothing here knows how an engine works; one that shares
-its work with other processes may take seconds, but not `PATIENCE_S`.
+A contract gets a function that creates an engine, not yet started, and an empty log. The function
+gets the log, the callback that advances a run, and the keywords `now`, `ours` and `most`, as
+`LocalEngine` does. `EngineBench` is the agent that the contracts drive, with approvers and dead
+processes around it. A contract raises `Broken` if it is not kept. Knows nothing about the
+implementation of an engine. An engine that shares its work with other processes may take seconds,
+but not `PATIENCE_S`.
 """
 
 import asyncio
@@ -36,13 +37,13 @@ from taofold.tools import tool
 __all__ = ["Broken", "EngineContract", "EngineMaker", "contracts"]
 
 PATIENCE_S: Final = 60.0
-"""Within so many seconds everything must have come to its end."""
+"""The time in seconds within which every contract must end."""
 _ELSEWHERE: Final = "another-boot/pid:[1]|77|1234|own|ab"
-"""An owner of which nothing can be seen from here."""
+"""An owner whose process cannot be inspected from here."""
 
 
 class EngineMaker(Protocol):
-    """Makes an engine that is not yet started."""
+    """Creates an engine that is not yet started."""
 
     def __call__(
         self,
@@ -59,10 +60,10 @@ EngineContract: TypeAlias = Callable[[EngineMaker, Log], Awaitable[None]]
 
 
 class EngineBench:
-    """A log, an agent, and what was done.
+    """A log, an agent, and a record of its calls.
 
-    A goal is the names of the tools that are called, one in each turn: "look pay look". `look`
-    waits until it is let go, `pay` wants an approval, `fire` may be called once.
+    A goal lists the tools to call, one per turn: "look pay look". `look` waits until it is
+    released, `pay` needs an approval, `fire` may be called once.
     """
 
     def __init__(self, make: EngineMaker, log: Log) -> None:
@@ -108,8 +109,8 @@ class EngineBench:
 
     def _turn(self, request: Any) -> str:
         goal = str(request.conversation[1].content).split()
-        # The turn is read off the conversation, so a run that another engine
-        # goes on with asks the same.
+        # The turn is derived from the conversation, so a run that another engine continues asks the
+        # same.
         turn = sum(message.role == "assistant" for message in request.conversation)
         self.asked.append(f"{' '.join(goal)} {turn}")
         action: dict[str, Any] = {
@@ -123,7 +124,7 @@ class EngineBench:
 
     async def advance(self, run: str, pause: Pause) -> Advanced:
         if errors := self.errors.get(run):
-            # The last error stays: a contract takes it away when it has seen enough attempts.
+            # The last error stays: a contract removes it after enough attempts.
             raise errors.pop() if len(errors) > 1 else errors[0]
         share = Share(self.calls_of_a_share, pause)
         return await self.agent.advance(run, pause=share)
@@ -133,7 +134,7 @@ class EngineBench:
 
     @asynccontextmanager
     async def engine(self, most: int = 50) -> AsyncGenerator[Engine]:
-        """An engine that works, and is stopped in the end."""
+        """Yields a started engine and stops it at the end."""
         engine = self.make(
             self.log, self.advance, now=lambda: self.now(), ours=self.ours, most=most
         )
@@ -147,7 +148,7 @@ class EngineBench:
         return await self.agent.begin(goal, run_id=run)
 
     async def until(self, run: str, *statuses: str) -> RunRow:
-        """The run's row once its status is one of these, "finished" if none are named."""
+        """Returns the run's row once its status is one of these, "finished" by default."""
         expected = statuses or ("finished",)
         row = await self.log.row(run)
         try:
@@ -162,7 +163,7 @@ class EngineBench:
         return row
 
     async def settled(self, holds: Callable[[], bool], what: str) -> None:
-        """Return once it holds."""
+        """Returns once `holds` is true."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while not holds():  # noqa: ASYNC110 - there is no event for it
@@ -171,11 +172,11 @@ class EngineBench:
             raise Broken(f"within {PATIENCE_S} s: {what}") from None
 
     async def called(self, times: int) -> None:
-        """Return once so many calls were made."""
+        """Returns once `times` calls were made."""
         await self.settled(lambda: len(self.calls) >= times, f"{times} calls")
 
     async def settled_row(self, run: str, holds: Callable[[RunRow], bool]) -> None:
-        """Return once the run's row is so."""
+        """Returns once `holds` accepts the run's row."""
         try:
             async with asyncio.timeout(PATIENCE_S):
                 while not holds(await self.log.row(run)):  # noqa: ASYNC110 - polled
@@ -184,15 +185,15 @@ class EngineBench:
             raise Broken(f"after {PATIENCE_S} s: {await self.log.row(run)}") from None
 
     async def approve(self, run: str) -> None:
-        """Say yes, as another process does: only in the log."""
+        """Approves as another process does: only in the log."""
         records = await self.log.read(run)
         decided = [record for record in records if isinstance(record.event, run_events.Decided)][-1]
         data = {"seq": decided.seq, "verdict": "allow"}
-        # Named after what it answers: posted twice it would be one signal.
+        # Named after the record that it answers: posted twice it is one signal.
         await self.log.post(run, Signal(f"yes-{decided.seq}", "decide", "ann", clock(), data))
 
     async def whole(self, run: str) -> None:
-        """Check that the run's records follow each other and each call was observed once."""
+        """Checks that the run's records are consecutive and each call was observed once."""
         records = await self.log.read(run)
         same([record.seq for record in records], list(range(len(records))), f"seqs of {run}")
         observed = [
@@ -204,7 +205,7 @@ class EngineBench:
 
 
 def waits_for_a_person(row: RunRow) -> bool:
-    """Does the run wait for an approval that is open?"""
+    """Returns whether the run waits for an open approval."""
     return row.status == "waiting" and row.waiting_for not in UNATTENDED and row.wake_at != AT_ONCE
 
 
@@ -223,7 +224,7 @@ async def c01_a_run_that_is_woken_comes_to_its_end(make: EngineMaker, log: Log) 
 async def c02_what_is_due_is_found_without_being_told(make: EngineMaker, log: Log) -> None:
     bench = EngineBench(make, log)
     await bench.begin("look", "r")
-    # Due in the log alone: no `wake` tells the engine of it.
+    # Due only in the log: `wake` is not called.
     claim = await log.claim("r", "", force=True)
     await log.append("r", claim.epoch, [], status="waiting", waiting_for="queued", wake_at=AT_ONCE)
     async with bench.engine():
@@ -234,7 +235,7 @@ async def c03_what_a_dead_process_left_goes_on(make: EngineMaker, log: Log) -> N
     bench = EngineBench(make, log)
     start = run_events.RunStarted(goal="look", strategy="react")
     row = RunRow("r", "running", "look")
-    # A lease that is over at once, of a process that nobody can look for.
+    # A lease that expires at once, of a process that cannot be inspected.
     await log.create(
         row, records=[run_events.Record("r", 0, 1, start)], owner=_ELSEWHERE, lease_ms=1
     )
@@ -270,8 +271,8 @@ async def c05_a_run_that_waits_is_left_alone(make: EngineMaker, log: Log) -> Non
         for _ in range(3):
             await engine.wake("r")
         engine.nudge()
-        # Nothing happens here, so there is nothing to wait for; the engine
-        # looks for due work meanwhile.
+        # Nothing happens here, so there is no event to wait for; the engine looks for due work in
+        # this time.
         await asyncio.sleep(1.5)
         same(len(bench.asked), asked_before, "models asked while it waits")
         same(await log.read("r"), records, "its records while it waits")
@@ -351,7 +352,7 @@ async def c10_a_share_that_is_used_up_goes_on(make: EngineMaker, log: Log) -> No
         await engine.wake("r")
         row = await bench.until("r")
     same(bench.calls, ["fire"] * 3, "calls")
-    # Each activation claims the run anew, which raises its epoch.
+    # Each activation claims the run again, which raises its epoch.
     same(row.epoch >= 4, True, "activations of one model call each")
     await bench.whole("r")
 
@@ -363,7 +364,7 @@ async def c11_what_it_lets_go_others_go_on_with(make: EngineMaker, log: Log) -> 
         await bench.begin("look fire", "r")
         await engine.wake("r")
         await bench.settled(bench.inside.is_set, "it is driven")
-        # Let go only once it stops: the tool under way ends, and `fire` must not begin.
+        # Released only once it stops: the running tool ends, and `fire` must not begin.
         stopping = asyncio.create_task(engine.stop(PATIENCE_S))
         await bench.settled(lambda: engine.stopping, "it stops")
         bench.hold.set()
@@ -401,7 +402,7 @@ async def c13_an_approval_that_nobody_gives_expires(make: EngineMaker, log: Log)
     bench = EngineBench(make, log)
     await bench.begin("pay", "r")
     await bench.agent.advance("r")
-    # A second more than the policy's `approve_seconds`.
+    # One second more than the policy's `approve_seconds`.
     bench.now = lambda: clock() + 61_000
     async with bench.engine():
         await bench.settled_row("r", lambda row: row.waiting_for == "expired")
@@ -471,5 +472,9 @@ _FOR_ALL: Final[tuple[EngineContract, ...]] = (
 
 
 def contracts(*, several: bool = True) -> tuple[EngineContract, ...]:
-    """The contracts; one of which there may be `several` in a process must share with itself."""
+    """Returns the contracts.
+
+    Args:
+        several: True if a process may have several such engines, which must then share the work.
+    """
     return (*_FOR_ALL, c16_two_engines_advance_each_run_once) if several else _FOR_ALL

@@ -1,12 +1,12 @@
-"""What every journal must do, as numbered contracts. A journal that passes them is one.
+"""Numbered contracts that every journal must pass.
 
     @pytest.mark.parametrize("contract", contracts(persistent=True), ids=lambda c: c.__name__)
     def test_my_journal_keeps(contract, tmp_path):
         asyncio.run(contract(lambda: MyJournal(tmp_path / "log")))
 
-A contract is given a function that opens the journal of one, at first empty, store: a
-persistent one again, or twice at the same time. It raises `Broken` if the contract is not
-kept. Nothing here knows how a journal stores things.
+A contract gets a function that opens the journal of one store, which is empty at first. A
+persistent store is opened again, or twice at the same time. A contract raises `Broken` if it is not
+kept. Knows nothing about the implementation of a journal.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Opener: TypeAlias = Callable[[], Journal]
 Contract: TypeAlias = Callable[[Opener], Awaitable[None]]
 
 _ONE: Final = [(10, b'{"n":1}')]
-# A journal keeps bytes: escapes and UTF-8 must come back as they are.
+# A journal keeps bytes: escapes and UTF-8 must come back unchanged.
 _TWO: Final = [(20, b'{"n":2}'), (30, b'"\\u0000 \xc3\xa9"')]
 
 
@@ -77,7 +77,7 @@ async def c05_one_of_many_writers_wins_each_number(opened: Opener) -> None:
 
 async def c06_streams_are_listed_by_prefix_the_newest_first(opened: Opener) -> None:
     journal = opened()
-    # `%` and another case: what SQL's LIKE would take for a pattern, or for the same.
+    # `%` and another case: SQL's LIKE would read them as a pattern, or as equal.
     for n, name in enumerate(("loop/a", "loop/b", "patterns", "loop/c%", "LOOP/d")):
         await journal.write(name, -1, [(n, b"1")])
     await journal.write("loop/a", 0, [(9, b"2")])
@@ -140,5 +140,5 @@ _FOR_PERSISTENT: Final[tuple[Contract, ...]] = (
 
 
 def contracts(*, persistent: bool) -> tuple[Contract, ...]:
-    """The contracts for a journal; a `persistent` one must also outlive its opener."""
+    """Returns the contracts for a journal; a `persistent` one must also outlive its opener."""
     return _FOR_ALL + _FOR_PERSISTENT if persistent else _FOR_ALL

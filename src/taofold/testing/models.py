@@ -1,9 +1,9 @@
-"""Models for tests: from a script, from a function, or by the schemas of what is offered.
+"""Models for tests: from a script, from a function, or by the schemas of the offered tools.
 
-`ScriptedModel` reads a script, `FunctionModel` calls a function, and both remember each request
+`ScriptedModel` reads a script, `FunctionModel` calls a function, and both record each request
 (`Asked`). `TestModel` needs neither: it calls every tool and then answers, with the simplest values
-that their schemas allow (`SchemaExample`); the spec `test:tools` makes one. All go through the
-ordinary `Model` seam, need no network and cost next to nothing per call. They know nothing about
+that their schemas allow (`SchemaExample`); the spec `test:tools` creates one. All implement the
+ordinary `Model` protocol, need no network and take almost no time per call. They know nothing about
 reply formats.
 """
 
@@ -22,7 +22,7 @@ from taofold.core.values import FINISH, Message, Profile, Reply, Value
 from taofold.runtime.model import OnText, Request, ToolSpec
 
 ROOMY: Final = Profile(window=1_000_000, window_known=True)
-"""The profile of a test model: text only, and a window no test fills by accident."""
+"""The profile of a test model: text only, and a window that no test fills by accident."""
 
 Line: TypeAlias = str | Reply | Exception
 """One entry of a script: a reply's text, a whole reply, or an error to raise."""
@@ -44,12 +44,12 @@ class Asked(Value, frozen=True):
 
     @property
     def messages(self) -> list[Message]:
-        """What the model was shown (copied here, not when it was asked)."""
+        """The messages sent to the model (copied here, not at the time of the request)."""
         return self.request.conversation[: self.length]
 
     @property
     def text(self) -> str:
-        """Every message's text, joined: handy for `in`."""
+        """The texts of all messages, joined: convenient for `in`."""
         return "\n".join(message.text for message in self.messages)
 
     @property
@@ -59,17 +59,17 @@ class Asked(Value, frozen=True):
 
     @property
     def digest(self) -> str:
-        """The digest the conversation had (recomputed: O(n))."""
+        """The digest of the conversation at that time (recomputed: O(n))."""
         return Conversation(self.messages).digest
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """The tools it was offered."""
+        """The tools that were offered."""
         return self.request.tools
 
     @property
     def role(self) -> str:
-        """The step role it was asked in."""
+        """The step role of the request."""
         return self.request.role
 
 
@@ -85,15 +85,16 @@ def _speak(text: str, on_text: OnText) -> None:
 
 
 class ScriptedModel:
-    """Gives `replies` in order and remembers what it was asked.
+    """Returns `replies` in order and records each request.
 
-    A new process that resumes a run makes its script anew. If the newest replies of the first
-    conversation are the first ones of the script, the script continues behind them.
+    A new process that resumes a run creates its script again. If the newest replies of the first
+    conversation equal the first ones of the script, the script continues after them.
 
     Args:
-        replies: texts, whole replies, or exceptions to raise; may be endless.
-        profile: what it claims to be able to do.
-        usd: dollars per million input and output tokens; None = price unknown.
+        replies: Texts, whole replies, or exceptions to raise; may be endless.
+        profile: The capabilities that it reports.
+        name: The name of the model.
+        usd: Dollars per million input and output tokens; None = price unknown.
     """
 
     def __init__(
@@ -111,9 +112,11 @@ class ScriptedModel:
         self._usd = usd
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """The next reply. Raises `ScriptEnded` if there is none, or the scripted exception."""
-        # The conversation is not copied, it only grows:
-        # its length is enough to see it as it was.
+        """Returns the next reply.
+
+        Raises `ScriptEnded` if there is none, or the scripted exception.
+        """
+        # The conversation is not copied. It only grows, so its length restores its earlier state.
         received = Asked(request, len(request.conversation))
         if not self.requests:
             self._skip_given(received)
@@ -134,7 +137,7 @@ class ScriptedModel:
         return reply
 
     def _skip_given(self, received: Asked) -> None:
-        """Moves the script behind the replies that the conversation already ends with."""
+        """Moves the script past the replies with which the conversation already ends."""
         given = [_heard(m.text, m.calls) for m in received.messages if m.role == "assistant"]
         first = list(islice(self._replies, len(given)))
         script = [_heard(*_content(line)) for line in first]
@@ -143,11 +146,11 @@ class ScriptedModel:
         self._replies = chain(first[known:], self._replies)
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """US dollars for a call of this size."""
+        """Returns the US dollars for a call of this size."""
         return _price(self._usd, input_tokens, output_tokens)
 
     def assert_complete(self) -> None:
-        """Raise `AssertionError` if replies are left over. Takes one from an endless script."""
+        """Raises `AssertionError` if replies are left over. Takes one from an endless script."""
         left = next(self._replies, None)
         if left is not None:
             raise AssertionError(
@@ -158,14 +161,14 @@ class ScriptedModel:
 
 
 def _content(line: Line) -> tuple[str, Sequence[ToolCall]]:
-    """The text and the calls of a line; an exception has neither."""
+    """Returns the text and the calls of a line; an exception has neither."""
     if isinstance(line, Reply):
         return line.text, line.calls
     return (line, ()) if isinstance(line, str) else ("", ())
 
 
 def _heard(text: str, calls: Sequence[ToolCall]) -> tuple[str, list[tuple[str, str]]]:
-    """What identifies a reply: ids of calls are given by the recorder."""
+    """Returns the identity of a reply without the ids of its calls, which the recorder assigns."""
     return text, [(call.name, call.arguments) for call in calls]
 
 
@@ -186,7 +189,7 @@ class FunctionModel:
         self._usd = usd
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """Ask the function. What it raises passes through."""
+        """Calls the function. Its exceptions pass through."""
         answer = self._fn(request)
         # A coroutine or any other awaitable.
         if not isinstance(answer, (str, Reply)):
@@ -197,7 +200,7 @@ class FunctionModel:
         return reply
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """US dollars for a call of this size."""
+        """Returns the US dollars for a call of this size."""
         return _price(self._usd, input_tokens, output_tokens)
 
 
@@ -205,12 +208,14 @@ _PROFILE: Final = Profile(window=1_000_000, window_known=True, native_tools=True
 
 
 def connect(model: str, **options: Any) -> "TestModel":
-    """`test:answer` or `test:tools`, to try an agent without a model. Other options do nothing.
+    """Creates `test:answer` or `test:tools`, to try an agent without a model.
+
+    Other options are ignored.
 
     Raises:
-        ConfigError: neither of the two.
+        ConfigError: The name is neither of the two.
     """
-    # Whatever address or key an agent has for its own model: this one stands in for it.
+    # Any address or key is ignored: they belong to the model that this one replaces.
     if model == "answer":
         return TestModel(call=(), name="test:answer")
     if model == "tools":
@@ -224,18 +229,19 @@ def connect(model: str, **options: Any) -> "TestModel":
 class TestModel:
     """Calls each tool once with the simplest arguments that its schema allows, then answers.
 
-    For tests of what is around a model: that tools are wired, that outputs are typed, that an
-    application holds together. The same requests get the same replies. If a call of a tool failed,
+    For tests of the code around a model: the tools are wired, the outputs are typed, the
+    application fits together. The same requests get the same replies. If a call of a tool failed,
     it gives up: the run has `success=False`, and its answer names the tool and the error.
 
         result = Agent(TestModel(), tools=[price], output=Invoice).run_sync("What is it?")
         assert isinstance(result.output, Invoice)
 
     Args:
-        call: names of the tools to call, in this order; None = all that are offered.
-        arguments: parameters by tool, where the simplest ones will not do.
-        answer: what to answer with if no call failed; None = the simplest value of the output's
-            type, or a text with the names of the called tools.
+        call: Names of the tools to call, in this order; None = all offered tools.
+        arguments: Parameters by tool, if the simplest ones are not sufficient.
+        answer: The answer if no call failed; None = the simplest value of the output's type, or a
+            text with the names of the called tools.
+        name: The name of the model.
     """
 
     __test__ = False  # a model, which pytest must not collect for its name
@@ -256,18 +262,18 @@ class TestModel:
         self._answer = answer
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """Calls of tools that were not called yet, or the answer.
+        """Returns calls of tools that were not called yet, or the answer.
 
         Raises:
-            ConfigError: no value can be made for a schema; the message says for which.
+            ConfigError: No value can be made for a schema; the message names it.
         """
         self.requests.append(Asked(request, len(request.conversation)))
-        # What was called is read from the conversation, so one model serves many runs at once.
+        # The calls so far are read from the conversation, so one model serves many runs at once.
         conversation = request.conversation[:]
         called = [call.name for message in conversation for call in message.calls]
         offered = [tool.name for tool in request.tools]
         missing = [name for name in self._call or () if name not in (*offered, *called)]
-        # Later on a tool may have been used up or withdrawn; a name that is wrong shows at once.
+        # A tool may be used up or withdrawn later; a wrong name is reported at once.
         if missing and not called:
             raise ConfigError(f"TestModel shall call {missing[0]!r}, which is not offered")
         calls = [] if request.schema else self._calls(request, called)
@@ -276,7 +282,7 @@ class TestModel:
             calls = [_call(FINISH, {"answer": failed, "success": False}, len(called))]
             text = "A call failed, so I give up."
         elif calls:
-            # A strict agent wants to be told why something is called.
+            # A strict agent requires a reason for each call.
             text = (
                 f"I call {', '.join(call.name for call in calls)}, to try what is around a model."
             )
@@ -287,11 +293,11 @@ class TestModel:
         return Reply(text, calls, model=self.name)
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """Nothing."""
+        """Returns 0."""
         return 0.0
 
     def _calls(self, request: Request, called: list[str]) -> list[ToolCall]:
-        """What is to be called now: all tools at once, then `finish` where the answer is typed."""
+        """Returns the next calls: all tools at once, then `finish` if the answer is typed."""
         tools = {tool.name: tool for tool in request.tools}
         finish = tools.pop(FINISH, None)
         names = list(tools) if self._call is None else self._call
@@ -329,22 +335,22 @@ class TestModel:
 
 
 def _failed(conversation: Sequence[Message]) -> str:
-    """The tools whose calls failed, each with its error; "" if none did."""
+    """Returns the tools whose calls failed, each with its error; "" if none did."""
     names = {call.id: call.name for message in conversation for call in message.calls}
-    # `corrections` answers an unusable `finish` with a result, which is no failure of a tool.
+    # `corrections` answers an unusable `finish` with a result, which is not a failed tool call.
     failures = [
         (names[result.id], result.text)
         for message in conversation
         for result in message.results
         if result.error and names.get(result.id, FINISH) != FINISH
     ]
-    # The name of the tool ends the head of an observation.
+    # The head of an observation ends with the name of the tool.
     errors = [(name, text.partition(f"{name}: ")[2] or text) for name, text in failures]
     return "\n".join([f"{name} failed: {line(text, _LONGEST_ERROR)}" for name, text in errors])
 
 
 def _wraps(schema: Mapping[str, Any]) -> bool:
-    """Is it the schema of a whole step (a thought, and `finish` with the answer)?"""
+    """Returns whether a schema is that of a whole step (a thought, and `finish`)."""
     return {"thought", "action"}.issubset(schema.get("properties", {}))
 
 
@@ -357,7 +363,7 @@ def _json(value: Any) -> str:
 
 
 _DEPTH: Final = 32
-"""Schemas nest no deeper; a schema whose required parts contain itself would never end."""
+"""The deepest nesting of a schema: one whose required parts contain itself would never end."""
 
 _FORMATS: Final[Mapping[str, str]] = {
     "date": "2026-01-01",
@@ -375,7 +381,7 @@ _FORMATS: Final[Mapping[str, str]] = {
 
 
 class SchemaExample:
-    """Makes values for one schema, which is also where its `$ref`s lead.
+    """Makes values for one schema, in which its `$ref`s are resolved.
 
     SchemaExample("parameters of 'price'", {"type": "integer", "minimum": 3}).value() == 3
     """
@@ -385,10 +391,11 @@ class SchemaExample:
         self.schema = schema
 
     def value(self) -> Any:
-        """The same value every time: required properties only, as short and small as may be.
+        """Returns the same value every time: required properties only, as short and small as
+        possible.
 
         Raises:
-            ConfigError: the schema has a `pattern`, or requires itself: say the value instead.
+            ConfigError: The schema has a `pattern`, or requires itself: pass the value instead.
         """
         return self._of(self.schema, _DEPTH)
 
@@ -397,7 +404,7 @@ class SchemaExample:
             return None
         if not depth:
             raise ConfigError(f"{self.subject}: the schema requires itself")
-        # What the schema names itself comes first: it is valid whatever its other keywords say.
+        # Values in the schema come first: they are valid under its other keywords.
         for key in ("const", "default"):
             if key in schema:
                 return schema[key]
@@ -415,7 +422,7 @@ class SchemaExample:
         return self._typed(schema, depth)
 
     def _first(self, schema: Mapping[str, Any], key: str, depth: int) -> Any:
-        """The first alternative that a value can be made for: null is the shortest of all."""
+        """Returns the first alternative for which a value can be made; null is the shortest."""
         fault: ConfigError | None = None
         for option in schema[key]:
             try:
@@ -439,10 +446,10 @@ class SchemaExample:
             case "integer" | "number":
                 return _number(self.subject, schema, whole=kind == "integer")
             case "boolean":
-                return True  # yes, it is achieved: a critic that never agrees would go on for ever
+                return True  # achieved: a critic that never agrees would continue forever
             case "null":
                 return None
-            case _:  # anything will do, unless its keywords say which kind is meant
+            case _:  # any value, unless its keywords restrict the kind
                 kind = "object" if "properties" in schema else "string"
                 return self._typed({**schema, "type": kind}, depth)
 
@@ -452,8 +459,7 @@ class SchemaExample:
         while len(values) < schema.get("minItems", 0):
             values.append(self._of(schema.get("items", {}), depth - 1))
         if schema.get("uniqueItems") and len(values) > 1:
-            # The same value twice would not be valid, and
-            # different ones cannot be made for any schema.
+            # Repeated values would be invalid, and different ones cannot be made for every schema.
             raise ConfigError(f"{self.subject}: several different items are wanted")
         return values
 
@@ -476,7 +482,7 @@ def _without(schema: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 def _joined(schema: dict[str, Any], options: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """One schema that asks for what all of them do, as far as properties go."""
+    """Returns one schema that combines the properties of all of them."""
     joined = dict(schema)
     for option in options:
         properties = {**joined.get("properties", {}), **option.get("properties", {})}
@@ -490,7 +496,7 @@ def _joined(schema: dict[str, Any], options: list[Mapping[str, Any]]) -> dict[st
 
 
 def _number(subject: str, schema: Mapping[str, Any], *, whole: bool) -> int | float:
-    """0 if it is allowed, else a number at one of the bounds, or between them."""
+    """Returns 0 if it is allowed, else a number at one of the bounds, or between them."""
     for value in _likely_numbers(schema, whole=whole):
         if _allows(schema, value) and (not whole or value == int(value)):
             return int(value) if whole else value
@@ -498,7 +504,7 @@ def _number(subject: str, schema: Mapping[str, Any], *, whole: bool) -> int | fl
 
 
 def _likely_numbers(schema: Mapping[str, Any], *, whole: bool) -> Iterator[float]:
-    """In turn: 0, the bounds (rounded to a multiple) and one step inside, their middles."""
+    """Yields 0, the bounds (rounded to a multiple) and one step inside, then their middles."""
     step = schema.get("multipleOf") or (1 if whole else None)
     lows = [schema[key] for key in ("minimum", "exclusiveMinimum") if key in schema]
     highs = [schema[key] for key in ("maximum", "exclusiveMaximum") if key in schema]

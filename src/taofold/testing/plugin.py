@@ -1,11 +1,10 @@
-"""The pytest plugin: no test reaches a real model unless it says so.
+"""The pytest plugin: no test reaches a real model without a marker.
 
-`@pytest.mark.cassette("name.json")` answers from a file in the folder `cassettes` beside
-the test, and fails the test if the file was not used up. The fixture `cassette` gives
-the same object. `@pytest.mark.allow_model_requests` opens the network for one test.
-
-`pytest --record-cassettes` asks the providers instead, with the keys of the environment, and
-writes the cassettes of the tests that passed.
+`@pytest.mark.cassette("name.json")` answers from a file in the folder `cassettes` beside the test,
+and fails the test if the file was not used up. The fixture `cassette` returns the same object.
+`@pytest.mark.allow_model_requests` opens the network for one test. `pytest --record-cassettes`
+sends requests to the providers instead, with the keys of the environment, and writes the cassettes
+of the tests that passed.
 """
 
 from collections.abc import Generator, Iterator
@@ -22,7 +21,7 @@ _PASSED: Final = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare `--record-cassettes`."""
+    """Declares `--record-cassettes`."""
     parser.getgroup("taofold").addoption(
         "--record-cassettes",
         action="store_true",
@@ -31,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers."""
+    """Declares the markers."""
     config.addinivalue_line(
         "markers", "cassette(name): answer model requests from the file cassettes/NAME"
     )
@@ -42,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def no_model_requests(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The guard, around every test."""
+    """Blocks model requests around every test."""
     recorded = request.config.getoption("--record-cassettes") and request.node.get_closest_marker(
         "cassette"
     )
@@ -56,9 +55,9 @@ def no_model_requests(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def cassette_of_marker(request: pytest.FixtureRequest) -> None:
-    """A marked test need not name the fixture."""
+    """Activates the fixture, so that a marked test need not name it."""
     if request.node.get_closest_marker("cassette"):
-        # Asked for here, behind the guard's fixture, which has to be in place first.
+        # Requested here, after the guard's fixture, which has to be in place first.
         request.getfixturevalue("cassette")
 
 
@@ -66,10 +65,10 @@ def cassette_of_marker(request: pytest.FixtureRequest) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell the fixture whether the test passed: only then is its cassette written."""
+    """Reports to the fixture if the test passed: only then is its cassette written."""
     report = yield
     if report.when == "call":
-        # Only `call`: set-up and teardown have reports of their own.
+        # Only `call`: set-up and teardown have separate reports.
         item.stash[_PASSED] = report.passed
     return report
 
@@ -80,7 +79,7 @@ def cassette(
 ) -> Iterator[Cassette | Recorder]:
     """The cassette that the marker names, answering all model requests of this test.
 
-    With `--record-cassettes` a `Recorder`.
+    With `--record-cassettes`, a `Recorder`.
     """
     marker = request.node.get_closest_marker("cassette")
     if marker is None or not marker.args:
@@ -95,7 +94,7 @@ def cassette(
         return
     loaded = Cassette.load(path)
     for key in key_names():
-        # Connections refuse to be made without a key; a cassette needs none.
+        # Connections require a key; a cassette needs none.
         monkeypatch.setenv(key, "cassette-key")
     with answered_by(loaded):
         yield loaded

@@ -1,4 +1,4 @@
-"""`assert_replays`: a recorded run derives itself again, without model, tools or writing."""
+"""`assert_replays`: a recorded run replays identically, without model, tools or writing."""
 
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -12,15 +12,13 @@ from taofold.tools import Toolset
 
 
 async def assert_replays(agent: Agent[Any, Any], run: "str | RunResult[Any]") -> None:
-    """Replay `run` offline with this `agent`.
+    """Replays `run` offline with this `agent`.
 
     Raises:
-        AssertionError: an event comes out different, a model or a tool is called, or the
-            log is written to.
+        AssertionError: An event differs, a model or a tool is called, or the log is written to.
     """
     log, run_id = settle_log(agent.opened_log, run)
-    # Compared afterwards: a replay that writes is a
-    # fault, even if every event came out the same.
+    # Compared afterwards: a replay that writes is an error, even if every event was equal.
     before = await log.read(run_id)
     try:
         await _mute(agent).replace(log=log).replay(run_id)
@@ -31,7 +29,7 @@ async def assert_replays(agent: Agent[Any, Any], run: "str | RunResult[Any]") ->
 
 
 def _mute(agent: Agent[Any, Any]) -> Agent[Any, Any]:
-    """The same agent with models that refuse and tools that must not be called."""
+    """Returns the same agent with models that refuse and tools that must not be called."""
     model = resolve(agent.model)
     tools = Toolset([replace(tool, function=_refuse) for tool in agent.toolset.values()])
     return agent.replace(

@@ -1,20 +1,19 @@
-"""What every log must do, as numbered contracts. A log that passes them is a log.
+"""Numbered contracts that every log must pass.
 
     @pytest.mark.parametrize("contract", contracts(persistent=True), ids=lambda c: c.__name__)
     def test_my_log_keeps(contract, tmp_path):
         asyncio.run(contract(lambda: MyLog(tmp_path / "log")))
 
-A contract is given a function that opens the log of one, at first empty, store: a
-persistent one again after closing, or twice at the same time. It raises `Broken` if
-the contract is not kept. Nothing here knows how a log stores things.
+A contract gets a function that opens the log of one store, which is empty at first. A persistent
+store is opened again after closing, or twice at the same time. A contract raises `Broken` if it is
+not kept. Knows nothing about the implementation of a log.
 
 An opener that can be pickled (`functools.partial(MyLog, path)`) is also raced by two processes, not
-only by two threads; one that is a `Medium` has its power cut.
+only by two threads. An opener that is a `Medium` has its power cut.
 
-Stated about payloads: text may hold any Unicode scalar value, NUL included, and be
-megabytes long. What JSON cannot say (a lone surrogate, an integer beyond 64 bits, an
-object, a NaN) a log may keep or refuse with `LogError`, then the whole batch; a NaN may come back
-as None, a tuple or a set as a list.
+Payloads: text may hold any Unicode scalar value, including NUL, and be megabytes long. A log may
+keep values that JSON does not have (a lone surrogate, an integer beyond 64 bits, an object, a NaN),
+or refuse the whole batch with `LogError`. A NaN may come back as None, a tuple or a set as a list.
 """
 
 from typing import Final
@@ -69,5 +68,5 @@ _FOR_PERSISTENT: Final[tuple[Contract, ...]] = (
 
 
 def contracts(*, persistent: bool) -> tuple[Contract, ...]:
-    """The contracts for a log; a `persistent` one must also outlive its closing."""
+    """Returns the contracts for a log; a `persistent` one must also outlive its closing."""
     return _FOR_ALL + _FOR_PERSISTENT if persistent else _FOR_ALL

@@ -1,6 +1,6 @@
-"""What the contracts of logs share: records to write, and how a fact or an error is checked.
+"""Shared parts of the log contracts: records to write, and checks of facts and errors.
 
-`Broken` is raised where a contract is not kept. It knows nothing about any contract.
+`Broken` is raised if a contract is not kept. Knows nothing about any contract.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ class Broken(AssertionError):
 
 
 def updates(run: str, first: int, count: int, value: Any = None) -> list[Record]:
-    """`count` records of `run` from sequence number `first`."""
+    """Returns `count` records of `run` from sequence number `first`."""
     return [
         Record(run, seq, 1_000 + seq, Updated(name="n", value=seq if value is None else value))
         for seq in range(first, first + count)
@@ -28,14 +28,14 @@ def updates(run: str, first: int, count: int, value: Any = None) -> list[Record]
 
 
 def same(got: object, wanted: object, what: str) -> None:
-    """Check one fact; also under `python -O`."""
+    """Checks one fact; also under `python -O`."""
     # No `assert`: `python -O` removes them, and a log would pass untested.
     if got != wanted:
         raise Broken(f"{what}: {wanted!r} wanted, not {got!r}")
 
 
 async def expect_error(kind: type[Exception], call: Awaitable[object], what: str) -> None:
-    """Check that `call` raises `kind`."""
+    """Checks that `call` raises `kind`."""
     try:
         result = await call
     except kind as error:
@@ -45,11 +45,11 @@ async def expect_error(kind: type[Exception], call: Awaitable[object], what: str
 
 
 async def create_owned(log: Log, run: str = RUN, **fields: Any) -> int:
-    """Create `run` and claim it. Returns the epoch."""
+    """Creates `run` and claims it. Returns the epoch."""
     await log.create(RunRow(run, **fields))
     return (await log.claim(run, "first")).epoch
 
 
 async def seqs(log: Log, run: str = RUN) -> list[int]:
-    """The sequence numbers that the run holds."""
+    """Returns the sequence numbers of the run."""
     return [record.seq for record in await log.read(run)]

@@ -1,8 +1,7 @@
-"""Contracts 21 to 23 and 36 of a log: closing it, opening it again or twice, and a power cut.
+"""Contracts 21 to 23 and 36 of a log: closing, reopening, two openers, and a power cut.
 
-Whether what was asked to be on disk survives a power cut (36) can only be shown by who can cut the
-power: an opener that is a `Medium`. For a log that writes files from this process, and has none,
-its syncs are watched instead.
+Only an opener that can cut the power, a `Medium`, can show that synced data survives a power cut
+(36). For a log that writes files from this process without one, its syncs are observed instead.
 """
 
 import asyncio
@@ -73,7 +72,7 @@ async def c23_two_openers_see_one_log(opened: Opener) -> None:
     same(outcomes.count(True), 1, "winners of a race")
     await first.post(RUN, Signal("s1", "steer"))
     same(await two.post(RUN, Signal("s1", "steer")), False, "the same message to the other")
-    # The other opener must not go on from a cached head of a run that is gone.
+    # The other opener must not continue from a cached head of a deleted run.
     await first.delete(RUN)
     await expect_error(UnknownRun, two.append(RUN, new, updates(RUN, 3, 1)), "after deletion")
     await first.close()
@@ -84,16 +83,16 @@ async def c23_two_openers_see_one_log(opened: Opener) -> None:
 class Medium(Protocol):
     """An opener whose store can lose its power.
 
-    After `cut_power` the store holds what had been synced, and perhaps more; logs that were
-    open before are not used any more.
+    After `cut_power` the store holds the synced data, and perhaps more. Logs opened before are no
+    longer used.
     """
 
     def __call__(self) -> Log:
-        """Open the log."""
+        """Opens the log."""
         ...
 
     def cut_power(self) -> None:
-        """Let everything go that was not synced."""
+        """Drops all data that was not synced."""
         ...
 
 
@@ -126,7 +125,7 @@ async def _synced(opened: Opener, name: str, write: Callable[[Log, str], Awaitab
     log, run = opened(), f"{RUN}-{name}"
     await log.create(RunRow(run, "running"), records=updates(run, 0, 1), owner="me")
     await log.append(run, 1, updates(run, 1, 1))
-    # Only the syncs of this very write count, not those of opening and creating.
+    # Only the syncs of this write count, not those of opening and creating.
     with _watching() as syncs:
         await write(log, run)
     if not syncs:
@@ -139,10 +138,10 @@ async def _synced(opened: Opener, name: str, write: Callable[[Log, str], Awaitab
 
 @contextmanager
 def _watching() -> Generator[list[int]]:
-    """The file descriptors that this process syncs meanwhile."""
+    """Yields the file descriptors that this process syncs in the block."""
     syncs: list[int] = []
     names = [name for name in ("fsync", "fdatasync") if hasattr(os, name)]
-    # Patched in the module: a log that did `from os import fsync` would not be seen.
+    # Patched in the module: a log with `from os import fsync` is not observed.
     originals = {name: getattr(os, name) for name in names}
 
     def watched(real: Callable[[int], None]) -> Callable[[int], None]:
@@ -166,7 +165,7 @@ async def _append(log: Log, run: str) -> None:
 
 
 async def _together(log: Log, run: str) -> None:
-    """One of several that are written at once: all of them wait for the same disk."""
+    """One of several concurrent writes, all of which wait for the same disk."""
     others = [log.append(run, 1, updates(run, 2, 1), disk=True), asyncio.sleep(0)]
     await asyncio.gather(*others)
 

@@ -1,9 +1,8 @@
-"""Contracts 24 to 35 of a log: leases, what is due, counts and cursors, lost answers, races.
+"""Contracts 24 to 35 of a log: leases, due runs, counts and cursors, lost answers, races.
 
-Contract 31 is about writes whose answer was lost (`Severed` loses them); 32 to 35 are races, in one
-loop, two threads, two processes. Each is told to two sides, which meet at a barrier before each of
-its rounds. What must hold afterwards is looked up in the log, so it does not matter who was
-quicker, only that somebody was.
+Contract 31 covers writes whose answer was lost (`Severed` loses them). Contracts 32 to 35 are
+races, in one loop, two threads, two processes. Each has two sides, which meet at a barrier before
+each round. The checks read the log afterwards, so the result does not depend on the faster side.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ from taofold.testing.log_conformance.checks import (
 )
 
 LONG_MS = 50_000
-"""A lease that no contract outlives."""
+"""A lease that outlasts every contract, in milliseconds."""
 _PATIENCE_S = 5.0
 
 
@@ -65,10 +64,10 @@ async def c24_a_run_begins_with_its_first_records_or_not_at_all(opened: Opener) 
 
 
 async def _eventually(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Return when it holds: what takes time by the log's clock."""
+    """Returns once `holds` is true, within the patience for the log's clock."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            while not await holds():  # noqa: ASYNC110 - a log says nothing by itself
+            while not await holds():  # noqa: ASYNC110 - a log does not notify
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise Broken(f"{what}: not after {_PATIENCE_S} s") from None
@@ -81,7 +80,7 @@ async def c25_a_lease_keeps_others_out_until_it_is_over(opened: Opener) -> None:
     await expect_error(Conflict, log.claim(RUN, "two", epoch=1), "one that names the epoch")
     same((await log.row(RUN)).epoch, 1, "the epoch after refused claims")
     same(log.renew("two", [RUN], LONG_MS), set[str](), "what is not one's own is not renewed")
-    # Down to a millisecond: the lease is over by the log's clock soon, without waiting for it.
+    # One millisecond: the lease soon expires by the log's clock, without waiting for it.
     same(log.renew("one", [RUN, "unknown"], 1), {RUN}, "what is")
 
     async def over() -> bool:
@@ -133,7 +132,7 @@ async def c27_what_is_due_is_listed_and_nothing_else(opened: Opener) -> None:
     behind = await log.due(99, limit=1, after=first[0])
     same([row.run for row in behind], ["late"], "the one behind it")
     same(await log.due(99, after=behind[0]), [], "nothing is behind the last one")
-    # Refused attempts are kept in the inbox for the audit, until the run is driven anyway.
+    # Refused attempts stay in the inbox for the audit, until the run is next driven.
     await log.post("never", Signal("s0", "refused"))
     same(await _due(log, 99), ["early", "late"], "what is for the audit wakes nobody")
     await log.post("never", Signal("s1", "steer"))
@@ -220,7 +219,7 @@ class Severed(WrappedLog):
         if not self._again:  # the attempt after the break arrives
             return await write()
         self.broken += 1
-        # The dangerous half: the write is done, and its answer was lost.
+        # The dangerous case: the write is done, and its answer was lost.
         if self._after:
             await write()
         raise OutcomeUnknown("the connection was lost")
@@ -266,7 +265,7 @@ async def c31_what_became_of_a_write_can_be_found_out(opened: Opener) -> None:
         await expect_error(
             Conflict, certain.append(run, 1, updates(run, 6, 1)), "an old epoch's append"
         )
-        # A lost answer must not be taken for one's own success when somebody else went on.
+        # A lost answer must not count as success if another owner continued the run.
         await log.claim(run, "other", epoch=2)
         await fresh()
         await expect_error(
@@ -295,13 +294,13 @@ Way: TypeAlias = Literal["tasks", "threads", "processes"]
 
 ROUNDS: Final = {"tasks": 40, "threads": 250, "processes": 120}
 _RACE_S: Final = 120.0
-# Threads change places 500 times as often as usual (5 ms), so races show in few rounds.
+# Threads switch 500 times as often as usual (5 ms), so races show in few rounds.
 _SWITCH_S: Final = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """`before` prepares a round, the sides run at once, `after` checks what they left."""
+    """`before` prepares a round, the sides run concurrently, `after` checks the result."""
 
     before: Side
     one: Side
@@ -310,7 +309,7 @@ class Race:
 
 
 async def _nothing(log: Log, number: int) -> None:
-    """Nothing is to be prepared."""
+    """Prepares nothing."""
 
 
 async def _drives(log: Log, number: int) -> None:
@@ -332,7 +331,7 @@ async def _posts(log: Log, number: int) -> bool:
 
 
 async def _woken(log: Log, number: int, parked: Any, posted: Any) -> None:
-    """A message reaches the run: either it did not park, or it is due."""
+    """Checks that a message reaches the run: either it did not park, or it is due."""
     same(posted, True, "a message")
     row = await log.row(f"r{number}")
     if parked and row.wake_at != AT_ONCE:
@@ -344,7 +343,7 @@ async def _woken(log: Log, number: int, parked: Any, posted: Any) -> None:
 
 
 async def _writes(log: Log, number: int) -> int:
-    """Append as the old owner until somebody else has the run; how many were written."""
+    """Appends as the old owner until another owner has the run; returns the number of records."""
     run = f"r{number}"
     for seq in range(30):
         try:
@@ -356,18 +355,18 @@ async def _writes(log: Log, number: int) -> int:
 
 
 async def _overtakes(log: Log, number: int) -> tuple[int, int]:
-    """Claim the run, and look twice at how far it has come."""
+    """Claims the run, and reads its number of events twice."""
     run = f"r{number}"
     await log.claim(run, "two", epoch=1)
     first = (await log.row(run)).events
     for _ in range(5):
-        # Looked at a little later once more: a write of the old owner may still be under way.
+        # Read again after a short time: a write of the old owner may still be in progress.
         await asyncio.sleep(0.0005)
     return first, (await log.row(run)).events
 
 
 async def _fenced(log: Log, number: int, written: Any, seen: Any) -> None:
-    """Nothing of the old owner arrives behind the claim."""
+    """Checks that no write of the old owner arrives after the claim."""
     first, second = seen
     last = (await log.row(f"r{number}")).events
     if not first == second == last == written:
@@ -445,7 +444,9 @@ async def c35_of_two_who_claim_a_run_at_once_one_has_it(opened: Opener) -> None:
 
 
 async def _raced(name: str, opened: Opener) -> None:
-    """In one loop; for a store that several can open, in two threads, and in two processes."""
+    """Races in one loop; if the store can be opened several times, also in two threads and
+    processes.
+    """
     log, rounds = opened(), ROUNDS["tasks"]
     await _prepared(name, log, rounds)
     outcomes = [await _round(name, log, number) for number in range(rounds)]
@@ -460,14 +461,13 @@ async def _raced(name: str, opened: Opener) -> None:
 
 
 def _ways(log: Log, opened: Opener) -> list[Way]:
-    """Where else the store can be opened: a second time at all, and in another process."""
+    """Returns the further ways to open the store: in a second thread, in a second process."""
     if log.identity.startswith("memory:"):
         return []
     try:
-        # What can be pickled can be opened by a spawned
-        # process; a memory log or a lambda cannot.
+        # A pickleable opener can run in a spawned process; a memory log or a lambda cannot.
         pickle.dumps(opened)
-    except Exception:  # noqa: BLE001 - whatever cannot be sent to another process
+    except Exception:  # noqa: BLE001 - any error means that it cannot be sent
         return ["threads"]
     return ["threads", "processes"]
 
@@ -488,13 +488,13 @@ async def _checked(name: str, log: Log, outcomes: Sequence[tuple[Any, Any]], fir
 
 
 def _apart(way: Way, name: str, opened: Opener, first: int, rounds: int) -> list[tuple[Any, Any]]:
-    """The rounds, with each side in a thread or a process of its own."""
+    """Runs the rounds with each side in its own thread or process."""
     if way == "threads":
         barrier: Any = Barrier(2)
         results: Any = queue.Queue[Any]()
         run: Callable[..., Any] = Thread
     else:
-        # Not fork: a child with copies of open connections would fail for reasons of its own.
+        # Not fork: a child with copies of open connections would fail for unrelated reasons.
         context = multiprocessing.get_context("spawn")
         barrier, results, run = context.Barrier(2), context.Queue(), context.Process
 
@@ -524,13 +524,13 @@ def _apart(way: Way, name: str, opened: Opener, first: int, rounds: int) -> list
 def _side(
     name: str, side: str, opened: Opener, first: int, rounds: int, barrier: Any, said: Any
 ) -> None:
-    """One side of all rounds, with a log of its own."""
+    """Runs one side of all rounds, with its own log."""
 
     async def work() -> list[Any]:
         log, step = opened(), getattr(RACES[name], side)
         outcomes: list[Any] = []
         for number in range(first, first + rounds):
-            # In a thread: a barrier blocks, and the log may need this loop meanwhile.
+            # In a thread: a barrier blocks, and the log may need this loop.
             await asyncio.to_thread(barrier.wait, _RACE_S)
             outcomes.append(await step(log, number))
         await log.close()
@@ -539,6 +539,6 @@ def _side(
     try:
         said.put((side, asyncio.run(work())))
     except BaseException as error:  # noqa: BLE001 - the other thread or process must hear of it
-        # Else the other side waits for two minutes before anybody hears of the error.
+        # Otherwise the other side waits two minutes before the error is reported.
         barrier.abort()
         said.put((side, repr(error)))

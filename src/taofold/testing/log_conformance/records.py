@@ -1,4 +1,4 @@
-"""Contracts 1 to 20 of a log: records, owners, messages, blobs and rows; deletion; payloads."""
+"""Contracts 1 to 20 and 37 of a log: records, owners, messages, blobs, rows, payloads."""
 
 import asyncio
 import math
@@ -154,7 +154,7 @@ async def c09_a_signal_is_taken_once_and_consumed_with_its_events(opened: Opener
     same(await log.inbox(RUN), [first, Signal("s0", "cancel")], "the inbox in order of arrival")
     await log.append(RUN, epoch, updates(RUN, 0, 1), consume=["s1", "unknown"])
     same([signal.id for signal in await log.inbox(RUN)], ["s0"], "what is left")
-    # Ids are remembered behind consumption: a client that repeats itself is heard once.
+    # Ids are remembered after consumption: a repeated post is taken once.
     same(await log.post(RUN, first), False, "a post after consumption")
     same(len(await log.inbox("run-2")), 1, "the other run's inbox")
     await log.close()
@@ -355,7 +355,7 @@ async def c19_what_json_cannot_say_is_kept_or_refused_as_a_whole(opened: Opener)
     epoch = await create_owned(log)
     head = 0
 
-    # Each is written behind a good record: refused as a whole means that neither is there.
+    # Each is written after a good record: refused as a whole means that neither is stored.
     for value in ("lone \ud800", 1j, object(), 2**70, {"\udfff": 1}):
         good = Record(RUN, head, 1, Noted(key="0", kind="n"))
         bad = Record(RUN, head + 1, 1, Noted(key="0", kind="n", data={"v": value}))
@@ -391,7 +391,7 @@ async def c20_names_are_data(opened: Opener) -> None:
 async def c37_appends_happen_in_the_order_of_their_calls(opened: Opener) -> None:
     log = opened()
     epoch = await create_owned(log)
-    # Branches of a run write without waiting for one another, some of them to disk.
+    # Branches of a run write concurrently, some of them to disk.
     written = await asyncio.gather(
         *(log.append(RUN, epoch, updates(RUN, n, 1), disk=n % 3 == 0) for n in range(40))
     )
