@@ -1,7 +1,7 @@
-"""`offline:repair`, the model that needs neither key nor network, and repairs failing tests.
+"""`offline:repair`, a model that repairs failing tests without key or network.
 
-Candidate edits come from documented templates (`templates.TEMPLATES`), one per turn.
-It is a search policy, not a language model, and says so.
+Candidate edits come from documented templates (`templates.TEMPLATES`), one per turn. It is a search
+policy, not a language model, and its answers state this.
 """
 
 from taofold_repair.model import RepairModel, connect

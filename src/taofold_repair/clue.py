@@ -1,8 +1,8 @@
-"""`Clue`: what a failing check and its test say of the fault.
+"""`Clue`: the information about a fault in a failing check and its test.
 
-Error class, message, the names and values in it (`signals` compares what was expected with what
-came), and how well each template fits (`FIT`). It knows nothing about the code at fault; the
-factors are judgement, not measurement, and only order what is tried.
+It has the error class, the message, the names and values in it, and the fit of each template
+(`FIT`). `signals` compares the expected with the actual value. Knows nothing about the faulty code.
+The factors are estimates, not measurements, and only order the candidates.
 """
 
 import ast
@@ -36,11 +36,11 @@ Kind = Literal[
     "other",
 ]
 UNKNOWN: Final = object()
-"""A value the failure does not show."""
+"""A value that the failure does not show."""
 
 
 def signals(kind: Kind, actual: Any, expected: Any) -> dict[str, float]:
-    """What the two values of a failed comparison suggest."""
+    """Returns the factors of templates that the two values of a failed comparison suggest."""
     if kind == "not_raised":
         return {"swap_comparison": 3, "fix_boolean": 2, "off_by_one": 1.5}
     if actual is None:
@@ -80,7 +80,7 @@ def _numbers(actual: float, expected: float) -> dict[str, float]:
 
 
 def _strings(actual: str, expected: str) -> dict[str, float]:
-    # A field that was not filled in: the `f` in front of the string is missing.
+    # An unfilled field: the `f` before the string is missing.
     if re.search(r"\{[\w.]+[^}]*\}", actual) and "{" not in expected:
         return {"fix_string": 12}
     if actual.lower() == expected.lower() or actual.split() == expected.split():
@@ -176,14 +176,14 @@ FIT: Final[dict[Kind, dict[str, float]]] = {
         "add_base_case": 0.2,
     },
 }
-"""How well a template answers a kind of failure."""
+"""The fit of each template to a kind of failure."""
 
 
 _COMPARED: Final = re.compile(r"^(?:AssertionError: )?assert (.+?) (==|is|<=|>=|<|>|!=|in) (.+)$")
 _WHERE: Final = re.compile(r"^\s*\+\s+where (.+?) = ")
 _QUOTED: Final = re.compile(r"'([^'\n]+)'")
 
-# The first pattern that fits counts, so the special messages stand before `argument`.
+# The first matching pattern counts, so the specific messages come before `argument`.
 _BY_MESSAGE: Final[tuple[tuple[str, Kind], ...]] = (
     (r"NoneType", "none"),
     (r"DID NOT RAISE", "not_raised"),
@@ -216,26 +216,26 @@ _BY_ERROR: Final[dict[str, Kind]] = {
 
 @dataclass(frozen=True, slots=True)
 class Clue:
-    """What the templates may know about a failure."""
+    """The information about a failure that the templates may use."""
 
     failure: Check
     kind: Kind
     names: tuple[str, ...] = ()
-    """What the message quotes: a name, an attribute, a key, a type."""
+    """The quoted words of the message: a name, an attribute, a key, a type."""
     actual: Any = UNKNOWN
     expected: Any = UNKNOWN
     raises: str = ""
-    """The exception that the test waits for."""
+    """The exception that the test expects."""
     literals: frozenset[str] = frozenset()
     """`repr` of the numbers and strings in the test."""
     echoes: bool = False
-    """Did the test wait for one of the values that it put in?"""
+    """True if the test expects one of its own input values."""
     factors: Mapping[str, float] = field(default_factory=dict[str, float])
-    """How much each template gains or loses; 1 where it is not named."""
+    """The factor of each template; 1 if it is not listed."""
 
 
 def clue_of(failure: Check, test: Function | None = None) -> Clue:
-    """Read a failure. `test` is the failing function, if it was shown."""
+    """Reads a failure. `test` is the failing function, if it was shown."""
     kind = _kind(failure)
     actual, expected = _values(failure, test)
     clue = Clue(
@@ -258,7 +258,7 @@ def clue_of(failure: Check, test: Function | None = None) -> Clue:
 def _echoes(test: Function, line: int, expected: Any) -> bool:
     for node in ast.walk(test):
         if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or line):
-            # By type too: 1 == True.
+            # Compares the type too: 1 == True.
             same = [v for v in _constants(node) if type(v) is type(expected) and v == expected]
             return len(same) > 1
     return False
@@ -285,8 +285,8 @@ def _values(failure: Check, test: Function | None) -> tuple[Any, Any]:
         comparison = _COMPARED.match(line)
         if comparison:
             left, right = literal(comparison[1]), literal(comparison[3])
-            # pytest prints `where X = f(…)` for a value that was computed. If only the right
-            # side was, the test says `assert expected == f(…)`, and the sides change places.
+            # pytest prints `where X = f(…)` for a computed value. If only the right side was
+            # computed, the test is `assert expected == f(…)`, and the sides are exchanged.
             where = {w[1] for w in map(_WHERE.match, printed) if w}
             actual, expected = (
                 (right, left) if comparison[3] in where - {comparison[1]} else (left, right)
@@ -297,7 +297,7 @@ def _values(failure: Check, test: Function | None) -> tuple[Any, Any]:
         bare = re.match(r"^(?:AssertionError: )?assert (\S+)$", line)
         if bare:
             actual = literal(bare[1])
-            # `assert f(x)` shows what was falsy; anything truthy would have passed.
+            # `assert f(x)` shows the falsy value; any truthy value would have passed.
             expected = True if actual is not UNKNOWN and not actual else UNKNOWN
         denied = re.match(r"^(?:AssertionError: )?assert not (\S+)$", line)
         if denied:
@@ -308,7 +308,7 @@ def _values(failure: Check, test: Function | None) -> tuple[Any, Any]:
 
 
 def literal(text: str) -> Any:
-    """The Python value that `text` spells, or `UNKNOWN`."""
+    """Returns the Python value that `text` spells, or `UNKNOWN`."""
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
@@ -316,7 +316,7 @@ def literal(text: str) -> Any:
 
 
 def _expected(test: Function, line: int) -> Any:
-    """The literal that the failing line compares with."""
+    """Returns the literal that the failing line compares with."""
     for node in ast.walk(test):
         if isinstance(node, ast.Assert) and node.lineno <= line <= (node.end_lineno or line):
             check = node.test

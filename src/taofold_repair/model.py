@@ -1,9 +1,9 @@
 """The model `offline:repair`: a deterministic search behind the ordinary `Model` interface.
 
-It needs no key and no network. It sees what a language model would see, the prompt, and answers in
-the ordinary reply format: run the tests, read the files they point to, then one candidate edit per
-turn, test it, keep it if it helps, else take it back. It opens no file, starts nothing and
-remembers nothing between calls: the same conversation gives the same reply.
+It needs no key and no network. Like a language model it gets the prompt and answers in the ordinary
+reply format. It runs the tests, reads the files in their tracebacks, and proposes one candidate
+edit per turn. It tests the edit, keeps it if it helps, and otherwise reverts it. It opens no file,
+starts no process and stores nothing between calls: the same conversation gives the same reply.
 """
 
 import re
@@ -24,7 +24,7 @@ from taofold_repair.source import Project, Source, is_test
 from taofold_repair.transcript import Files, Transcript, collect, read
 
 COMMAND: Final = "python -m pytest -q --tb=short"
-"""How the tests are run where neither goal nor instructions say it."""
+"""The test command if neither the goal nor the instructions name one."""
 _TESTS: Final = re.compile(r"(?i)\b(?:unit)?tests?\b|\bpytest\b|\btest suite\b")
 _REPAIR: Final = re.compile(
     r"(?i)\b(?:fail\w*|fix\w*|repair\w*|pass|passes|passing|green|broken|red|bugs?|debug)\b"
@@ -41,9 +41,8 @@ _STOP_EARLY: Final = re.compile(r" (?:-x|--exitfirst|--maxfail=\d+|--tb=\w+)(?= 
 
 
 def about_tests(goal: str) -> bool:
-    """Is `goal` to make failing tests pass? Reference data below it does not count."""
-    # A loop appends what others learnt; words in it
-    # must not make a goal about tests of another one.
+    """Returns whether `goal` is to make failing tests pass. Reference data below it is ignored."""
+    # A loop appends lessons from other runs; they must not make any other goal one about tests.
     own_words = re.split(r"(?i)^#+ .*learning context", goal, maxsplit=1, flags=re.MULTILINE)[0]
     return bool(
         _TESTS.search(own_words) and _REPAIR.search(own_words) and not _OTHER.match(own_words)
@@ -51,22 +50,22 @@ def about_tests(goal: str) -> bool:
 
 
 def command_in(goal: str) -> str:
-    """The command that people named, without what stops at the first failure."""
+    """Returns the test command in the goal, without options that stop at the first failure."""
     command = _NAMED.search(goal)
-    # The bare word is most often prose ("make pytest pass"), not a command.
+    # The bare word is usually prose ("make pytest pass"), not a command.
     if command is None or command[0] == "pytest":
         return COMMAND
     return f"{_STOP_EARLY.sub('', command[0]).rstrip('.')} --tb=short"
 
 
 BATCH: Final = 8
-"""Files read in one turn; a project with no more sources is read whole."""
+"""Files read per turn; a project with no more sources is read completely."""
 MOST: Final = 24
-"""Files read at all."""
+"""The most files read."""
 
 
 def unread(files: Files, project: Project, report: PytestReport, *, lists: bool) -> list[str]:
-    """Paths still to be read, at most `BATCH`. `lists` = the paths can be asked for."""
+    """Returns paths still to be read, at most `BATCH`. `lists` = the paths can be listed."""
     project_paths = [*files.listed, *project.sources]
     failures = [settled(failure, project) for failure in report.failures]
     paths = [failure.test_path for failure in failures]
@@ -74,7 +73,7 @@ def unread(files: Files, project: Project, report: PytestReport, *, lists: bool)
         paths += [frame.path for frame in failure.places if not _foreign(frame.path, project_paths)]
     if files.asked or not lists:
         inner = [path for path in files.listed if not is_test(path)]
-        # A small project is read whole: fewer turns than following imports.
+        # A small project is read completely: this takes fewer turns than following imports.
         if len(inner) <= BATCH:
             paths += inner
         for source in project.sources.values():
@@ -84,24 +83,24 @@ def unread(files: Files, project: Project, report: PytestReport, *, lists: bool)
 
 
 def _foreign(path: str, paths: Sequence[str]) -> bool:
-    """Does a traceback's place lie outside the project?"""
+    """Returns whether a place in a traceback is outside the project."""
     return path.startswith(("/", "<", "..")) or (bool(paths) and path not in paths)
 
 
 NEEDED: Final = ("run_command", "read_file", "edit_file")
 MOST_CANDIDATES: Final = 400
 SECOND_LOOK: Final = 24
-"""Candidates without success after which an edit that helped a little is kept after all."""
+"""After this many failed candidates an edit with partial progress is kept."""
 RETREAT: Final = 12
-"""Candidates without success after which the newest kept edit is given up for now."""
+"""After this many failed candidates the newest kept edit is given up for now."""
 LAST_RETREAT: Final = 60
 """The same for an edit that was given up before."""
 _PATIENCE: Final = 60.0
-"""Seconds a candidate's test run may take at least; twenty times the first run's, if longer."""
+"""The minimum seconds for a candidate's test run; twenty times the first run's, if longer."""
 
 
 def decide(messages: Sequence[Message], tools: Iterable[str] = ()) -> str:
-    """The reply to a conversation. `tools` are names offered beside the prompt."""
+    """Returns the reply to a conversation. `tools` are names offered beside the prompt."""
     return _Move(read(messages, tools)).reply()
 
 
@@ -129,7 +128,7 @@ class _Move:
         return self.transcript.actions[-1].step if self.transcript.actions else 0
 
     def kind(self, otherwise: ThoughtType) -> ThoughtType:
-        """The type of the next thought: an exception after a failure."""
+        """Returns the type of the next thought: an exception after a failure."""
         turn = self.transcript.turns[-1] if self.transcript.turns else ()
         return "exception" if any(action.failed for action in turn) else otherwise
 
@@ -138,11 +137,11 @@ class _Move:
         if refused:
             return refused
         state = self.state
-        # No tool can be used any more, so the order of the moves below does not count.
+        # No tool can be used any more, so the moves below are skipped.
         if self.transcript.last_call:
             return self._stop("unfinished: the limit is reached", state.report)
-        # An edit that is applied is always tested before anything else, also after
-        # a resume: the files are only known by what the tests said of them.
+        # An applied edit is always tested before anything else, also after a resume: the state of
+        # the files is known only from test reports.
         if state.pending is not None:
             return self._test("Test the candidate")
         if state.undo is not None:
@@ -225,7 +224,7 @@ class _Move:
         action = replies.call(
             "edit_file",
             "undo the candidate",
-            # The edit the other way round: `Source.edit` made sure that `new` occurs once.
+            # The reverse edit: `Source.edit` ensured that `new` occurs once.
             path=path,
             old=parameters.get("new", ""),
             new=parameters.get("old", ""),
@@ -238,12 +237,12 @@ class _Move:
         if paths:
             return self._read(report, paths)
         state = self.state
-        # Order: an edit that helped a little comes before giving up one that was kept.
+        # The order matters: keeping an edit with partial progress comes before giving up a kept
+        # one.
         if state.since >= SECOND_LOOK and state.further:
             return self._second_look(report)
         candidate = self._next(report) if state.candidates < MOST_CANDIDATES else None
-        # A kept edit may have silenced a failure by
-        # chance, and then everything after it is in vain.
+        # A kept edit may have silenced a failure by chance; no later candidate could then succeed.
         if state.kept and (candidate is None or state.since >= self._patience()):
             return self._retreat(report)
         if candidate is not None:
@@ -259,7 +258,7 @@ class _Move:
         )
 
     def _patience(self) -> int:
-        """Candidates without success that the newest kept edit is worth."""
+        """Returns the number of failed candidates after which the newest kept edit is given up."""
         given_up_before = key_of(self.state.kept[-1].parameters) in self.state.doubted
         return LAST_RETREAT if given_up_before else RETREAT
 
@@ -291,7 +290,7 @@ class _Move:
         return replies.reply(thought, self.kind("reasoning"), [self.state.step, edit.step], action)
 
     def _next(self, report: PytestReport) -> Candidate | None:
-        """The best candidate that was not tried on what fails now; new ones come first."""
+        """Returns the best candidate not yet tried on the current failures; new ones come first."""
         order = ranked(self.project, report, learnt_in(self.transcript.said))
         tried, earlier, now = (
             self.state.tried,
@@ -300,7 +299,7 @@ class _Move:
         )
         edits = {replies.edit_of(tried_mark) for tried_mark in earlier}
         again: Candidate | None = None
-        # Bounded: most of the first ones have been tried in a long search.
+        # Bounded: in a long search most of the first ones have been tried.
         for candidate in islice(order, 4 * MOST_CANDIDATES):
             key = candidate.edit.key
             here = replies.mark(key, now)
@@ -308,7 +307,7 @@ class _Move:
                 continue
             if replies.edit_of(here) not in edits:
                 return candidate
-            # Tried when something else failed: only after everything that is new.
+            # Tried on other failures: only after all new candidates.
             again = again or candidate
         return again
 
@@ -358,33 +357,35 @@ class _Move:
 
 
 class RepairModel:
-    """Tries documented repair templates where failing tests point, one edit per turn.
+    """Tries documented repair templates at the places named by failing tests, one edit per turn.
 
-    It declines every other goal. Its window is as large as it claims: it reads text, not
-    tokens.
+    It declines every other goal. The stated window is real: it reads text, not tokens.
     """
 
     name = NAME
     profile = Profile(window=1_000_000, window_known=True, streaming=False)
 
     def command_for(self, goal: str) -> str:
-        """Returns the command with which it would run the tests; "" if `goal` is about none."""
+        """Returns its command for running the tests; "" if `goal` is not about tests."""
         return command_in(goal) if about_tests(goal) else ""
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """The next move; a pure function of the request's conversation. Raises nothing."""
+        """Returns the next move, a pure function of the request's conversation. Raises nothing."""
         text = decide(request.conversation, [tool.name for tool in request.tools])
         if on_text is not None:
             on_text(text)
         return Reply(text=text, model=NAME, finish="stop")
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """Nothing: it runs here."""
+        """Returns 0: it runs locally."""
         return 0.0
 
 
 def connect(model: str, **options: Any) -> RepairModel:
-    """The model behind `offline:repair`. Raises `ConfigError` for another name or an option."""
+    """Returns the model for `offline:repair`.
+
+    Raises `ConfigError` for another name or any option.
+    """
     if model != NAME.partition(":")[2]:
         raise ConfigError(f"no offline model {model!r}: the only one is {NAME!r}")
     if options:

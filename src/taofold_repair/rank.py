@@ -1,12 +1,11 @@
-"""Orders candidate edits: where the tests point, what the failure looks like, what was learnt.
+"""Orders candidate edits by place, kind of failure and learnt rates.
 
-A candidate's score is prior x fit x place, made comparable between failures by dividing by the sum
-for that failure, and added up over them; then times the rates at which earlier searches found such
-edits to be right (`LearntOrder`). The place is the more suspicious the nearer it is to a failing
-test, and the fewer passing ones reach it. Rates are kept by the *shape* of an edit: what it takes
-out and puts in, names left out of account. They reach a search as a section of its prompt. That
-section is data: a line is a key and a number, and it can change the order of candidates, not the
-set.
+A candidate's score is prior × fit × place, divided by the sum for the failure to make failures
+comparable, and added up over them. It is then multiplied by the rates at which earlier searches
+found such edits correct (`LearntOrder`). A place is more suspicious the nearer it is to a failing
+test, and the fewer passing tests reach it. Rates are kept by the *shape* of an edit: the tokens
+that it removes and inserts, without names. They reach a search as a section of its prompt. That
+section is data: a line is a key and a number. It can change the order of candidates, not the set.
 """
 
 import ast
@@ -36,29 +35,29 @@ HEADING: Final = "## Search Rates"
 _ABOUT: Final = "Reference data of the search policy: kinds of edits, and how often each was right."
 _RATE: Final = re.compile(r"(?m)^([a-z][0-9a-f]{12}) (\d{1,4}\.\d{1,4})$")
 _WEIGHTS: Final = re.compile(r"(?m)^weights [01]\.\d{4} ([01]\.\d{4})$")
-"""How far the policy's own order and the learnt one are believed."""
+"""The weights of the policy's own order and of the learnt order."""
 _TELLING: Final = 0.1
-"""Rates nearer to 1 than this, as a logarithm, are not worth a line."""
+"""Rates closer to 1 than this, as a logarithm, are omitted."""
 _MOST: Final = 50.0
 
 
 class LearntOrder(NamedTuple):
-    """What a prompt tells of earlier searches.
+    """The results of earlier searches in a prompt.
 
-    `rates` are by the key of an edit, 1 for one that is not named; `belief` says how far the order
-    that they make is believed against the policy's own.
+    `rates` are by the key of an edit, 1 for one that is not listed. `belief` is the weight of the
+    learnt order against the policy's own.
     """
 
     rates: Mapping[str, float] = {}
     belief: float = 1.0
 
     def factor(self, keys: Sequence[str]) -> float:
-        """What the score of an edit with these keys is multiplied by."""
+        """Returns the factor for the score of an edit with these keys."""
         return prod(self.rates.get(key, 1.0) for key in keys)
 
 
 def section(rates: EditRates) -> str:
-    """The section of a prompt that tells a search the `rates`; "" if they would change nothing."""
+    """Returns the prompt section with the `rates`; "" if they would change nothing."""
     lines: list[str] = []
     for key in list(rates.by_key)[:MOST_KEYS]:
         theta = rates.theta(key)
@@ -70,23 +69,27 @@ def section(rates: EditRates) -> str:
 
 @lru_cache(maxsize=8)
 def learnt_in(prompt: str) -> LearntOrder:
-    """The rates that a prompt tells. Without weights, as release 0.1 wrote it, they all count."""
+    """Returns the rates in a prompt.
+
+    Without weights, as release 0.1 wrote it, all have weight 1.
+    """
     start = prompt.find(HEADING)
     if start < 0:
         return LearntOrder()
-    # A prompt is anybody's text: what is no key and number is skipped, and there is a bound.
+    # A prompt is untrusted text: lines other than key and number are skipped, and the count is
+    # bounded.
     rates = {key: float(text) for key, text in _RATE.findall(prompt[start:])[:MOST_KEYS]}
     weights = _WEIGHTS.search(prompt, start)
     return LearntOrder(rates, min(float(weights[1]), 1.0) if weights else 1.0)
 
 
 def keys_of(source: Source, change: Change) -> tuple[str, str, str]:
-    """An edit's keys, the outer first: what it does, in which kind of statement, to which line.
+    """Returns an edit's keys, the most general first: its shape, the kind of statement, the line.
 
-    Names are left out. `n < len(xs)` to `n <= len(xs)` behind `while` is the shape `<` to `<=`, the
-    same in a `while`, and the same on a line `while ID < len(ID):`.
+    Names are abstracted. `n < len(xs)` to `n <= len(xs)` after `while` is the shape `<` to `<=`,
+    the same in a `while`, and the same on a line `while ID < len(ID):`.
     """
-    # Whole lines are compared: the tokens around a change make its shape.
+    # Whole lines are compared: the tokens around a change are part of its shape.
     first, last = source.line_of(change.start), source.line_of(change.end)
     start, end = source.line_start(first), source.line_start(last + 1)
     old = source.text[start:end]
@@ -97,16 +100,16 @@ def keys_of(source: Source, change: Change) -> tuple[str, str, str]:
 
 
 def _statement(line: tuple[str, ...]) -> str:
-    """The kind of statement that a line begins: its keyword, or whether it assigns."""
+    """Returns the kind of statement that a line begins: its keyword, or "=" if it assigns."""
     if line and iskeyword(line[0]):
         return line[0]
     return "=" if "=" in line else ""
 
 
 _FADE: Final = 0.75
-"""What a call further away from the test takes from a function's suspicion."""
+"""The factor of a function's suspicion for each further call from the test."""
 _LINE: Final = 3.0
-"""What a line gains by standing in the traceback."""
+"""The factor of a line in the traceback."""
 _LOCAL: Final = frozenset(
     {
         "name",
@@ -127,9 +130,9 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An edit worth trying, the failure that speaks for it, and its keys among learnt rates.
+    """An edit worth trying, the failure that suggests it, and its keys among learnt rates.
 
-    `score` is the policy's own; `learnt` is what the rates make of it.
+    `score` is the policy's own; `learnt` is the factor of the rates.
     """
 
     edit: Edit
@@ -140,14 +143,14 @@ class Candidate:
 
 
 class _Order:
-    """Candidates found so far, and where the next ones come from; many may read it."""
+    """The candidates found so far and an iterator of the next ones; safe for several readers."""
 
     def __init__(self, candidates: Iterator[Candidate]) -> None:
         self._found, self._known, self._lock = candidates, list[Candidate](), Lock()
 
     def at(self, index: int) -> Candidate | None:
-        # Several runs of one process may search the same
-        # project at once (`lru_cache` shares the order).
+        # Several runs of one process may search the same project at once (`lru_cache` shares the
+        # order).
         with self._lock:
             while index >= len(self._known):
                 following = next(self._found, None)
@@ -158,16 +161,16 @@ class _Order:
 
 
 def ranked(project: Project, report: PytestReport, learnt: LearntOrder) -> Iterator[Candidate]:
-    """Every candidate, best first. Each edit comes once.
+    """Yields every candidate, best first. Each edit comes once.
 
-    A search comes back to the same state after every candidate that did not help, so the
-    newest orders are remembered.
+    A search returns to the same state after every failed candidate, so the newest orders are
+    cached.
     """
     texts = tuple([(source.path, source.text) for source in project.sources.values()])
     order = _order(
         texts,
         project.paths,
-        # Two runs with the same failures are one state, however long they took.
+        # Two runs with the same failures are one state, regardless of their duration.
         replace(report, seconds=0.0),
         tuple(learnt.rates.items()),
         learnt.belief,
@@ -192,7 +195,7 @@ def _order(
 
 
 class _Scored(NamedTuple):
-    """A change before it is an edit, and how good it looks."""
+    """A change before it is an edit, with its score."""
 
     score: float
     source: Source
@@ -201,19 +204,19 @@ class _Scored(NamedTuple):
 
     @property
     def place(self) -> tuple[str, int, int, str]:
-        """What makes two changes the same; breaks ties."""
+        """The identity of a change, which also breaks ties."""
         return self.source.path, self.change.start, self.change.end, self.change.text
 
 
 def ranking(
     project: Project, report: PytestReport, learnt: LearntOrder = LearntOrder()
 ) -> list[Candidate]:
-    """All candidates, the likeliest first by their scores and what was learnt of such edits."""
+    """Returns all candidates, the likeliest first by their scores and the learnt rates."""
     by_edit: dict[str, Candidate] = {}
     # Ties are broken by place: the same conversation must give the same candidate.
     for scored in sorted(_all(project, report), key=lambda one: (-one.score, *one.place)):
         edit = scored.source.edit(scored.change)
-        # Two templates may make the same edit: the better one keeps it.
+        # Two templates may make the same edit: the one with the higher score keeps it.
         if edit is None or edit.key in by_edit:
             continue
         keys = keys_of(scored.source, scored.change)
@@ -229,14 +232,14 @@ def ranking(
 
 
 def _all(project: Project, report: PytestReport) -> list[_Scored]:
-    """Every change once, its scores added up over the failures that suggest it."""
+    """Returns every change once, its scores added up over the failures that suggest it."""
     passing = _passing(project, report)
     sums: dict[tuple[str, int, int, str], _Scored] = {}
     for raw in report.failures:
         failure = settled(raw, project)
         scored = list(_scored(project, failure, passing))
-        # Each failure has one vote to divide, so one
-        # with many candidates does not drown the others.
+        # Each failure has one vote to divide, so one with many candidates does not outweigh the
+        # others.
         total = sum([score for score, *_ in scored]) or 1.0
         for score, source, change in scored:
             entry = _Scored(score / total, source, change, failure)
@@ -249,10 +252,10 @@ def _all(project: Project, report: PytestReport) -> list[_Scored]:
 
 
 def settled(failure: Check, project: Project) -> Check:
-    """The failure with the project's own names for its files."""
+    """Returns the failure with the project's own names for its files."""
     places: list[Location] = []
     for frame in failure.places:
-        # A traceback may have absolute paths. The longest path that it ends with is the file's.
+        # A traceback may have absolute paths. The longest path that is a suffix is the file's.
         path = next((p for p in project.paths if frame.path == p), "") or max(
             [p for p in project.paths if frame.path.endswith(f"/{p}")], key=len, default=frame.path
         )
@@ -261,7 +264,7 @@ def settled(failure: Check, project: Project) -> Check:
 
 
 def _passing(project: Project, report: PytestReport) -> list[dict[Key, int]]:
-    """What each passing test reaches."""
+    """Returns the functions that each passing test reaches."""
     failing = {(f.test_path, f.test_function) for f in report.failures}
     broken = {f.test_path for f in report.failures if f.collecting}
     return [
@@ -272,7 +275,7 @@ def _passing(project: Project, report: PytestReport) -> list[dict[Key, int]]:
 
 
 def _with_helpers(project: Project, path: str, test: ast.AST) -> list[ast.AST]:
-    """A test and the functions of its file that it uses, fixtures too."""
+    """Returns a test and the functions and fixtures of its file that it uses."""
     names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
     names |= {n.arg for n in ast.walk(test) if isinstance(n, ast.arg)}
     used: list[ast.AST] = [test]
@@ -326,7 +329,7 @@ def _suspicion(
             if unit.holds(frame.path, frame.line):
                 # The innermost frame is the most suspicious; each one further out is less so.
                 weights[unit.key] = max(weights.get(unit.key, 0), 1.5 * _FADE**age)
-    # With a traceback into the project, what the test merely mentions counts half.
+    # With a traceback into the project, functions that the test only mentions count half.
     fallen = 0.5 if own else 1.0
     for nodes, share in _looked_at(project, failure, test):
         for key, depth in project.reach(nodes).items():
@@ -357,7 +360,9 @@ def _looked_at(
 
 
 def _spectrum(key: Key, passing: list[dict[Key, int]]) -> float:
-    """Less suspicion for what passing tests reach too, the more of them (after Ochiai)."""
+    """Returns a factor that decreases with the number of passing tests that reach `key` (after
+    Ochiai).
+    """
     innocent = sum(1 for reached in passing if key in reached)
     # From 1.0 towards 0.3: a function that all tests use may still be wrong for one of them.
     return 0.3 + 0.7 / sqrt(1 + 0.5 * innocent)
@@ -366,7 +371,9 @@ def _spectrum(key: Key, passing: list[dict[Key, int]]) -> float:
 def _modules(
     project: Project, failure: Check, units: list[tuple[Unit, float]]
 ) -> list[tuple[Unit, float]]:
-    """The modules' own lines: constants that a suspicious function uses, or a broken import."""
+    """Returns the modules' own lines: constants that a suspicious function uses, or a broken
+    import.
+    """
     named = {p.path for p in failure.places if p.function in ("", "<module>")}
     modules: list[tuple[Unit, float]] = []
     for path, source in project.sources.items():
@@ -380,23 +387,22 @@ def _modules(
 
 
 RENAMED: Final = "rename"
-"""Begins the shape of a change of one name: it says something of lines like its own only."""
+"""The first token of the shape of a renaming, which is valid only for lines of the same form."""
 SWAPPED: Final = "swap"
-"""Begins the shape of a change that turns two pieces around; what stands between them follows."""
+"""The first token of the shape of a swap of two pieces; the tokens between them follow."""
 AROUND: Final = "around"
-"""Stands for nothing that could be named between them."""
+"""The placeholder if nothing nameable stands between the pieces."""
 Shape: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
-"""The tokens that an edit takes out and puts in, names abstracted."""
+"""The tokens that an edit removes and inserts, names abstracted."""
 
 
 @lru_cache(maxsize=4096)
 def shape(old: str, new: str) -> Shape:
-    """What turns `old` into `new`, whatever the names.
+    """Returns the change from `old` to `new`, with names abstracted.
 
-    Two pieces that change places are one shape whatever they are: it tells what stands between.
+    A swap of two pieces is one shape for any pieces: it holds the tokens between them.
     """
-    # Looked for first, among the names themselves:
-    # once they are abstracted `f(a, b)` is `f(b, a)`.
+    # Checked first, on the original names: abstracted, `f(a, b)` equals `f(b, a)`.
     between = swap(tokens(HOLE.sub(r"\1", old)), tokens(HOLE.sub(r"\1", new)))
     if between is not None:
         signs = tuple(
@@ -416,7 +422,7 @@ def shape(old: str, new: str) -> Shape:
 
 
 def _renamed(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    """The place of the one name, or text, that is another in `new`; () for none, or for more."""
+    """Returns the place of the only differing name or text; () for none, or for several."""
     places = [n for n, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
     return (RENAMED, str(places[0])) if len(places) == 1 else ()
 
@@ -426,13 +432,13 @@ def _opcodes(left: Sequence[str], right: Sequence[str]) -> Sequence[tuple[str, i
 
 
 def swap(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...] | None:
-    """What stands between two pieces of `old` that are the other way round in `new`."""
+    """Returns the tokens between two pieces of `old` that are swapped in `new`."""
     if len(old) != len(new) or sorted(old) != sorted(new) or old == new:
         return None
     places = [n for n, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
     first, last = places[0], places[-1] + 1
-    # Every way to cut the differing part into three, the outer two changing
-    # places. Cubic, but the part is short: both texts are the same outside of it.
+    # Tries every way to cut the differing part into three and swap the outer two. Cubic, but the
+    # part is short: outside of it both texts are equal.
     for again in range(first + 1, last):
         for cut in range(again, last):
             turned = [*old[cut:last], *old[again:cut], *old[first:again]]

@@ -1,8 +1,7 @@
-"""What the repair policy writes: its sentences, the reply format they go into, and the marks of
-edits.
+"""The texts of the repair policy: its sentences, the reply format, and the marks of edits.
 
-A mark is eight hex digits in an answer that stand for an edit that was tried and failed: a later
-conversation reads them back and does not try it again. Knows nothing about how decisions are made.
+A mark is eight hex digits in an answer for an edit that was tried and failed: a later conversation
+reads them and does not try it again. Knows nothing about the decisions of the policy.
 """
 
 import json
@@ -25,14 +24,14 @@ _DOES: Final = {template.name: template.does for template in TEMPLATES}
 
 
 def call(tool: str, rationale: str, **parameters: Any) -> dict[str, Any]:
-    """One action."""
+    """Returns one action."""
     return {"tool": tool, "parameters": parameters, "rationale": rationale}
 
 
 def reply(thought: str, kind: ThoughtType, because: Sequence[int], *calls: dict[str, Any]) -> str:
-    """One reply in the ordinary format."""
+    """Returns one reply in the ordinary format."""
     body: dict[str, Any] = {"thought": thought, "thought_type": kind}
-    # 0 is "unknown": a reason has to name a step that there is.
+    # 0 is "unknown": a reason has to name an existing step.
     steps = sorted({step for step in because if step > 0})
     if steps:
         body["because"] = steps
@@ -44,9 +43,9 @@ def reply(thought: str, kind: ThoughtType, because: Sequence[int], *calls: dict[
 
 
 def finish(answer: str, thought: str, kind: ThoughtType, because: Sequence[int] = ()) -> str:
-    """The last reply."""
+    """Returns the last reply."""
     parameters: dict[str, Any] = {"answer": f"{answer} ({WHAT})"}
-    # Whoever reads the result must not take an honest refusal for success.
+    # An honest refusal must not look like success to a reader of the result.
     if not answer.startswith("repaired"):
         parameters["success"] = False
     action = call(FINISH, "nothing is left to do", **parameters)
@@ -54,7 +53,7 @@ def finish(answer: str, thought: str, kind: ThoughtType, because: Sequence[int] 
 
 
 def short(failure: Check) -> str:
-    """A failure in one line."""
+    """Returns a failure in one line."""
     message = re.sub(r"\s+", " ", failure.message).strip()
     message = (
         message
@@ -65,14 +64,14 @@ def short(failure: Check) -> str:
 
 
 def failing(report: PytestReport) -> str:
-    """What fails, in one sentence."""
+    """Returns the failures in one sentence."""
     first = report.failures[0] if report.failures else None
     more = f" and {len(report.failures) - 1} more" if len(report.failures) > 1 else ""
     return f"{report.summary or 'the run'}; {short(first) if first else 'no test is named'}{more}"
 
 
 def proposal(candidate: Candidate, number: int) -> tuple[str, str]:
-    """Thought and rationale for trying `candidate`."""
+    """Returns thought and rationale for trying `candidate`."""
     edit = candidate.edit
     learnt = " Earlier searches found such edits right." if candidate.learnt > 1 else ""
     thought = (
@@ -83,16 +82,16 @@ def proposal(candidate: Candidate, number: int) -> tuple[str, str]:
 
 
 def mark(key: str, standing: str) -> str:
-    """Eight hex digits for an edit that was tried, from one conversation to the next.
+    """Returns eight hex digits for a tried edit, to pass between conversations.
 
-    Four stand for the edit, four for the edit where `standing` failed: what did not help there
-    may help when something else fails.
+    Four digits stand for the edit, four for the edit with the failures `standing`: an edit that did
+    not help there may help with other failures.
     """
     return _digest(key) + _digest(f"{standing}\0{key}")
 
 
 def edit_of(mark: str) -> str:
-    """The part of a mark that stands for the edit."""
+    """Returns the part of a mark that stands for the edit."""
     return mark[:4]
 
 
@@ -101,20 +100,22 @@ def _digest(text: str) -> str:
 
 
 def tried(keys: Iterable[tuple[str, str]]) -> str:
-    """What a later attempt need not try again, for the answer: edits, each with what failed."""
+    """Returns the part of the answer that lists failed edits with their failures, for later
+    attempts.
+    """
     # Sorted, so that the answer does not depend on the order of the search.
     marks = sorted(mark(key, standing) for key, standing in keys)[:_MOST_MARKS]
     return f" Tried without success: [{' '.join(marks)}]." if marks else ""
 
 
 def marks(answer: str) -> frozenset[str]:
-    """The marks in what an earlier attempt answered."""
+    """Returns the marks in the answer of an earlier attempt."""
     lists = _TRIED.findall(answer)
     return frozenset([mark for marks in lists for mark in marks.split()])
 
 
 def changed(actions: Sequence[PastAction]) -> str:
-    """The kept edits, as one says them in an answer."""
+    """Returns the kept edits as text for an answer."""
     edits: list[str] = []
     for action in actions:
         old = [line.strip() for line in str(action.parameters.get("old", "")).split("\n")]

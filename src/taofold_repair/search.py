@@ -1,8 +1,8 @@
-"""The state of a search for edits, folded from what was done, and what the search came to.
+"""The state of a search for edits, folded from the actions so far, and the outcome of a search.
 
-`search_state` has the edits that were kept, tried and are to be taken back; `better` says what
-progress is. `SEARCH` tells those who keep rates of edits (`taofold.loop.learner`) which edit ended
-a run's search, and where the ranking had it. Which edit is tried next is up to `model` and `rank`.
+`search_state` has the kept and tried edits and those to revert; `better` defines progress. `SEARCH`
+reports to code that keeps rates of edits (`taofold.loop.learner`) the edit that ended a run's
+search and its rank. `model` and `rank` choose the next edit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ NAME: Final = "offline:repair"
 
 
 class Before(NamedTuple):
-    """How things stood before an edit was kept."""
+    """The state before an edit was kept."""
 
     report: PytestReport | None
     step: int
@@ -37,8 +37,8 @@ class Before(NamedTuple):
 class SearchState:
     """The state of the search.
 
-    `report` is the newest run of the files as they are without `pending` and `undo`;
-    `step` is the step that ran it.
+    `report` is the newest run of the files without `pending` and `undo`; `step` is the step that
+    ran it.
     """
 
     report: PytestReport | None = None
@@ -46,28 +46,31 @@ class SearchState:
     pending: PastAction | None = None
     """Applied, not tested yet."""
     undo: PastAction | None = None
-    """Tested and no better: to be taken back."""
+    """Tested without progress: to be reverted."""
     tried: set[str] = field(default_factory=set[str])
     fruitless: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
-    """Edits that did not help, each with what failed then. One that was not tested is none."""
+    """Edits that did not help, each with the failures at that time.
+
+    Untested edits are not included.
+    """
     kept: list[PastAction] = field(default_factory=list[PastAction])
     unreadable: int = 0
-    """Test runs in a row that left no report."""
+    """Consecutive test runs without a report."""
     candidates: int = 0
     since: int = 0
-    """Candidates tried since something was kept."""
+    """Candidates tried since an edit was last kept."""
     further: dict[str, PastAction] = field(default_factory=dict[str, PastAction])
-    """Edits that were taken back although a test came further: worth a second look."""
+    """Reverted edits with partial progress in a test, which may be tried again."""
     earlier: list[Before] = field(default_factory=list[Before])
-    """How things stood before each kept edit."""
+    """The states before each kept edit."""
     doubted: set[str] = field(default_factory=set[str])
     """Edits that were kept and given up once."""
     lost: bool = False
-    """An edit could not be taken back: what the files hold is unclear until they are read."""
+    """True if an edit could not be reverted: the files' content is unknown until they are read."""
 
 
 def standing(report: PytestReport | None) -> str:
-    """What fails, as far as it tells one state of the code from another."""
+    """Returns the identity of the current failures, which distinguishes states of the code."""
     failures = report.failures if report is not None else ()
     return "\n".join(
         sorted([f"{failure.id}\0{failure.error_type}\0{failure.message}" for failure in failures])
@@ -75,13 +78,13 @@ def standing(report: PytestReport | None) -> str:
 
 
 def key_of(parameters: Mapping[str, Any]) -> str:
-    """What makes two edits the same; `Edit.key` in the other direction."""
+    """Returns the identity of an edit from parameters; the counterpart of `Edit.key`."""
     path, old, new = (str(parameters.get(name, "")) for name in ("path", "old", "new"))
     return f"{path}\0{old}\0{new}"
 
 
 def inverse(action: PastAction, other: PastAction) -> bool:
-    """Does `other` take back `action`?"""
+    """Returns whether `other` reverts `action`."""
     a, b = action.parameters, other.parameters
     return a.get("path") == b.get("path") and (a.get("old"), a.get("new")) == (
         b.get("new"),
@@ -90,7 +93,7 @@ def inverse(action: PastAction, other: PastAction) -> bool:
 
 
 def search_state(actions: Sequence[PastAction]) -> SearchState:
-    """Fold what was done, oldest first."""
+    """Folds the actions, oldest first."""
     state = SearchState()
     for number, action in enumerate(actions):
         if action.tool == "run_command":
@@ -103,10 +106,10 @@ def search_state(actions: Sequence[PastAction]) -> SearchState:
 
 def _edited(state: SearchState, action: PastAction) -> None:
     undo = state.undo
-    # Nothing is remembered between calls: what an edit was for follows from what it takes back.
+    # Nothing is stored between calls: the purpose of an edit follows from the edit that it reverts.
     if undo is not None and inverse(undo, action):
         state.undo = None
-        # What the file holds is not known any more, so the tests have to be run before going on.
+        # The file's content is unknown now, so the tests have to run before the search continues.
         if action.failed:
             state.lost = True
             state.report = None
@@ -124,13 +127,13 @@ def _edited(state: SearchState, action: PastAction) -> None:
 
 
 def _given_up(state: SearchState, edit: PastAction, before: Before) -> None:
-    """As before `edit`: what was tried with it may be right without it.
+    """Restores the state before `edit`: candidates that failed with it may succeed without it.
 
-    The first time it may be kept once more, when nothing better is found.
+    The first time, the edit may be kept once more if nothing better is found.
     """
     key = key_of(edit.parameters)
     state.report, state.step, state.since = before.report, before.step, 0
-    # What was tried on top of the edit is forgotten: without it the same candidates may help.
+    # Candidates tried on top of the edit are forgotten: without it they may help.
     state.tried = {*before.tried, key}
     state.fruitless[key, standing(before.report)] = None
     if key not in state.doubted:
@@ -140,7 +143,7 @@ def _given_up(state: SearchState, edit: PastAction, before: Before) -> None:
 
 @lru_cache(maxsize=128)
 def _report(text: str) -> PytestReport | None:
-    """The whole search is folded anew every turn, and each report read once."""
+    """Cached: the whole search is folded again every turn, and each report parsed once."""
     return parse_pytest(text)
 
 
@@ -151,10 +154,10 @@ def _ran(state: SearchState, action: PastAction, following: PastAction | None) -
         state.unreadable = state.unreadable + 1 if report is None else 0
         state.report, state.step = report, action.step
         return
-    # On its second look a weak sign is enough.
+    # On its second trial partial progress is enough.
     again = state.further.pop(key_of(pending.parameters), None) is not None
     if following is not None:
-        # What was decided then holds, even if the observation has been shortened since.
+        # The decision made then holds, even if the observation has been shortened since.
         keep = not inverse(pending, following)
     else:
         keep = report is not None and (
@@ -173,18 +176,20 @@ def _ran(state: SearchState, action: PastAction, following: PastAction | None) -
 
 
 def better(before: PytestReport | None, after: PytestReport) -> bool:
-    """Is `after` progress: fewer failures and none of them new, or code that loads at last?"""
+    """Returns whether `after` is progress: fewer failures and no new ones, or code that finally
+    loads.
+    """
     if after.ok or before is None:
         return after.ok
-    # Nothing could be imported, so the number of failures says nothing yet.
+    # Nothing could be imported, so the number of failures has no meaning yet.
     if before.collecting:
         loading = {f.id for f in before.failures if f.collecting}
         still = {f.id for f in after.failures if f.collecting}
         return still < loading or (still == loading and _settles(before, after))
-    # A new failure is no progress, even if two others are gone.
+    # A new failure is not progress, even if two others are gone.
     if after.collecting or not after.ids <= before.ids:
         return False
-    # Fewer failures because fewer tests ran are none.
+    # Fewer failures because fewer tests ran are not progress.
     if after.broken < before.broken and after.passed >= before.passed:
         return True
     return after.broken == before.broken and _settles(before, after)
@@ -196,7 +201,7 @@ def _pairs(before: PytestReport, after: PytestReport) -> list[tuple[Check, Check
 
 
 def _settles(before: PytestReport, after: PytestReport) -> bool:
-    """Is an undefined name or a broken import gone, so that something else shows?"""
+    """Returns whether an undefined name or a broken import is gone, so that another error shows."""
     return any(
         clue_of(then).kind in ("name", "import", "syntax") and then.error != now.error
         for then, now in _pairs(before, after)
@@ -204,9 +209,9 @@ def _settles(before: PytestReport, after: PytestReport) -> bool:
 
 
 def _progress(before: PytestReport | None, after: PytestReport) -> bool:
-    """Does a failing test come further than it did, none less far, and nothing new fail?
+    """Returns whether a failing test gets further, none less far, and nothing new fails.
 
-    A weak sign: an edit that suits one assertion by chance shows it too.
+    This is a weak sign: an edit that satisfies one assertion by chance shows it too.
     """
     if before is None or after.collecting or after.ids != before.ids:
         return False
@@ -219,7 +224,7 @@ def _progress(before: PytestReport | None, after: PytestReport) -> bool:
 
 
 class RepairSearch:
-    """The seam between the search policy and those who keep its rates."""
+    """The interface between the search policy and the code that keeps its rates."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -242,16 +247,16 @@ SEARCH: Final = RepairSearch(NAME)
 def search_outcome(
     records: Sequence[Record], rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
-    """What a run says of the edits that made its tests pass; None if none of its edits did."""
+    """Returns the outcome of the edits that made a run's tests pass; None if none of them did."""
     return outcome_of(actions_of(records), rates)
 
 
 def outcome_of(
     actions: Sequence[PastAction], rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
-    """The same of the run's actions. Each edit that was kept is the end of a search of its own."""
+    """Returns the same from the run's actions. Each kept edit is the end of a separate search."""
     state = search_state(actions)
-    # A run that did not end green proves none of its edits.
+    # A run whose last report has failures proves none of its edits.
     if state.report is None or not state.report.ok:
         return None
     ends = [end for winner in state.kept if (end := _end(actions, winner, rates)) is not None]
@@ -266,8 +271,8 @@ def outcome_of(
 def _end(
     actions: Sequence[PastAction], winner: PastAction, rates: EditRates
 ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
-    """What the search says that `winner` ended, from the ranking as it stood before."""
-    # By identity: the same edit may have been tried, taken back and kept later.
+    """Returns the outcome of the search that `winner` ended, from the ranking before it."""
+    # By identity: the same edit may have been tried, reverted and kept later.
     before = actions[: max(n for n, action in enumerate(actions) if action is winner)]
     files, standing = collect(before), search_state(before)
     if standing.report is None:
@@ -286,7 +291,7 @@ def _end(
 
 
 def actions_of(records: Sequence[Record]) -> list[PastAction]:
-    """The actions of a run with what came back, oldest first."""
+    """Returns the actions of a run with their observations, oldest first."""
     actions: dict[tuple[str, int], tuple[str, Mapping[str, object]]] = {}
     past: list[PastAction] = []
     for record in records:

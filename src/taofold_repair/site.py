@@ -1,7 +1,7 @@
-"""`Site`: a function, or the lines of a module, that a template may change as a clue suggests.
+"""`Site`: a function, or the lines of a module, that a template may change because of a clue.
 
-It gives templates what they look through (nodes, statements, names, what the traceback names), what
-the function may return when there is nothing (`defaults`), and makes their `Change`s (`swap`,
+It gives templates their material (nodes, statements, names, the lines of the traceback) and the
+values that the function may return for no result (`defaults`), and makes their `Change`s (`swap`,
 `before`). It decides nothing.
 """
 
@@ -40,7 +40,7 @@ _EMPTY: Final[dict[type[ast.expr], str]] = {
 
 @dataclass(frozen=True)
 class Site:
-    """A unit of the project seen in the light of a clue."""
+    """A unit of the project together with a clue."""
 
     unit: Unit
     clue: Clue
@@ -58,17 +58,16 @@ class Site:
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """Every node that belongs to the site, docstrings and annotations left out."""
+        """Every node of the site, without docstrings and annotations."""
         if self.unit.node is not None:
-            # The arguments for their defaults; annotations
-            # and decorators are skipped by `_walk`.
+            # The arguments for their defaults; `_walk` skips annotations and decorators.
             roots: list[ast.AST] = [self.unit.node.args, *self.unit.node.body]
         else:
             roots = [n for n in _own_lines(self.source.tree) if not isinstance(n, ast.Expr)]
         return [node for root in roots for node in _walk(root)]
 
     def each(self, kind: type[N]) -> Iterator[N]:
-        """The nodes of this kind."""
+        """Yields the nodes of this kind."""
         return (node for node in self.nodes if isinstance(node, kind))
 
     @cached_property
@@ -102,37 +101,38 @@ class Site:
 
     @cached_property
     def broken_lines(self) -> frozenset[int]:
-        """The lines of this file that the traceback names."""
+        """The lines of this file in the traceback."""
         places = self.clue.failure.places
         return frozenset([p.line for p in places if p.path == self.source.path])
 
     def statement_of(self, node: ast.AST) -> ast.stmt | None:
-        """The innermost statement around `node`."""
+        """Returns the innermost statement around `node`."""
         here: ast.AST | None = node
         while here is not None and not isinstance(here, ast.stmt):
             here = self.parents.get(here)
         return here
 
     def text(self, node: ast.AST) -> str:
-        """The source text of `node`."""
+        """Returns the source text of `node`."""
         return self.source.segment(node)
 
     def swap(self, template: str, node: ast.AST, text: str, weight: float = 1.0) -> Change:
-        """Replace `node` by `text`."""
+        """Replaces `node` by `text`."""
         return Change(template, *self.source.span(node), text, weight)
 
     def before(self, template: str, statement: ast.stmt, lines: list[str], weight: float) -> Change:
-        """Put `lines` in front of a statement, indented like it."""
+        """Inserts `lines` before a statement, with its indentation."""
         start = self.source.line_start(statement.lineno)
         pad = self.source.indent(statement.lineno)
         text = "".join([f"{pad}{line}\n" for line in lines])
         return Change(template, start, start, text, weight)
 
     def defaults(self) -> list[str]:
-        """What the function may return when there is nothing, likeliest first."""
+        """Returns values that the function may return for no result, likeliest first."""
         expected = self.clue.expected
         own = [repr(expected)] if expected is not UNKNOWN and plain(expected) else []
-        # Nothing stands for nothing; a special value is a last resort, as it fits one test only.
+        # An empty value is the usual default; a special value is a last resort, as it fits one test
+        # only.
         values = own if not expected or isinstance(expected, str) else []
         if type(expected) in _NOTHING:
             values.append(_NOTHING[type(expected)])
@@ -141,20 +141,20 @@ class Site:
         ]
         values += [ast.unparse(v) for v in returned if isinstance(v, ast.Constant)]
         values += [_empty(value) for value in returned]
-        # `dict.fromkeys` below keeps the first of two that are equal.
+        # `dict.fromkeys` below keeps the first of two equal ones.
         values += ["None", "0", "[]", '""', "False"]
         return list(dict.fromkeys([text for text in [*values[:6], *own] if text]))
 
 
 def plain(value: object) -> bool:
-    """May `value` stand in a program as a default? Short scalars and empty containers may."""
+    """Returns whether `value` may be a default in a program: a short scalar or empty container."""
     if isinstance(value, str):
         return len(value) <= 40
     return isinstance(value, int | float | bool | None) or value in ([], {}, ())
 
 
 def parameters(function: Function) -> list[str]:
-    """Names of the parameters, without `self` and `cls`."""
+    """Returns the names of the parameters, without `self` and `cls`."""
     arguments = function.args
     names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     return [name for name in names if name not in ("self", "cls")]

@@ -1,9 +1,9 @@
-"""Python source to point into and to change, and the project it belongs to.
+"""Python source with offsets and edits, and the project it belongs to.
 
-A `Source` has offsets, segments and edits (`Change`, `Edit`). A `Project` has functions, who
-mentions whom, and what a test reaches. Names stand for what they call: with no types to go by, a
-function reaches every function of the project whose name it mentions; this stands in for coverage,
-which nobody measured. Knows nothing about failures or why a change is made.
+A `Source` has offsets, segments and edits (`Change`, `Edit`). A `Project` has functions, their
+mentions of each other, and the functions that a test reaches. Names stand for calls: without types,
+a function reaches every function of the project whose name it mentions. This replaces coverage,
+which is not measured. Knows nothing about failures or the reason for a change.
 """
 
 import ast
@@ -16,12 +16,12 @@ from typing import Final, TypeAlias
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 _CONTEXT: Final = 12
-"""Lines of context an edit may take to be unique."""
+"""The most lines of context that make an edit unique."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Replace the characters `start` to `end` with `text`, as `template` says.
+    """Replaces the characters `start` to `end` with `text`, as proposed by `template`.
 
     `weight` compares changes of one template with each other; 1 is ordinary.
     """
@@ -35,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change as `edit_file` wants it: `old` occurs exactly once in the file."""
+    """A change in the form of `edit_file`: `old` occurs exactly once in the file."""
 
     path: str
     old: str
@@ -45,7 +45,7 @@ class Edit:
 
     @property
     def key(self) -> str:
-        """What makes two edits the same."""
+        """The identity of an edit."""
         return f"{self.path}\0{self.old}\0{self.new}"
 
 
@@ -66,7 +66,7 @@ class Source:
 
     @cached_property
     def lines(self) -> list[str]:
-        """Lines with their ends."""
+        """Lines with their line ends."""
         return lines_of(self.text)
 
     @cached_property
@@ -77,7 +77,7 @@ class Source:
         return starts
 
     def offset(self, line: int, column: int) -> int:
-        """The place in the text of a 1-based line and a column in UTF-8 bytes."""
+        """Returns the offset of a 1-based line and a column in UTF-8 bytes."""
         if line > len(self.lines):
             return len(self.text)
         line_text = self.lines[line - 1]
@@ -87,7 +87,7 @@ class Source:
         return self._starts[line - 1] + column
 
     def span(self, node: ast.AST) -> tuple[int, int]:
-        """Where `node` begins and ends."""
+        """Returns the offsets of the begin and end of `node`."""
         line: int = getattr(node, "lineno", 1)
         end_line: int | None = getattr(node, "end_lineno", None)
         column: int = getattr(node, "col_offset", 0)
@@ -95,43 +95,43 @@ class Source:
         return self.offset(line, column), self.offset(end_line or line, end_column or 0)
 
     def segment(self, node: ast.AST) -> str:
-        """The text of `node`."""
+        """Returns the text of `node`."""
         start, end = self.span(node)
         return self.text[start:end]
 
     def line_of(self, offset: int) -> int:
-        """The 1-based line of a place in the text."""
+        """Returns the 1-based line of an offset."""
         return self.text.count("\n", 0, offset) + 1
 
     def line_start(self, line: int) -> int:
-        """Where a 1-based line begins."""
+        """Returns the offset of a 1-based line."""
         return self._starts[min(line - 1, len(self._starts) - 1)]
 
     def indent(self, line: int) -> str:
-        """The white space that a line begins with."""
+        """Returns the leading white space of a line."""
         line_text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         return line_text[: len(line_text) - len(line_text.lstrip())].rstrip("\n")
 
     def applied(self, change: Change) -> str:
-        """The text after `change`."""
+        """Returns the text after `change`."""
         return self.text[: change.start] + change.text + self.text[change.end :]
 
     def edit(self, change: Change) -> Edit | None:
-        """The change as whole lines, or None if it changes nothing.
+        """Returns the change as whole lines, or None if it changes nothing.
 
-        What it takes out occurs once before, and what it puts in once after, so that it can be
-        taken back.
+        The removed text occurs once before, and the inserted text once after, so that the edit can
+        be reverted.
         """
         new = self.applied(change)
-        # What does not parse cannot pass a test: it costs no test run.
+        # Text that does not parse cannot pass a test: no test run is spent on it.
         if new == self.text or not _sound(new):
             return None
         first = self.line_of(change.start)
         last = max(first, self.line_of(max(change.end - 1, change.start)))
         tail = len(self.lines) - last
         after = lines_of(new)
-        # Lines above and below are added until the text
-        # is unique in the file, as `edit_file` wants it.
+        # Lines above and below are added until the text is unique in the file, as `edit_file`
+        # requires.
         for around in range(_CONTEXT + 1):
             top = max(first - 1 - around, 0)
             below = max(tail - around, 0)
@@ -139,7 +139,7 @@ class Source:
             new_lines = after[top : len(after) - below]
             whole = "".join(old_lines), "".join(new_lines)
             pairs = [whole]
-            if all(part.endswith("\n") for part in whole):  # Without it they read better.
+            if all(part.endswith("\n") for part in whole):  # easier to read without it
                 pairs = [(whole[0][:-1], whole[1][:-1]), whole]
             for old, put in pairs:
                 if _once(old, self.text) and _once(put, new):
@@ -147,7 +147,7 @@ class Source:
         return None
 
     def functions(self) -> Iterator[tuple[str, Function]]:
-        """Every function with the name of its class ("" if it has none)."""
+        """Yields every function with the name of its class ("" if it has none)."""
         for node in self.tree.body:
             if isinstance(node, Function):
                 yield "", node
@@ -158,12 +158,12 @@ class Source:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines with their ends, as `ast` counts them: form feeds end none."""
+    """Returns lines with their ends, as `ast` counts them: form feeds end no line."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def _once(part: str, text: str) -> bool:
-    """Does `part` say something, and stand in `text` at one place?"""
+    """Returns whether `part` is not blank and occurs once in `text`."""
     return bool(part.strip()) and text.count(part) == 1
 
 
@@ -176,7 +176,7 @@ def _sound(text: str) -> bool:
 
 
 def operator_span(source: Source, left: ast.AST, right: ast.AST, sign: str) -> tuple[int, int]:
-    """Where the operator `sign` stands between two operands; an empty span if unseen."""
+    """Returns the span of the operator `sign` between two operands; an empty span if not found."""
     start, end = source.span(left)[1], source.span(right)[0]
     pattern = r"\s+".join(re.escape(word) for word in sign.split())
     if sign[0].isalpha():
@@ -188,11 +188,11 @@ def operator_span(source: Source, left: ast.AST, right: ast.AST, sign: str) -> t
 _TEST_FILE: Final = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _TEST_DIR: Final = re.compile(r"(?:^|/)tests?/")
 DEPTH: Final = 4
-"""Calls from a test that are followed."""
+"""The most calls from a test that are followed."""
 
 
 def is_test(path: str) -> bool:
-    """Does `path` belong to the tests? Such files are read, never changed."""
+    """Returns whether `path` belongs to the tests. Such files are read, never changed."""
     return bool(_TEST_FILE.search(path) or _TEST_DIR.search(path))
 
 
@@ -211,11 +211,11 @@ class Unit:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes it this one."""
+        """The identity of the unit."""
         return self.source.path, self.owner, self.name
 
     def holds(self, path: str, line: int) -> bool:
-        """Is the line in this function?"""
+        """Returns whether the line is in this function."""
         if self.node is None or self.source.path != path:
             return False
         first = min([d.lineno for d in self.node.decorator_list], default=self.node.lineno)
@@ -223,7 +223,7 @@ class Unit:
 
 
 class Project:
-    """The files read so far, apart from what the tests say."""
+    """The files read so far, without the results of tests."""
 
     def __init__(self, sources: Iterable[Source], listed: Iterable[str] = ()) -> None:
         self.sources = {source.path: source for source in sources}
@@ -254,13 +254,13 @@ class Project:
         return units
 
     def test(self, path: str, name: str) -> Function | None:
-        """The test function `name`."""
+        """Returns the test function `name`."""
         source = self.sources.get(path)
         functions = source.functions() if source else ()
         return next((node for _, node in functions if node.name == name), None)
 
     def tests(self) -> Iterator[tuple[str, Function]]:
-        """Every test function with its file."""
+        """Yields every test function with its file."""
         for path, source in self.sources.items():
             if is_test(path):
                 for _, node in source.functions():
@@ -268,7 +268,7 @@ class Project:
                         yield path, node
 
     def reach(self, nodes: Iterable[ast.AST]) -> dict[tuple[str, str, str], int]:
-        """The functions that code at `nodes` reaches, with the number of calls to get there."""
+        """Returns the functions that code at `nodes` reaches, with the number of calls to each."""
         reached: dict[tuple[str, str, str], int] = {}
         front = [unit for node in nodes for unit in self.mentioned(node)]
         for depth in range(DEPTH):
@@ -282,14 +282,14 @@ class Project:
         return reached
 
     def mentioned(self, node: ast.AST) -> list[Unit]:
-        """The project's functions whose names occur in `node`."""
+        """Returns the project's functions whose names occur in `node`."""
         units: list[Unit] = []
         for name in sorted(names_in(node)):
             units += self._by_name.get(name, ())
         return units
 
     def resolve(self, source: Source) -> list[str]:
-        """The files of the project that `source` imports."""
+        """Returns the files of the project that `source` imports."""
         paths: list[str] = []
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Import):
@@ -320,7 +320,7 @@ def _relative(path: str, level: int) -> list[str]:
 
 
 def names_in(node: ast.AST) -> set[str]:
-    """Names and attributes that `node` mentions."""
+    """Returns the names and attributes that `node` mentions."""
     names: set[str] = set()
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name):

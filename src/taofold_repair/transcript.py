@@ -1,8 +1,8 @@
-"""What a conversation says: the goal, the tools on offer, what was done, and what the files hold.
+"""Reads a conversation: the goal, the offered tools, the actions so far, and the files' contents.
 
-A pure reading of messages, as tolerant as a language model's would be. It opens no file: a file's
-text is what reads showed, with the edits on top, and what was cut out of an observation is asked
-for again in smaller pieces. Knows nothing about repairs.
+A pure function of the messages, as tolerant as a language model. It opens no file: a file's text is
+the text that reads showed, with the edits applied, and parts cut out of an observation are
+requested again in smaller pieces. Knows nothing about repairs.
 """
 
 import json
@@ -23,7 +23,7 @@ _TEXTS: Final = ("stdout", "output", "content", "text", "result", "stderr")
 
 @dataclass(frozen=True, slots=True)
 class PastAction:
-    """One action of ours and what came back. `step` is the runtime's number, 0 if unknown."""
+    """One of our actions with its observation. `step` is the runtime's number, 0 if unknown."""
 
     tool: str
     parameters: Mapping[str, Any]
@@ -33,12 +33,12 @@ class PastAction:
 
     @property
     def failed(self) -> bool:
-        """Did the runtime call it a failure or a timeout?"""
+        """True if the runtime reported a failure or a timeout."""
         return self.status in ("failure", "timeout")
 
     @property
     def cut(self) -> bool:
-        """Was something left out of the middle?"""
+        """True if the middle of the text was left out."""
         return _LEFT_OUT.search(self.text) is not None
 
 
@@ -48,11 +48,11 @@ class Transcript:
 
     goal: str
     said: str
-    """Everything that people and the system said, observations left out."""
+    """All user and system text, without observations."""
     turns: tuple[tuple[PastAction, ...], ...]
-    """Our batches that were answered, oldest first."""
+    """Our answered batches, oldest first."""
     last_call: bool
-    """Are tools withdrawn?"""
+    """True if tools are withdrawn."""
 
     @property
     def actions(self) -> tuple[PastAction, ...]:
@@ -60,12 +60,12 @@ class Transcript:
         return tuple([action for turn in self.turns for action in turn])
 
     def offers(self, tool: str) -> bool:
-        """Does the prompt name `tool`?"""
+        """Returns whether the prompt names `tool`."""
         return re.search(rf"(?<![\w.]){re.escape(tool)}(?![\w.])", self.said) is not None
 
 
 def read(messages: Sequence[Message], tools: Iterable[str] = ()) -> Transcript:
-    """Read the conversation. `tools` are names offered beside the prompt."""
+    """Reads the conversation. `tools` are names offered beside the prompt."""
     fold = _Fold(" ".join(tools))
     for message in messages:
         match message.role:
@@ -115,14 +115,14 @@ class _Fold:
         if not self.goal:
             self.goal = text
         elif self.finished and re.search(r"(?i)\btests?\b|pytest", text):
-            # A new goal in the same session: files may have changed meanwhile.
+            # A new goal in the same session: files may have changed since.
             self.goal = text
             self.turns = []
             self.finished = False
 
 
 def actions(content: str) -> list[tuple[str, dict[str, Any]]]:
-    """The actions in a reply of ours; none if it cannot be read."""
+    """Returns the actions in one of our replies; none if it cannot be read."""
     try:
         reply = json.loads(content)
     except (ValueError, RecursionError):
@@ -142,10 +142,10 @@ def actions(content: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _split(text: str, tools: list[str]) -> list[tuple[int, str, str]]:
-    """What stands before the observations, then one entry per tool in the order of `tools`.
+    """Returns the text before the observations, then one entry per tool in the order of `tools`.
 
-    A header counts only where its tool is the one expected next, so that what a tool
-    returned cannot pass for another observation.
+    A header counts only if its tool is the next expected one, so that the result of a tool cannot
+    imitate another observation.
     """
     heads: list[re.Match[str]] = []
     offset = 0
@@ -165,9 +165,9 @@ def _split(text: str, tools: list[str]) -> list[tuple[int, str, str]]:
 
 
 def plain(body: str) -> str:
-    """The text of a result: what a tool printed, if the result is JSON that holds it."""
+    """Returns the text of a result: the printed text, if the result is JSON that holds it."""
     stripped = body.strip()
-    # Most results are plain text: no JSON is tried on them.
+    # Most results are plain text, which is not parsed as JSON.
     if not stripped.startswith(("{", "[", '"')):
         return body
     try:
@@ -178,7 +178,7 @@ def plain(body: str) -> str:
 
 
 def flat(value: Any) -> str:
-    """The text of a result, however it is wrapped."""
+    """Returns the text of a result in any wrapping."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -196,7 +196,7 @@ _NOTE: Final = re.compile(r"^\s*(?:\[?…|\.\.\.|\(|\[|#? ?lines? \d|$)")
 _PATH: Final = re.compile(r"[\w.\-/]*\w\.py\b")
 _FOREIGN: Final = re.compile(r"(?:^|/)(?:site-packages|\.?venv|node_modules|\.tox|build)/")
 CHUNK: Final = 160
-"""Lines asked for at once where a whole file did not fit; halved while it still does not."""
+"""Lines per request after a whole file did not fit; halved after each further failure."""
 
 
 @dataclass(slots=True)
@@ -211,14 +211,14 @@ class ShownFile:
 
     @property
     def text(self) -> str:
-        """The whole text; only if `complete`."""
+        """The whole text; only valid if `complete`."""
         return "".join([self.lines[number] + "\n" for number in sorted(self.lines)])
 
     def missing(self) -> tuple[int, int] | None:
-        """The range of lines to ask for next, or None for the whole file."""
+        """Returns the range of lines to request next, or None for the whole file."""
         if not self.cuts:
             return None
-        # The first gap; with none it is the line behind the last one.
+        # The first gap, or the line after the last one.
         first = next(n for n in range(1, len(self.lines) + 2) if n not in self.lines)
         return first, first + max(CHUNK >> (self.cuts - 1), 20) - 1
 
@@ -232,18 +232,18 @@ class Files:
     asked: bool = False
 
     def text(self, path: str) -> str | None:
-        """What `path` holds, None if that was not shown completely."""
+        """Returns the content of `path`, None if it was not shown completely."""
         file = self.known.get(path)
         return file.text if file is not None and file.complete else None
 
     def wants(self, path: str) -> bool:
-        """Is there something left to read?"""
+        """Returns whether `path` has unread lines."""
         file = self.known.get(path)
         return file is None or not (file.complete or file.refused)
 
 
 def collect(actions: Iterable[PastAction]) -> Files:
-    """Fold reads, lists, writes and edits, oldest first."""
+    """Folds reads, lists, writes and edits, oldest first."""
     files = Files()
     for action in actions:
         path = str(action.parameters.get("path", "")).removeprefix("./")
@@ -256,7 +256,7 @@ def collect(actions: Iterable[PastAction]) -> Files:
                 _read(files.known.setdefault(path, ShownFile(path)), action)
             case "edit_file" if not action.failed:
                 _edited(files, path, action.parameters)
-            # Perhaps the file was not what we took it for: it is read again.
+            # The file may differ from the assumed content: it is read again.
             case "edit_file" | "write_file" if action.failed:
                 files.known.pop(path, None)
             case "write_file":
@@ -268,7 +268,7 @@ def collect(actions: Iterable[PastAction]) -> Files:
 
 
 def paths(text: str) -> list[str]:
-    """Every path of a Python file in `text`, in order."""
+    """Returns every path of a Python file in `text`, in order."""
     paths_named = [path.removeprefix("./") for path in _PATH.findall(text)]
     return [p for p in dict.fromkeys(paths_named) if not _FOREIGN.search(p)]
 
@@ -276,7 +276,7 @@ def paths(text: str) -> list[str]:
 def _edited(files: Files, path: str, parameters: Any) -> None:
     text = files.text(path)
     old = str(parameters.get("old", ""))
-    # An edit of what was not shown whole: what the file holds now is unknown.
+    # An edit of text that was not shown completely: the content is now unknown.
     if text is None or text.count(old) != 1:
         files.known.pop(path, None)
         return
@@ -298,7 +298,7 @@ def _read(file: ShownFile, action: PastAction) -> None:
     start, end = action.parameters.get("start"), action.parameters.get("end")
     ranged = isinstance(start, int) and isinstance(end, int)
     if action.failed:
-        # Past the end of the file there is nothing; otherwise it cannot be read at all.
+        # A range past the end of the file is empty; otherwise the file cannot be read at all.
         file.complete = ranged and bool(file.lines)
         file.refused = not file.complete
         return
@@ -318,25 +318,25 @@ def _read(file: ShownFile, action: PastAction) -> None:
         got = len(numbered)
     if action.cut:
         file.cuts += 1
-    # Fewer lines than were asked for: the end of the file was reached.
+    # Fewer lines than requested: the end of the file was reached.
     elif not ranged or (isinstance(start, int) and isinstance(end, int) and got < end - start + 1):
         file.complete = True
 
 
 def _numbered(text: str) -> dict[int, str] | None:
-    """The lines by number if `text` shows numbers, else None."""
+    """Returns the lines by number if `text` shows numbers, else None."""
     lines = text.split("\n")
     numbered: dict[int, str] = {}
     last = 0
     for line in lines:
         match = _NUMBERED.match(line)
-        # Numbers rise: a line of the file that begins with a number is no line number.
+        # Numbers increase: a line of the file that begins with a number is not a line number.
         if match and int(match[1]) > last:
             last = int(match[1])
             numbered[last] = match[3]
         elif not _NOTE.match(line):
             if not numbered:
-                continue  # A title line above the numbers.
+                continue  # a title line above the numbers
             return None
     count = len([line for line in lines if line.strip()])
     return (

@@ -1,6 +1,6 @@
-"""The documented names of what a package needs that brings actions to flows.
+"""The documented import path of actions for flows, for packages that provide them.
 
-They live in `taofold.files.actions`; this package knows nothing of its own.
+The implementations are in `taofold.files.actions`; this package only re-exports them.
 """
 
 from taofold.files.actions import ActionCall as Call

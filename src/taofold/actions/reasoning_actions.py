@@ -1,7 +1,4 @@
-"""The Edge Agent's name for the module of its reasoning actions: ours are in `files/actions`.
-
-An alias for who looks here; it knows nothing of its own.
-"""
+"""Alias of the reasoning actions in `files/actions`, under the Edge Agent's module name."""
 
 from taofold.files.actions import build_actions_registry
 

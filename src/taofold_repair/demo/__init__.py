@@ -1,7 +1,7 @@
 """Small broken Python projects to repair, shipped as package data.
 
-The files are kept with the ending `.txt`, so that no test runner, linter or type checker
-of this repository takes them for its own.
+The files have the suffix `.txt`, so that no test runner, linter or type checker of this repository
+includes them.
 """
 
 from collections.abc import Iterator
@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Final
 
 PROJECTS: Final = ("storeroom", "library")
-"""The first to learn on, the second with similar bugs in other places."""
+"""The first is for learning, the second has similar bugs in other places."""
 GOAL: Final = "Make the failing tests pass: `python -m pytest -q` has to be green."
 _ENDING: Final = ".txt"
 
 
 def demo_project(target: Path, name: str = "storeroom") -> Path:
-    """Copy the project `name` into the directory `target`, made if need be; returns `target`.
+    """Copies the project `name` into the directory `target`, creating it if needed; returns
+    `target`.
 
     Raises:
-        ValueError: there is no such project.
-        FileExistsError: `target` holds something already.
+        ValueError: There is no such project.
+        FileExistsError: `target` is not empty.
     """
     if name not in PROJECTS:
         raise ValueError(f"no demo project {name!r}: choose one of {', '.join(PROJECTS)}")
@@ -35,7 +36,7 @@ def demo_project(target: Path, name: str = "storeroom") -> Path:
 
 
 def _contents(folder: Traversable, prefix: str) -> Iterator[tuple[str, str]]:
-    """Path and text of every file below `folder`, sorted."""
+    """Yields path and text of every file below `folder`, sorted."""
     for entry in sorted(folder.iterdir(), key=lambda one: one.name):
         if entry.is_dir():
             yield from _contents(entry, f"{prefix}{entry.name}/")

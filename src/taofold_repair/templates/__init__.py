@@ -1,8 +1,8 @@
-"""The documented repair templates: their names, what they do, how common they are. What each
-changes is in the modules of this package, by what it changes: `calls`, `constants`, `names`,
-`operators`, `statements`.
+"""The documented repair templates: their names, effects and priors.
 
-The names are the `fix_category` of learnt patterns, so they are part of the surface.
+The modules of this package implement them, by the part of the code that they change: `calls`,
+`constants`, `names`, `operators`, `statements`. The names are the `fix_category` of learnt
+patterns, so they are public.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ from taofold_repair.templates.statements import (
 
 
 class RepairTemplate(NamedTuple):
-    """A way to repair. `prior` compares templates before anything is known of the failure."""
+    """One repair. `prior` compares templates before anything is known about the failure."""
 
     name: str
     does: str

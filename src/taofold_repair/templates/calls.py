@@ -1,5 +1,7 @@
-"""Templates for calls: arguments in another order, wrong keywords, types that are not converted, a
-call that is missing or too much; and for slips of syntax, where a file does not parse.
+"""Templates for calls and syntax errors.
+
+They cover the order of arguments, wrong keywords, missing type conversions, and missing or extra
+calls; and, in a file that does not parse, slips of syntax.
 """
 
 import ast
@@ -13,7 +15,7 @@ from taofold_repair.templates.names import close
 
 
 def swap_arguments(site: Site) -> Iterator[Change]:
-    """Two neighbouring arguments, or two parts of a tuple, the other way round."""
+    """Swaps two neighbouring arguments, or two parts of a tuple."""
     for node in site.nodes:
         if isinstance(node, ast.Call) and len(node.args) >= 2:
             # Their order does not matter.
@@ -35,14 +37,13 @@ def _expected_names(site: Site, node: ast.Call) -> list[str]:
         if unit.node is not None and (
             unit.name == name or (unit.owner == name and unit.name == "__init__")
         ):
-            # The first function of the name: with no types
-            # to go by, several are told apart by nothing.
+            # The first function of that name: without types, several cannot be distinguished.
             return parameters(unit.node)
     return []
 
 
 def _crossed(site: Site, node: ast.Call, names: list[str], index: int) -> float:
-    """High if the arguments bear each other's parameter names."""
+    """Returns a high weight if the arguments have each other's parameter names."""
     left, right = site.text(node.args[index]), site.text(node.args[index + 1])
     if index + 1 >= len(names):
         return 0.7
@@ -62,7 +63,7 @@ def _swapped(site: Site, left: ast.expr, right: ast.expr, weight: float) -> Chan
 
 
 def fix_call(site: Site) -> Iterator[Change]:
-    """A keyword by its right name, a call that is missing, too much, or lacks `self`."""
+    """Corrects a keyword, adds or removes a call, or adds `self`."""
     message = site.clue.failure.message
     if site.clue.kind == "call":
         yield from _keywords(site, message)
@@ -113,12 +114,12 @@ def _missing_argument(site: Site, message: str) -> Iterator[Change]:
     missing = re.search(r"missing \d+ required positional arguments?: '(\w+)'", message)
     if missing is None:
         return
-    # `sorted` keeps the order of equals: the name that is missing comes first.
+    # `sorted` keeps the order of equals: the missing name comes first.
     names = sorted(site.locals, key=lambda name: name != missing[1])
     for node in site.each(ast.Call):
         if ast.unparse(node.func).split(".")[-1] not in message:
             continue
-        # In front of the closing bracket.
+        # Before the closing bracket.
         end = site.source.span(node)[1] - 1
         lead = ", " if node.args or node.keywords else ""
         for name in names:
@@ -127,7 +128,7 @@ def _missing_argument(site: Site, message: str) -> Iterator[Change]:
 
 
 def convert_type(site: Site) -> Iterator[Change]:
-    """`str(x)`, `int(x)` or `float(x)` for an operand of the wrong type."""
+    """Adds `str(x)`, `int(x)` or `float(x)` to an operand of the wrong type."""
     if site.clue.kind not in ("concat", "assert"):
         return
     for node in site.nodes:
@@ -151,12 +152,12 @@ def convert_type(site: Site) -> Iterator[Change]:
 
 
 def fix_syntax(site: Site) -> Iterator[Change]:
-    """A colon, a bracket or a second `=` where the parser stumbled."""
+    """Adds a colon, a bracket or a second `=` at the place of a syntax error."""
     fault = site.source.fault
     if fault is None or fault.lineno is None:
         return
     source = site.source
-    # The parser often stumbles on the line after the one that is wrong.
+    # The reported line is often the one after the error.
     for line in range(max(1, fault.lineno - 1), min(len(source.lines), fault.lineno) + 1):
         start = source.line_start(line)
         line_text = source.lines[line - 1].rstrip("\n")

@@ -1,5 +1,6 @@
-"""Templates for constants, strings and rounding, for the standard functions people mix up, and for
-a copy that is missing where two names stand for one object.
+"""Templates for constants, strings, rounding, confused standard functions and missing copies.
+
+A copy is missing if two names refer to one object that is changed.
 """
 
 import ast
@@ -63,7 +64,7 @@ _MIXED: Final = {
     "combinations": ("permutations",),
     "permutations": ("combinations",),
 }
-# Units of time and size, shares and powers of ten that are mixed up.
+# Units of time and size, shares and powers of ten that are often confused.
 _NUMBERS: Final = {
     "0.1": ("0.01",),
     "0.01": ("0.1", "0.001"),
@@ -104,14 +105,14 @@ _MUTATORS: Final = frozenset(
     }
 )
 _CHANGED: Final = 3.0
-"""What a copy weighs where the object that got a second name is changed, as by `append`."""
+"""The weight of a copy if the object with a second name is changed, as by `append`."""
 _KEPT: Final = 0.3
-"""What it weighs where nothing changes it: there two names for one object do no harm."""
+"""The weight if nothing changes it: two names for one object are then harmless."""
 _GLUE: Final = ("", " ", ", ", ",", "\n", "-", "_", ".", "/", ": ")
 
 
 def wrong_constant(site: Site) -> Iterator[Change]:
-    """Another truth value, number, separator or first value."""
+    """Proposes another truth value, number, separator or initial value."""
     test_values = [literal(text) for text in sorted(site.clue.literals)]
     for node in site.nodes:
         if isinstance(node, ast.List | ast.Dict | ast.Tuple):
@@ -128,13 +129,13 @@ def wrong_constant(site: Site) -> Iterator[Change]:
                 yield site.swap("wrong_constant", node, other, 1.0)
             for other in _like(value, test_values):
                 yield site.swap("wrong_constant", node, other, 0.7)
-        # Parts of an f-string have no place of their own in the text before Python 3.12.
+        # Parts of an f-string have no offsets of their own before Python 3.12.
         elif isinstance(value, str) and not isinstance(site.parents.get(node), ast.JoinedStr):
             yield from _text(site, node, value, [w for w in test_values if isinstance(w, str)])
 
 
 def _first_value(site: Site, node: ast.List | ast.Dict | ast.Tuple) -> Iterator[Change]:
-    """Another kind of nothing to begin with."""
+    """Proposes another empty initial value."""
     if site.text(node) in ("[]", "{}", "()"):
         for text in _NOTHING:
             if text != site.text(node):
@@ -144,7 +145,7 @@ def _first_value(site: Site, node: ast.List | ast.Dict | ast.Tuple) -> Iterator[
 
 
 def _like(value: float, wanted: list[object]) -> list[str]:
-    """Numbers of the test that could stand for `value`; ±1 is another template's."""
+    """Returns numbers of the test that could replace `value`; ±1 belongs to another template."""
     numbers = [
         w
         for w in wanted
@@ -167,7 +168,7 @@ def _for_none(site: Site, node: ast.Constant) -> Iterator[Change]:
 
 
 def _text(site: Site, node: ast.Constant, value: str, texts: list[str]) -> Iterator[Change]:
-    # `",".join(…)`: a sign in front of a dot is a separator.
+    # `",".join(…)`: a sign before a dot is a separator.
     joins = isinstance(site.parents.get(node), ast.Attribute)
     if value in _GLUE or (len(value) == 1 and joins):
         yield from _separators(site, node, value)
@@ -183,7 +184,7 @@ def _separators(site: Site, node: ast.Constant, value: str) -> Iterator[Change]:
     signs = [sign for sign in dict.fromkeys(expected) if not sign.isalnum()]
     for other in dict.fromkeys([*signs, *_GLUE]):
         escaped = repr(other)[1:-1]
-        # Written with the quotes that the literal has, so it must not hold one.
+        # Written with the quotes of the literal, so it must not contain one.
         if other == value or quote in escaped:
             continue
         as_long = abs(len(other) - len(value)) <= 1
@@ -198,11 +199,11 @@ def _similar(left: str, right: str) -> bool:
 
 
 def fix_string(site: Site) -> Iterator[Change]:
-    """A missing `f`, a format's precision, a missing `strip`, another case."""
+    """Proposes a missing `f`, a format's precision, a missing `strip`, another case."""
     for node in site.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             parent = site.parents.get(node)
-            # Only names that are in scope: a template that is filled later must stay as it is.
+            # Only names in scope: a template that is filled later must not change.
             fields = re.findall(r"\{([A-Za-z_]\w*)[^{}]*\}", node.value)
             inside = isinstance(parent, ast.JoinedStr | ast.FormattedValue)
             if fields and not inside and all(f in (*site.locals, "self") for f in fields):
@@ -219,7 +220,7 @@ def _precision(site: Site, node: ast.FormattedValue) -> Iterator[Change]:
     if not isinstance(joined, ast.JoinedStr):
         return
     start, end = site.source.span(joined)
-    # Looked for in the text, because before Python 3.12 the parts of an f-string have no offsets.
+    # Searched in the text: before Python 3.12 the parts of an f-string have no offsets.
     name = re.escape(ast.unparse(node.value))
     for match in re.finditer(rf"\{{\s*{name}\s*(:[^{{}}]*)?\}}", site.source.text[start:end]):
         precision = match[1] or ""
@@ -241,7 +242,7 @@ def _polished(site: Site, value: ast.expr) -> Iterator[Change]:
         else f"({text})"
     )
     for call in ("strip()", "lower()", "upper()", "title()", "capitalize()", "rstrip()"):
-        # Only where the call turns the one value into the other.
+        # Only if the call converts the one value to the other.
         if getattr(actual, call[:-2])() == expected:
             yield site.swap("fix_string", value, f"{held}.{call}", 3.0)
     if actual[::-1] == expected:
@@ -249,7 +250,7 @@ def _polished(site: Site, value: ast.expr) -> Iterator[Change]:
 
 
 def swap_function(site: Site) -> Iterator[Change]:
-    """`min` for `max`, `any` for `all`, `append` for `extend`, another order, a copy."""
+    """Proposes `min` for `max`, `any` for `all`, `append` for `extend`, another order, a copy."""
     yield from _calls(site)
     for node in site.nodes:
         if isinstance(node, ast.Return):
@@ -258,14 +259,14 @@ def swap_function(site: Site) -> Iterator[Change]:
             isinstance(node, ast.Assign)
             and isinstance(node.value, ast.Name)
             and node.value.id in site.locals
-        ):  # Somebody else's object under a second name: a fault only where it is changed.
+        ):  # A second name for a foreign object: an error only if the object is changed.
             weight = _CHANGED if _is_changed(site, node) else _KEPT
             yield site.swap("swap_function", node.value, f"list({node.value.id})", weight)
             yield site.swap("swap_function", node.value, f"dict({node.value.id})", 0.6 * weight)
 
 
 def _is_changed(site: Site, alias: ast.Assign) -> bool:
-    """Does the site change an object that `alias` gives a second name, under either of the two?"""
+    """Returns whether the site changes an object that `alias` names a second time."""
     names = {node.id for node in [*alias.targets, alias.value] if isinstance(node, ast.Name)}
 
     def named(node: ast.AST) -> bool:
@@ -312,7 +313,7 @@ def _calls(site: Site) -> Iterator[Change]:
 
 
 def _passed_through(site: Site, node: ast.Call) -> bool:
-    """Did the test wait for one of its own inputs, or get one of the constants given here?"""
+    """Returns whether the test expects one of its own inputs, or gets one of the constants here."""
     constants = [
         literal(site.text(inner.value))
         for inner in site.source.tree.body
@@ -333,7 +334,7 @@ def _order(site: Site, node: ast.Call) -> Iterator[Change]:
 
 
 def fix_rounding(site: Site) -> Iterator[Change]:
-    """More, fewer or no digits in `round`, or a `round` where there is none."""
+    """Proposes more, fewer or no digits in `round`, or adds a missing `round`."""
     for node in site.nodes:
         if (
             isinstance(node, ast.Call)

@@ -34,20 +34,20 @@ _OTHER_WORDS: Final = {
 
 
 def close(name: str, among: Iterable[str]) -> list[tuple[str, float]]:
-    """Names that look like `name`, with a likeness from 0.5 to 1, best first."""
+    """Returns names similar to `name`, with a similarity from 0.5 to 1, best first."""
     scored = [
         (other, SequenceMatcher(None, name.lower(), other.lower()).ratio())
         for other in dict.fromkeys(among)
         if other != name
     ]
-    # Words of other languages' libraries do not look alike, but are meant.
+    # Names from the libraries of other languages differ in spelling, but mean the same.
     scored = [(o, max(r, 0.75 if _OTHER_WORDS.get(name) == o else 0)) for o, r in scored]
     near = [(other, ratio + 0.1 * (name in other or other in name)) for other, ratio in scored]
     return sorted([pair for pair in near if pair[1] >= 0.55], key=lambda p: (-p[1], p[0]))[:5]
 
 
 def wrong_variable(site: Site) -> Iterator[Change]:
-    """Another name of the same function, attribute of the same object, or spelling."""
+    """Proposes another name of the same function, attribute of the same object, or spelling."""
     unknown = (
         site.clue.names[0] if site.clue.kind in ("name", "unbound") and site.clue.names else ""
     )
@@ -65,7 +65,7 @@ def wrong_variable(site: Site) -> Iterator[Change]:
 
 def _others(site: Site, node: ast.Name) -> Iterator[Change]:
     parent = site.parents.get(node)
-    # What is called is no variable.
+    # A called name is not a variable.
     if isinstance(parent, ast.Call) and parent.func is node:
         return
     holders = {
@@ -80,8 +80,9 @@ def _others(site: Site, node: ast.Name) -> Iterator[Change]:
             continue
         weight = 1.0 if other in site.parameters else 0.7
         if isinstance(parent, ast.Attribute) and other not in holders:
-            weight *= 0.2  # Nothing says that it has attributes.
-        weight *= 3.0 if other not in used else 1.0  # A name that nothing reads asks for its use.
+            weight *= 0.2  # no evidence that it has attributes
+        # a name that is never read is probably meant to be used
+        weight *= 3.0 if other not in used else 1.0
         yield site.swap("wrong_variable", node, other, weight)
 
 
@@ -98,7 +99,7 @@ def _assigned(site: Site, name: str, line: int) -> bool:
 
 
 def _fields(site: Site, node: ast.Attribute) -> Iterator[Change]:
-    """Other plain attributes that the same object is asked for, or declares."""
+    """Proposes other plain attributes that the same object is used with, or declares."""
     parent = site.parents.get(node)
     called = isinstance(parent, ast.Call) and parent.func is node
     if called or not isinstance(node.value, ast.Name):
@@ -124,7 +125,7 @@ def _fields(site: Site, node: ast.Attribute) -> Iterator[Change]:
 
 
 def _declared(site: Site) -> dict[str, str]:
-    """Fields and properties of the project's classes, with their annotation ("" if unknown)."""
+    """Returns the fields and properties of the project's classes with their annotations or ""."""
     annotations: dict[str, str] = {}
     for source in site.project.sources.values():
         for holder in ast.walk(source.tree):
@@ -187,7 +188,7 @@ _BUILTIN: Final = {
 
 
 def missing_import(site: Site) -> Iterator[Change]:
-    """Import the name that is not defined, from the standard library or the project."""
+    """Imports the undefined name from the standard library or the project."""
     names = site.clue.names
     if site.clue.kind != "name" or not names:
         return
@@ -217,7 +218,7 @@ def _imports(site: Site, name: str) -> Iterator[tuple[str, float]]:
 
 
 def _bound_names(statement: ast.stmt) -> list[str]:
-    """The names that a statement of a module defines, as far as others may import them."""
+    """Returns the names that a statement of a module defines and other modules may import."""
     match statement:
         case ast.FunctionDef() | ast.ClassDef():
             return [statement.name]
@@ -228,7 +229,7 @@ def _bound_names(statement: ast.stmt) -> list[str]:
 
 
 def _dotted(site: Site, path: str) -> str:
-    """How this file would name the module at `path`: as its other imports do."""
+    """Returns the dotted name of the module at `path`, in the style of this file's imports."""
     relative = any(
         isinstance(node, ast.ImportFrom) and node.level == 1 for node in site.source.tree.body
     )
@@ -238,12 +239,12 @@ def _dotted(site: Site, path: str) -> str:
     parts = list(target.with_suffix("").parts)
     if parts[-1] == "__init__":
         parts.pop()
-    # Folders that hold packages are no packages themselves.
+    # Folders that hold packages are not packages themselves.
     return ".".join(parts[1:] if parts and parts[0] in ("src", "lib") else parts)
 
 
 def _import_place(site: Site) -> int:
-    """Behind the last import, or behind the module's docstring."""
+    """Returns the offset after the last import, or after the module's docstring."""
     body = site.source.tree.body
     last = 0
     for number, node in enumerate(body):
@@ -256,7 +257,7 @@ def _import_place(site: Site) -> int:
 
 
 def rename_attribute(site: Site) -> Iterator[Change]:
-    """The attribute, method or imported name that exists and looks like the one that does not."""
+    """Proposes an existing attribute, method or imported name similar to the missing one."""
     kind, names = site.clue.kind, site.clue.names
     if kind not in ("attribute", "import") or len(names) < 1:
         return
@@ -305,7 +306,7 @@ def _of(unit: Unit, owner: str) -> bool:
 
 
 def rename_key(site: Site) -> Iterator[Change]:
-    """A key that exists and looks like the missing one, or a way to do without."""
+    """Proposes an existing key similar to the missing one, or code that works without it."""
     if site.clue.kind != "key":
         return
     wrong = site.clue.names[0] if site.clue.names else ""
@@ -327,7 +328,7 @@ def rename_key(site: Site) -> Iterator[Change]:
 
 
 def _keys(site: Site) -> list[str]:
-    """Text keys of the project's dictionaries, the first seen first."""
+    """Returns the text keys of the project's dictionaries in order of appearance."""
     texts: list[str] = []
     for source in site.project.sources.values():
         for node in ast.walk(source.tree):

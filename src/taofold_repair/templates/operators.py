@@ -1,4 +1,4 @@
-"""Templates for operators and off-by-one slips: comparisons, arithmetic, logic, ranges, indices."""
+"""Templates for operators and off-by-one errors: comparisons, arithmetic, logic, ranges."""
 
 import ast
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ _WORDS: Final = (
 
 
 def comparisons(site: Site) -> Iterator[Change]:
-    """`<` for `<=`, `==` for `!=`, `in` for `not in`, and so on."""
+    """Proposes `<` for `<=`, `==` for `!=`, `in` for `not in`, and so on."""
     docstring = (ast.get_docstring(site.function) or "").lower() if site.function else ""
     described = {sign for word, sign in _WORDS if word in docstring}
     for node in site.each(ast.Compare):
@@ -101,19 +101,19 @@ def comparisons(site: Site) -> Iterator[Change]:
 
 
 def _boundary(site: Site, left: ast.expr, right: ast.expr) -> float:
-    """Above 1 if the test uses the very value that is compared with."""
+    """Returns a factor above 1 if the test uses exactly the compared value."""
     for side in (left, right):
         value = side
         if isinstance(side, ast.Name):
             value = _bound(site.source.tree, side.id) or side
         if isinstance(value, ast.Constant) and repr(value.value) in site.clue.literals:
-            # 0 and 1 stand in most tests, so they say less.
+            # 0 and 1 occur in most tests, so they are weaker evidence.
             return 2.0 if value.value not in (0, 1) else 1.3
     return 1.0
 
 
 def _bound(tree: ast.Module, name: str) -> ast.expr | None:
-    """The value that a module assigns to `name`."""
+    """Returns the value that a module assigns to `name`."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(
             isinstance(target, ast.Name) and target.id == name for target in node.targets
@@ -123,7 +123,7 @@ def _bound(tree: ast.Module, name: str) -> ast.expr | None:
 
 
 def arithmetic(site: Site) -> Iterator[Change]:
-    """`+` for `-`, `/` for `//`, `+=` for `=`, operands the wrong way round, missing brackets."""
+    """Proposes `+` for `-`, `/` for `//`, `+=` for `=`, swapped operands, missing brackets."""
     for node in site.nodes:
         if isinstance(node, ast.BinOp):
             yield from _binary(site, node)
@@ -143,7 +143,7 @@ def arithmetic(site: Site) -> Iterator[Change]:
 
 def _binary(site: Site, node: ast.BinOp) -> Iterator[Change]:
     sign = _SIGN.get(type(node.op), "")
-    # `+` and `%` on text join and format; no other operator would do.
+    # `+` and `%` on text join and format; no other operator would work.
     if _text_like(node.left) or (sign in "+%" and _text_like(node.right)):
         return
     span = operator_span(site.source, node.left, node.right, sign)
@@ -152,7 +152,7 @@ def _binary(site: Site, node: ast.BinOp) -> Iterator[Change]:
     left, right = site.text(node.left), site.text(node.right)
     if sign in ("-", "/", "//", "%", "**") and left != right:
         between = site.text(node)
-        # Without brackets around an operand, whose text a span leaves out.
+        # Without brackets around an operand, which its span does not include.
         if between.startswith(left) and between.endswith(right):
             weight = 0.2 if isinstance(node.right, ast.Constant) else 1.0
             middle = between[len(left) : len(between) - len(right)]
@@ -161,7 +161,7 @@ def _binary(site: Site, node: ast.BinOp) -> Iterator[Change]:
 
 
 def _brackets(site: Site, node: ast.BinOp, sign: str) -> Iterator[Change]:
-    """`a + b / c` for `(a + b) / c`, and the other way round."""
+    """Proposes `a + b / c` for `(a + b) / c`, and the reverse."""
     inner, product = node.right, isinstance(node.op, ast.Add | ast.Sub)
     if (
         product
@@ -181,7 +181,7 @@ def _brackets(site: Site, node: ast.BinOp, sign: str) -> Iterator[Change]:
 
 
 def _accumulates(site: Site, node: ast.Assign) -> bool:
-    """Is a number, set before the loop, assigned inside the loop?"""
+    """Returns whether a number, set before the loop, is assigned inside the loop."""
     target = node.targets[0]
     if len(node.targets) != 1 or not isinstance(target, ast.Name):
         return False
@@ -204,7 +204,7 @@ def _text_like(node: ast.AST) -> bool:
 
 
 def booleans(site: Site) -> Iterator[Change]:
-    """`and` for `or`, a missing or superfluous `not`, one condition too many."""
+    """Proposes `and` for `or`, a missing or extra `not`, one condition less."""
     for node in site.nodes:
         if isinstance(node, ast.BoolOp):
             sign = "and" if isinstance(node.op, ast.And) else "or"
@@ -239,7 +239,7 @@ _OFF_BY_ONE = "off_by_one"
 
 
 def off_by_one(site: Site) -> Iterator[Change]:
-    """`range(n)` for `range(n + 1)`, `[i]` for `[i - 1]`, `page` for `page - 1`."""
+    """Proposes `range(n)` for `range(n + 1)`, `[i]` for `[i - 1]`, `page` for `page - 1`."""
     # Nodes by identity: two equal numbers at two places are two candidates.
     done: set[int] = set()
     for node in site.nodes:
@@ -271,7 +271,7 @@ def _elsewhere(site: Site, node: ast.AST) -> Iterator[Change]:
 def _near(
     site: Site, node: ast.expr, plus: float = 1.0, minus: float = 1.0
 ) -> list[tuple[str, float]]:
-    """`node` one more and one less, as text with weights."""
+    """Returns `node` plus one and minus one, as text with weights."""
     text = site.text(node)
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return [(str(node.value + 1), plus), (str(node.value - 1), minus)]
@@ -298,10 +298,10 @@ def _range(site: Site, node: ast.Call, done: set[int]) -> Iterator[Change]:
     if not (isinstance(node.func, ast.Name) and node.func.id in ("range", "islice", "randint")):
         return
     for argument in node.args:
-        # These were seen to with the weights of a range; `_elsewhere` leaves them out.
+        # Handled with the weights of a range; `_elsewhere` skips them.
         done.update(id(inner) for inner in ast.walk(argument))
     arguments = node.args
-    # An index behind the end comes from a loop that runs too far.
+    # An index past the end comes from a loop that runs too far.
     up, down = (1.5, 8.0) if site.clue.kind == "index" else (2.5, 1.5)
     if len(arguments) == 1:
         for text, weight in _near(site, arguments[0], up, down):
@@ -322,7 +322,7 @@ def _subscript(site: Site, node: ast.Subscript, done: set[int]) -> Iterator[Chan
     elif isinstance(index, ast.Constant) and isinstance(index.value, str):
         return
     elif isinstance(index, ast.Constant | ast.UnaryOp | ast.BinOp | ast.Name):
-        # `[0]` is mostly meant.
+        # `[0]` is usually correct.
         low = isinstance(index, ast.Constant) and index.value == 0
         for text, weight in _near(site, index, 1.0 if low else 1.5, 1.5):
             yield site.swap(
@@ -342,7 +342,7 @@ def _slice(site: Site, node: ast.Subscript, index: ast.Slice) -> Iterator[Change
         if bound is None:
             continue
         for text, weight in _near(site, bound, 2.0, 1.5):
-            # `[:3]`, not `[0:3]`: as people write it.
+            # `[:3]`, not `[0:3]`: the common style.
             constant = "" if text == "0" else text
             yield site.swap(_OFF_BY_ONE, bound, constant, weight)
         yield site.swap(_OFF_BY_ONE, bound, "", 0.6)

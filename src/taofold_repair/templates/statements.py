@@ -1,5 +1,6 @@
-"""Templates for missing and misplaced statements: returns, None checks, guards, first values, the
-end of a recursion; and for defaults that are shared between calls.
+"""Templates for missing and misplaced statements, and for defaults shared between calls.
+
+Missing statements are returns, None checks, guards, initial values, and the end of a recursion.
 """
 
 import ast
@@ -12,17 +13,17 @@ from taofold_repair.source import Change
 
 
 def missing_return(site: Site) -> Iterator[Change]:
-    """Return the last value, the name that was built up, or what a branch forgot."""
+    """Adds a return of the last value, of the name built up, or in a branch without one."""
     function = site.function
     if function is None or function.name == "__init__":
         return
-    # A generator's values are what it yields.
+    # A generator's values are the yielded ones.
     generator = any(isinstance(n, ast.Yield | ast.YieldFrom) for n in site.nodes)
     if generator:
         return
     for body in _bodies(function.body):
         last = body[-1]
-        # A value that is computed and dropped at the end was meant to be returned.
+        # A value that is computed and dropped at the end was probably to be returned.
         if isinstance(last, ast.Expr) and not isinstance(last.value, ast.Constant):
             start = site.source.span(last)[0]
             yield Change("missing_return", start, start, "return ", 3.0)
@@ -39,7 +40,7 @@ def _nothing(value: ast.expr | None) -> bool:
 
 
 def _append(site: Site, last: ast.stmt) -> Iterator[Change]:
-    """A return at the very end."""
+    """Adds a return at the end."""
     function = site.function
     assert function is not None
     any_return = any(isinstance(n, ast.Return) and n.value for n in site.nodes)
@@ -56,7 +57,7 @@ def _append(site: Site, last: ast.stmt) -> Iterator[Change]:
 
 
 def _built(site: Site) -> list[tuple[str, float]]:
-    """Names a function may have meant to return, the first assigned first."""
+    """Returns names that a function may be meant to return, in order of assignment."""
     stored: list[str] = []
     loops: set[str] = set()
     for node in site.nodes:
@@ -73,7 +74,7 @@ def _built(site: Site) -> list[tuple[str, float]]:
 
 
 def _bodies(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
-    """The lists of statements a function may end in."""
+    """Yields the lists of statements in which a function may end."""
     if not body:
         return
     yield body
@@ -90,7 +91,7 @@ def _bodies(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
 
 
 def move_statement(site: Site) -> Iterator[Change]:
-    """A return that leaves its loop too early, a line too deep, a line that belongs inside."""
+    """Moves a return out of its loop, dedents a line, or indents it into a block."""
     for node in site.statements:
         if isinstance(node, ast.For | ast.While | ast.If):
             yield from _outwards(site, node)
@@ -114,8 +115,7 @@ def _outwards(site: Site, node: ast.For | ast.While | ast.If) -> Iterator[Change
         and isinstance(last.orelse[-1], ast.Return)
     ):
         yield from _else_out(site, last)
-    # A body must keep a statement; behind an `else` the moved line would
-    # change what that belongs to.
+    # A body must keep a statement; after an `else` the moved line would change its meaning.
     if len(node.body) < 2 or node.orelse:
         return
     # A return at the end of a loop's body ends it in the first round.
@@ -124,7 +124,7 @@ def _outwards(site: Site, node: ast.For | ast.While | ast.If) -> Iterator[Change
 
 
 def _else_out(site: Site, node: ast.If) -> Iterator[Change]:
-    """`if …: return a` / `else: return b` inside a loop: the second one belongs behind it."""
+    """Moves the `else` of `if …: return a` / `else: return b` in a loop after the loop."""
     parent = site.parents.get(node)
     if not isinstance(parent, ast.For | ast.While) or len(node.orelse) != 1:
         return
@@ -137,7 +137,7 @@ def _else_out(site: Site, node: ast.If) -> Iterator[Change]:
 
 def _inwards(site: Site, before: ast.stmt, after: ast.stmt) -> Iterator[Change]:
     inner = before.body if isinstance(before, ast.For | ast.While | ast.If) else []
-    # Behind one of these a statement would never run.
+    # After one of these a statement would never run.
     if inner and not isinstance(inner[-1], ast.Return | ast.Raise | ast.Break | ast.Continue):
         loop = not isinstance(before, ast.If)
         weight = 0.8 if loop and isinstance(after, ast.Assign | ast.AugAssign | ast.Expr) else 0.2
@@ -145,7 +145,7 @@ def _inwards(site: Site, before: ast.stmt, after: ast.stmt) -> Iterator[Change]:
 
 
 def _shifted(site: Site, node: ast.stmt, pad: str, weight: float) -> Change:
-    """The lines of `node` with another indentation."""
+    """Returns the lines of `node` with another indentation."""
     source = site.source
     start = source.line_start(node.lineno)
     end = source.line_start((node.end_lineno or node.lineno) + 1)
@@ -167,7 +167,7 @@ _LOOKUPS: Final = ("get", "find", "lookup", "search", "match", "first", "pop", "
 
 
 def add_null_check(site: Site) -> Iterator[Change]:
-    """`if x is None: return …` before the line that needs a value, or a value in its place."""
+    """Adds `if x is None: return …` before the line that needs a value, or a default value."""
     if site.function is None:
         return
     covered: set[tuple[int, str]] = set()
@@ -187,7 +187,7 @@ def add_null_check(site: Site) -> Iterator[Change]:
 
 
 def _needs(site: Site, node: ast.AST) -> ast.expr | None:
-    """The expression that must not be None in `node`, as far as the message fits."""
+    """Returns the expression that must not be None in `node`, if the message fits."""
     expression = _operand(site, node)
     if isinstance(expression, ast.Name):
         is_local = expression.id != "self" and expression.id in site.locals
@@ -216,14 +216,14 @@ def _operand(site: Site, node: ast.AST) -> ast.expr | None:
 
 
 def _solid(node: ast.expr) -> bool:
-    """Is it surely not None?"""
+    """Returns whether the expression is certainly not None."""
     if isinstance(node, ast.Constant):
         return True
     return isinstance(node, ast.Call) and ast.unparse(node.func) in ("len", "sum", "int", "round")
 
 
 def _may_be_none(site: Site, value: ast.expr) -> bool:
-    """Does the value come from something that looks a thing up, or from a default of None?"""
+    """Returns whether the value comes from a lookup, or from a default of None."""
     text = site.text(value)
     origin = text
     for node in site.statements:
@@ -239,7 +239,7 @@ def _may_be_none(site: Site, value: ast.expr) -> bool:
 def _checks(site: Site, statement: ast.stmt, text: str, factor: float) -> Iterator[Change]:
     loops = [n for n in site.statements if isinstance(n, ast.For | ast.While)]
     looped = any(n.lineno < statement.lineno <= (n.end_lineno or 0) for n in loops)
-    # `continue` in front of a block would leave out more than the line that needs the value.
+    # `continue` before a block would skip more than the line that needs the value.
     if isinstance(statement, ast.For | ast.While | ast.If) and looped:
         looped = False
     check = f"if {text} is None:"
@@ -258,7 +258,7 @@ def _checks(site: Site, statement: ast.stmt, text: str, factor: float) -> Iterat
 
 
 def add_guard(site: Site) -> Iterator[Change]:
-    """`if not x: return …` before a division, a `max` or an index that needs something."""
+    """Adds `if not x: return …` before a division, a `max` or an index that needs a value."""
     if site.function is None:
         return
     for node in site.nodes:
@@ -295,7 +295,7 @@ def _needed(node: ast.AST) -> ast.expr | None:
 
 
 def add_base_case(site: Site) -> Iterator[Change]:
-    """A first line that ends a recursion."""
+    """Adds a first line that ends a recursion."""
     function = site.function
     if function is None or site.clue.kind != "recursion" or not site.parameters:
         return
@@ -304,7 +304,7 @@ def add_base_case(site: Site) -> Iterator[Change]:
         return
     first = function.body[0]
     docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    # Behind the docstring, or it would be none any more.
+    # After the docstring, which would otherwise not be one.
     at = function.body[1] if docstring and len(function.body) > 1 else first
     name = site.parameters[0]
     for rank, value in enumerate(_first_results(site, name)):
@@ -314,16 +314,16 @@ def add_base_case(site: Site) -> Iterator[Change]:
 
 
 def _first_results(site: Site, name: str) -> list[str]:
-    """What the recursion on `name` may end in, the likeliest first."""
+    """Returns values with which the recursion on `name` may end, the likeliest first."""
     results = ["1", "0", name, "[]", '""', "None", "True", "False"]
     returned = [site.text(node.value) for node in site.each(ast.Return) if node.value]
-    # What is added up begins with 0.
+    # A sum begins with 0.
     adds_up = any(sign in text for text in returned for sign in ("+ 1", "1 +", "sum"))
     return list(dict.fromkeys(["0", *results] if adds_up else results))
 
 
 def mutable_default(site: Site) -> Iterator[Change]:
-    """A default that is shared between calls becomes None and a fresh value inside."""
+    """Replaces a default shared between calls by None and a new value inside."""
     function = site.function
     if function is None:
         return
@@ -345,7 +345,7 @@ def mutable_default(site: Site) -> Iterator[Change]:
         docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
         line = (first.end_lineno or first.lineno) + 1 if docstring else first.lineno
         pad = site.source.indent(first.lineno)
-        # One change from the default to behind the docstring: both have to be made together.
+        # One change from the default to after the docstring: both must be made together.
         start, end = site.source.span(default)[0], site.source.line_start(line)
         rest = site.source.text[start + len(site.text(default)) : end]
         check = f"{pad}if {argument.arg} is None:\n{pad}    {argument.arg} = {site.text(default)}\n"
@@ -353,7 +353,9 @@ def mutable_default(site: Site) -> Iterator[Change]:
 
 
 def initialise(site: Site) -> Iterator[Change]:
-    """A first value for a name that not every path assigns, or `global` for a module's own."""
+    """Adds an initial value for a name that some path does not assign, or `global` for a module's
+    name.
+    """
     if site.clue.kind != "unbound" or not site.clue.names or site.function is None:
         return
     name = site.clue.names[0]
