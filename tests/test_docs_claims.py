@@ -251,7 +251,7 @@ def figures() -> dict[str, list[str]]:
             f"*lease* lasts ({lease:g} seconds, renewed by",
         ],
         "traces.md": [f"({LONGEST_PROMPT:,} characters unless it is set)"],
-        "tools.md": [f"is made once more, after {FIRST_PAUSE:g} s, {2 * FIRST_PAUSE:g} s"],
+        "tools.md": [f"of a call that raised, after {FIRST_PAUSE:g} s, {2 * FIRST_PAUSE:g} s"],
     }
 
 

@@ -1,13 +1,12 @@
-"""What people write in YAML: agent files, policy files, configuration.
+"""YAML files: agent files, flows, policy files and configuration.
 
-Reading never imports or runs what a file names; building an agent does. Knows nothing
-about models' adapters, logs or terminals.
+Reading never imports or runs what a file names. Building an agent does. This package does not
+depend on models' adapters, logs or terminals.
 
-`checked_yaml` is a YAML file with the line of every key; `agent`, `tools`, `config` and `policy`
-are what may stand in one; `agent` also makes an `Agent` of it. `flow`: agents whose strategy is a
-graph of nodes; `actions` is what a node may do, `expressions` what may stand in its values.
-`export` writes files. `types` and `python_references` read what a text in a file names: a type, an
-object of Python.
+`checked_yaml` reads a YAML file with the line of every key. `agent`, `tools`, `config` and `policy`
+define the keys, and `agent` builds an `Agent`. `flow` builds agents whose strategy is a graph of
+nodes, with `actions` for the nodes and `expressions` in their values. `export` writes files.
+`types` and `python_references` resolve a type or a Python object from a text.
 """
 
 from importlib import import_module
@@ -50,7 +49,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # A command that reads the configuration alone must not wait for flows and their actions.
+    # Commands that only read the configuration do not load flows and their actions.
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

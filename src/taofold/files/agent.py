@@ -2,8 +2,8 @@
 
 Reading finds every fault and imports nothing. **`build` imports what the file names.**
 
-The keys are the arguments of `Agent`; those that would let a project's file speak for the person
-who runs it, or that only code can give, are in `NOT_IN_FILES`.
+The keys are the arguments of `Agent`. `NOT_IN_FILES` lists the exceptions: arguments that only code
+can pass, and those with which a project's file could act for the user who runs it.
 """
 
 from dataclasses import dataclass, replace
@@ -53,13 +53,13 @@ OUTPUTS: Final = {"str": str, "int": int, "float": float, "bool": bool, "dict": 
 ROLES: Final = ("planner", "executor", "evaluator", "finalizer", "critic")
 
 
-# One model or one folder may stand without a list.
+# A single model or folder needs no list.
 def _several(value: Any) -> Any:
     return [value] if isinstance(value, str | dict) else value
 
 
 class ModelKeys(Strict):
-    """A model with settings of its own, which win over the agent's."""
+    """A model with its own settings, which override the agent's."""
 
     elsewhere = {"base_url": NOT_IN_FILES["base_url"]}
 
@@ -74,7 +74,7 @@ class ModelKeys(Strict):
 
 
 def specs(models: list[str | ModelKeys]) -> list[str | dict[str, Any]]:
-    """The models as an agent takes them."""
+    """Returns the models as `Agent` accepts them."""
     return [
         model if isinstance(model, str) else model.model_dump(exclude_unset=True)
         for model in models
@@ -100,7 +100,7 @@ class AgentKeys(Strict):
     instructions: str = ""
     tools: list[Any] = []
     mcp: dict[str, McpKeys] = {}
-    """MCP servers whose tools it has too, by name."""
+    """MCP servers by name. The agent has their tools too."""
     discover: Annotated[
         list[str], BeforeValidator(_several, json_schema_input_type=str | list[str])
     ] = []
@@ -136,16 +136,16 @@ TRANSLATED: Final = frozenset(
         "strict",
     }
 )
-"""Keys that a file says otherwise than Python does: they have lines in `build` and in `export`."""
+"""Keys whose form differs from Python's. They have code in `build` and in `export`."""
 PLAIN: Final = tuple([name for name in AgentKeys.model_fields if name not in TRANSLATED])
-"""Keys that are options of `Agent` as they stand: read and written without further code."""
+"""Keys that are arguments of `Agent` without conversion."""
 
 
 def inside(root: Path, relative: str) -> Path:
-    """`relative` below `root`: a project's file may narrow the work root, never leave it.
+    """Returns `relative` below `root`. A project's file may narrow the work root, never leave it.
 
     Raises:
-        ConfigError: it leads out.
+        ConfigError: The path leads out of `root`.
     """
     base = root.resolve()
     path = (base / relative).resolve()
@@ -155,32 +155,32 @@ def inside(root: Path, relative: str) -> Path:
 
 
 class FilesOptions(Strict):
-    """Of the built-in file tools."""
+    """Options of the built-in file tools."""
 
     root: str = "."
     write: bool = True
 
     def tool(self, root: Path, reach: Reach) -> Any:
-        """The file tools, below the work root."""
+        """Returns the file tools, below the work root."""
         return file_tools(inside(root, self.root), self.write)
 
 
 class CommandOptions(Strict):
-    """Of the built-in command tool. Seconds."""
+    """Options of the built-in command tool, in seconds."""
 
     root: str = "."
     timeout: Annotated[float, Field(gt=0)] = 60.0
     longest: Annotated[float, Field(gt=0)] = 600.0
 
     def tool(self, root: Path, reach: Reach) -> Any:
-        """The command tool, below the work root."""
+        """Returns the command tool, below the work root."""
         target = inside(root, self.root)
         return command_tool(target, network=reach, timeout=self.timeout, longest=self.longest)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """One entry of `tools`: a built-in with its options, a tool defined in place, or a name."""
+    """One entry of `tools`: a built-in with its options, an inline tool, or a name."""
 
     name: str
     options: FilesOptions | CommandOptions | InlineTool | None = None
@@ -205,7 +205,7 @@ class AgentFile:
 def read_agent(
     path: Path, operator: Policy | None = None, source: str = ""
 ) -> tuple[AgentFile | None, list[Fault]]:
-    """The agent file at `path`, or everything wrong with it."""
+    """Returns the agent file at `path`, or all of its faults."""
     document, faults = load(path, source)
     return (None, faults) if document is None else read_document(document, operator)
 
@@ -213,9 +213,9 @@ def read_agent(
 def read_document(
     document: YamlDocument, operator: Policy | None = None, model: type[AgentKeys] = AgentKeys
 ) -> tuple[AgentFile | None, list[Fault]]:
-    """The agent that the document describes, with the keys of `model`."""
+    """Returns the agent that the document describes, with the keys of `model`."""
     keys, faults = check(document, model)
-    # From the document, not from the keys: each entry is checked in its own form.
+    # From the document, because each entry is checked in its own form.
     raw = document.value.get("tools")
     tools: list[ToolUse] = []
     for index, entry in enumerate(raw if is_array(raw) else ()):
@@ -231,7 +231,7 @@ def read_document(
 
 def _tool(document: YamlDocument, entry: Any, index: int) -> tuple[ToolUse | None, list[Fault]]:
     key_path = ("tools", index)
-    # A tool with a name is defined in place; a mapping of one key is a built-in with options.
+    # A tool with a name is inline. A mapping with one key is a built-in with options.
     if is_object(entry) and "name" in entry:
         tool, faults = read_inline(document, entry, key_path)
         return (None if tool is None else ToolUse(tool.keys.name, tool)), faults
@@ -266,19 +266,19 @@ def _policy(document: YamlDocument, operator: Policy) -> tuple[Policy, list[Faul
         if keys is None:
             return operator, faults
         return tighten(operator, keys, document, ("policy",))
-    # Relative to the agent file, not to where the command was started.
+    # Relative to the agent file, not to the working directory.
     path = document.folder / value
     other, faults = load(path)
     if other is None:
         here = f"the file is {str(path)!r}"
-        # Said at the place that names the file: there is no line of this document in it.
+        # Reported at the key that names the file, because the fault has no line in this document.
         return operator, [document.fault(("policy",), fault.message, here) for fault in faults]
     keys, faults = check(other, PolicyFile)
     return (operator, faults) if keys is None else tighten(operator, keys, other)
 
 
 def _names(document: YamlDocument) -> list[Fault]:
-    """What names something that must exist, as far as that is known without importing."""
+    """Returns faults of names that do not exist, as far as known without importing."""
     faults: list[Fault] = []
     value = document.value
     strategy = value.get("strategy", "react")
@@ -320,10 +320,10 @@ def _models(document: YamlDocument, key_path: tuple[str, ...], value: Any) -> li
 
 
 def build(file: AgentFile, config: Config, root: Path, reach: Reach = Reach()) -> Agent[Any, Any]:
-    """The agent, whose built-in tools work below `root`.
+    """Returns the agent, whose built-in tools work below `root`.
 
     Raises:
-        ExceptionGroup: every tool or type that cannot be had.
+        ExceptionGroup: Every tool or type that cannot be loaded.
     """
     keys, folder = file.keys, file.document.folder
     faults: list[Fault] = []
@@ -339,14 +339,14 @@ def build(file: AgentFile, config: Config, root: Path, reach: Reach = Reach()) -
         tools=tuple(tools),
         discover=_folders(file, faults),
         strategy=cast("StrategyName", keys.strategy),
-        # From the far to the near: defaults, configuration, file. Only what was said counts.
+        # In rising precedence: defaults, configuration, file. Only written values count.
         limits=replace(Limits(), **{**config.limits.given(), **keys.limits.given()}),
         policy=file.policy,
         models={role: specs(models) for role, models in keys.models.items()},
         strict=keys.strict,
         **{option: getattr(keys, option) for option in PLAIN},
     )
-    # Made only if nothing is wrong yet: otherwise one mistake would be told twice.
+    # Built only without faults, because the same mistake would be reported twice.
     if not faults:
         faults = _made(agent, file)
     if faults:
@@ -357,7 +357,7 @@ def build(file: AgentFile, config: Config, root: Path, reach: Reach = Reach()) -
 def listed_tools(
     file: AgentFile, root: Path, faults: list[Fault], seen: list[Any], reach: Reach
 ) -> list[Any]:
-    """The tools and servers that the file lists, without those in `seen`, which grows by them."""
+    """Returns the listed tools and servers without those in `seen`, and adds them to it."""
     folder = file.document.folder
     tools: list[Any] = []
     for index, use in enumerate(file.tools):
@@ -370,9 +370,9 @@ def listed_tools(
         if _new((name, keys), seen):
             try:
                 server = make_server(name, keys, root, folder)
-                # Servers are started for this, so not for a file that cannot be used anyway.
+                # Servers are started here, so not for a file with faults.
                 if not faults:
-                    len(server)  # asked for its tools now: what is wrong is said at its line
+                    len(server)  # asks for its tools now, so that faults are reported at its line
                 tools.append(server)
             except ConfigError as error:
                 faults.append(file.document.fault(("mcp", name), str(error)))
@@ -380,7 +380,7 @@ def listed_tools(
 
 
 def _folders(file: AgentFile, faults: list[Fault]) -> tuple[Path, ...]:
-    """The directories and files of `discover`, all below the file's own directory."""
+    """Returns the directories and files of `discover`, all below the file's own directory."""
     folders: list[Path] = []
     for index, name in enumerate(file.keys.discover):
         try:
@@ -404,17 +404,17 @@ def _new(one: Any, seen: list[Any]) -> bool:
 
 
 def output_type(name: str | dict[str, Any], folder: Path) -> Any:
-    """The type of the answer.
+    """Returns the type of the answer.
 
     Raises:
-        ConfigError: it is no type, or cannot be imported.
+        ConfigError: It is not a type, or cannot be imported.
     """
     if not isinstance(name, str):
         return type_of(name)
     if name in OUTPUTS:
         return OUTPUTS[name]
     loaded = python_references.load(name, folder)
-    # `list[int]` and `int | str` are no types to Python, but they are to typing and pydantic.
+    # `list[int]` and `int | str` are not instances of `type`, but typing and Pydantic accept them.
     if not isinstance(loaded, type | NewType | TypeAliasType) and get_origin(loaded) is None:
         raise ConfigError(f"{name!r} is {loaded!r}, not a type")
     return loaded  # pyright: ignore[reportUnknownVariableType]

@@ -1,7 +1,6 @@
-"""A YAML file as plain values, with the line of every key (`YamlDocument`); its check against a
-model (`Strict`); and its faults, each with its place and what to write instead.
+"""YAML files with the line of every key (`YamlDocument`), checked against a model (`Strict`).
 
-Knows nothing about what the keys mean.
+Each fault has its place and a suggestion. This module does not know the meaning of keys.
 """
 
 import re
@@ -24,7 +23,7 @@ from taofold.reserved_places import open_named
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One mistake. `line` counts from 1, 0 = unknown; `path` is the key, as in `tools[1]`."""
+    """One mistake. `line` counts from 1, 0 = unknown. `path` is the key, as in `tools[1]`."""
 
     source: str
     message: str
@@ -57,36 +56,36 @@ class FaultyFile(ConfigError):
 
 
 def refuse(faults: Sequence[Fault], what: str) -> NoReturn:
-    """Raise all faults at once.
+    """Raises all faults at once.
 
     Raises:
-        ExceptionGroup: one `FaultyFile` for each fault.
+        ExceptionGroup: One `FaultyFile` for each fault.
     """
     raise ExceptionGroup(what, [FaultyFile(fault) for fault in faults])
 
 
 _LARGEST: Final = 1 << 20
-"""Bytes of a file that a person may have written."""
+"""Maximum bytes of a file."""
 _FAULTS: Final = 100
-"""So many of a file are told."""
+"""Maximum number of reported faults in a file."""
 
 Keys = TypeVar("Keys", bound="Strict")
 KeyPath = tuple[str | int, ...]
-"""Where a value stands in a document: keys and indexes from the root."""
+"""Position of a value in a document: keys and indexes from the root."""
 
 
-# strict=True: in YAML `no` and `1.10` are easily meant as text; nothing is converted.
+# strict=True: in YAML `no` and `1.10` are often meant as text, so nothing is converted.
 class Strict(BaseModel):
-    """Keys of a file: unknown ones are errors, and a text is never taken for a number."""
+    """Base of files' keys: unknown keys are errors, and text is never converted to a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     elsewhere: ClassVar[Mapping[str, str]] = {}
-    """Keys that people look for here in vain, and what there is instead."""
+    """Keys that are often tried here, and the right place for each."""
 
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """A file that could be read. `source` is its name as the user gave it."""
+    """A file that could be read. `source` is its name as the user wrote it."""
 
     source: str
     text: str
@@ -94,14 +93,14 @@ class YamlDocument:
     folder: Path = Path()
 
     def fault(self, key_path: KeyPath, message: str, hint: str = "") -> Fault:
-        """A fault at the key `place`."""
+        """Returns a fault at the key `key_path`."""
         return Fault(
             self.source, message, path_text(key_path), yaml.line(self.text, key_path), hint
         )
 
 
 def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]]:
-    """The file as a document, or why it cannot be read."""
+    """Returns the file as a document, or the reason why it cannot be read."""
     source = source or str(path)
     try:
         with open_named(path) as file:
@@ -120,11 +119,11 @@ def load(path: Path, source: str = "") -> tuple[YamlDocument | None, list[Fault]
 
 
 def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument | None, list[Fault]]:
-    """The text as a document: one mapping."""
+    """Parses a text as a document: one mapping."""
     try:
         documents = yaml.load(text, source)
     except ConfigError as error:
-        # The reader's error has file and line in its text; they are taken apart again.
+        # The reader's error contains file and line in its text.
         location, _, rest = str(error).partition(": ")
         name, _, line = location.rpartition(":")
         number = int(line) if name and line.isdigit() else 0
@@ -132,7 +131,7 @@ def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument |
     if len(documents) > 1:
         return None, [Fault(source, f"holds {len(documents)} YAML documents, one is read")]
     value: Any = documents[0] if documents else None
-    # An empty file is a mapping without keys: then what is missing is named.
+    # An empty file becomes an empty mapping, so that missing keys are reported.
     if value is None:
         value = {}
     if not is_object(value):
@@ -140,12 +139,12 @@ def parse(text: str, source: str, folder: Path = Path()) -> tuple[YamlDocument |
     mapping = {str(key): inner for key, inner in value.items()}
     document = YamlDocument(source, text, mapping, folder)
     nul = _nul(mapping)
-    # No name, path or address has one, and what is given one raises errors of its own.
+    # No name, path or address contains NUL. Later functions would raise their own errors.
     return (document, []) if nul is None else (None, [document.fault(nul, "holds a NUL character")])
 
 
 def _nul(value: Any, key_path: KeyPath = ()) -> KeyPath | None:
-    """Where a text holds a NUL character, which only an escape can write."""
+    """Returns the position of a text with a NUL character, which only an escape can produce."""
     if isinstance(value, str):
         return key_path if "\0" in value else None
     inner: Iterable[tuple[Any, Any]] = ()
@@ -162,8 +161,8 @@ def _nul(value: Any, key_path: KeyPath = ()) -> KeyPath | None:
 def check(
     document: YamlDocument, model: type[Keys], value: Any = None, key_path: KeyPath = ()
 ) -> tuple[Keys | None, list[Fault]]:
-    """`value` (the whole document, if none is given) as a `model`, or everything wrong with it."""
-    # None at a place is what stands there; None without a place means the whole document.
+    """Returns `value` (default: the whole document) as a `model`, or all of its faults."""
+    # None at a position is its value. None without a position means the whole document.
     checked = document.value if value is None and not key_path else value
     try:
         return model.model_validate(checked), []
@@ -175,16 +174,16 @@ def check(
 
 
 def _meant(value: Any, errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """The errors at their places in `value`, without those of forms that were not meant.
+    """Returns the errors at their positions in `value`, only of the form that was meant.
 
-    Where a value may have several forms (a name or a mapping) there is an error for each of
-    them, and the form's own name stands in its place: not a word of that is in the file.
+    If a value may have several forms (a name or a mapping), there is an error for each of them. The
+    position then contains the form's internal name, which is not in the file.
     """
     placed = [(_there(value, detail), detail) for detail in errors]
     inside = {key_path[:end] for key_path, _ in placed for end in range(len(key_path))}
     innermost: list[ErrorDetails] = []
     for key_path, detail in placed:
-        # Something inside of it is wrong as well: it was meant to be that form.
+        # A nested error shows that this form was meant.
         if len(key_path) < len(detail["loc"]) and key_path in inside:
             continue
         innermost.append({**detail, "loc": key_path})
@@ -192,7 +191,7 @@ def _meant(value: Any, errors: Sequence[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _there(value: Any, detail: ErrorDetails) -> KeyPath:
-    """The place of an error without the names of forms."""
+    """Returns the position of an error without the names of forms."""
     key_path: list[str | int] = []
     last = detail["loc"][-1] if detail["type"] in ("missing", "extra_forbidden") else None
     within: object = value
@@ -202,7 +201,7 @@ def _there(value: Any, detail: ErrorDetails) -> KeyPath:
         elif is_array(within) and isinstance(part, int) and part < len(within):
             within = within[part]
         elif isinstance(part, int) and part == 0:
-            continue  # a list was made of one value
+            continue  # a single value was wrapped in a list
         elif part is not last:
             continue
         key_path.append(part)
@@ -232,7 +231,7 @@ def _fault(
 
 
 def _choice(error: ErrorDetails) -> str:
-    """Which of the words that may stand there was meant, or ""; the message lists them."""
+    """Returns the similar allowed word, or "". The message lists all of them."""
     if error["type"] != "literal_error" or not isinstance(error["input"], str):
         return ""
     words = re.findall(r"'([^']*)'", str(error.get("ctx", {}).get("expected", "")))
@@ -241,11 +240,11 @@ def _choice(error: ErrorDetails) -> str:
 
 
 def _example(key: str, model: type[BaseModel] | None, value: object) -> str:
-    """What to write at `key`, where there is a bare `value` and a mapping (a `model`) belongs."""
+    """Returns an example for `key` if a plain `value` stands for a mapping (`model`)."""
     if model is None:
         return f"write {key}: {{KEY: …}}"
     keys, first = _keys(model), next(iter(model.model_fields.values()))
-    # A bare number is most often meant for the first key: `limits: 5`, `retry: 3`.
+    # A plain number usually means the first key: `limits: 5`, `retry: 3`.
     fits = isinstance(value, int | float) and _takes_number(first.annotation)
     example = _short(value) if fits else "…"
     return f"write {key}: {{{keys[0]}: {example}}}; its keys are {', '.join(keys)}"
@@ -256,10 +255,10 @@ def _takes_number(annotation: Any) -> bool:
 
 
 def _model(model: type[BaseModel], inner: Sequence[str | int]) -> type[BaseModel]:
-    """The model of the mapping that the last of `inner` is a key of."""
+    """Returns the model of the mapping that has the last key of `inner`."""
     for part in inner[:-1]:
         field = _field(model, str(part))
-        # In `list[Model]`, `Model | None` and their like the keys are those of the model inside.
+        # In `list[Model]`, `Model | None` and similar types the keys are those of the inner model.
         inside = _models(field.annotation) if field else []
         if inside:
             model = inside[0]
@@ -267,7 +266,7 @@ def _model(model: type[BaseModel], inner: Sequence[str | int]) -> type[BaseModel
 
 
 def _field(model: type[BaseModel], key: str) -> FieldInfo | None:
-    """The field that is written as `key`: under its alias, if it has one (`while`, `as`)."""
+    """Returns the field that is written as `key`, also by its alias (`while`, `as`)."""
     fields = model.model_fields
     return next((field for field in fields.values() if field.alias == key), fields.get(key))
 

@@ -1,12 +1,12 @@
-"""Configuration: the project's `.taofold/config.yml` < the operator's `config.yml` < environment <
-flags, which are the caller's; its keys, which of them a project may set (`PROJECT_KEYS`), how it is
-read, and how text of the environment becomes a value.
+"""Configuration: its keys, its sources, and the keys that a project may set (`PROJECT_KEYS`).
 
-Defaults for agents that do not say otherwise (`Config`), the bounds of a run, which agent files may
-set as well (`LimitKeys`), and how loops learn (`LearningKeys`): the keys under
-`ralph.cross_loop_learning` come from `config.yml` or a project's `aiwg.yml`, of which only this
-part is ours. The nearer word wins, key by key: aiwg.yml < config.yml < environment
-(`TAOFOLD_LEARNING_INJECTION_TOP_K_PATTERNS=3`) < flags.
+Sources in rising precedence, key by key: the project's `.taofold/config.yml`, the operator's
+`config.yml`, the environment, flags (passed by the caller). `Config` holds defaults for agents,
+`LimitKeys` the bounds of a run, which agent files may set too.
+
+`LearningKeys` configures learning: the keys under `ralph.cross_loop_learning` of `config.yml` or a
+project's `aiwg.yml`. Other keys of that file are ignored. Their precedence is aiwg.yml < config.yml
+< environment (`TAOFOLD_LEARNING_INJECTION_TOP_K_PATTERNS=3`) < flags.
 """
 
 import os
@@ -26,14 +26,14 @@ from taofold.reserved_places import operator_folder
 LEARNING_PREFIX: Final = "TAOFOLD_LEARNING_"
 KEY: Final = ("ralph", "cross_loop_learning")
 AIWG: Final = ("aiwg.yml", ".aiwg/config.yml")
-"""Where the seed keeps these keys, below the project."""
+"""Files of the seed with these keys, below the project."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 
 
 class ExtractionKeys(Strict):
-    """What is learnt from finished loops; see `Extraction`."""
+    """Keys for learning from finished loops. See `Extraction`."""
 
     enabled: bool = True
     auto_extract_on_completion: bool = True
@@ -46,7 +46,7 @@ class ExtractionKeys(Strict):
 
 
 class InjectionKeys(Strict):
-    """What loops are told at their start; see `Injection`."""
+    """Keys for lessons at the start of loops. See `Injection`."""
 
     enabled: bool = True
     top_k_patterns: Count = 5
@@ -61,7 +61,7 @@ class InjectionKeys(Strict):
 
 
 class LearningKeys(Strict):
-    """The whole of `ralph.cross_loop_learning`."""
+    """The keys of `ralph.cross_loop_learning`."""
 
     extraction: ExtractionKeys = ExtractionKeys()
     injection: InjectionKeys = InjectionKeys()
@@ -85,17 +85,17 @@ def read_learning(
     environment: Mapping[str, str] = {},
     flags: Mapping[str, Any] = {},
 ) -> tuple[Learning | None, list[Fault]]:
-    """The settings for learning, or everything wrong with them.
+    """Returns the settings for learning, or all of their faults.
 
     Args:
-        paths: Files to look into, the nearest last; those that do not exist are skipped.
-        environment: Variables of the process.
-        flags: What the command line says, such as `{"injection.top_k_patterns": 3}`.
+        paths: Files to read, the nearest last. Missing files are skipped.
+        environment: Environment variables.
+        flags: Values of the command line, such as `{"injection.top_k_patterns": 3}`.
     """
     groups: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
     faults: list[Fault] = []
     for path in paths:
-        # Not `is_file`: a link is refused, not followed.
+        # Not `is_file`, because a link is refused.
         if os.path.lexists(path):
             document, wrong = load(path)
             faults += wrong
@@ -123,7 +123,7 @@ def _file(document: YamlDocument, said: dict[str, dict[str, Any]]) -> list[Fault
             return []
     keys, faults = check(document, LearningKeys, value, KEY)
     if keys is not None:
-        # Only what was written: defaults must not cover what a farther file says.
+        # Only written values: defaults must not override a file with lower precedence.
         for name, group in (("extraction", keys.extraction), ("injection", keys.injection)):
             said[name] |= {key: getattr(group, key) for key in group.model_fields_set}
     return faults
@@ -142,7 +142,7 @@ def _learning_environment(
 
 
 def _read(text: str) -> Any:
-    """A word of the environment as a flag or a number, if it is one."""
+    """Returns a value of the environment as a flag or number if possible."""
     if text.lower() in ("true", "yes", "false", "no"):
         return _WORDS[text.lower()]
     for kind in (int, float):
@@ -169,7 +169,7 @@ def _set(
         hint = near(f"{group}.{key}", key_names)
         faults.append(Fault(source, f"there is no setting {f'{group}.{key}'!r}", hint=hint))
         return
-    # `1` and `0` are numbers to _read; a switch takes them as words.
+    # `_read` returns `1` and `0` as numbers. A flag accepts them as words.
     if field.annotation is bool and not isinstance(value, bool):
         value = _WORDS.get(str(value), value)
     try:
@@ -188,7 +188,7 @@ Amount = Annotated[float, Field(ge=0)]
 
 
 class LimitKeys(Strict):
-    """Bounds of a run; see `Limits`."""
+    """Bounds of a run. See `Limits`."""
 
     steps: Count | None = None
     model_calls: Count | None = None
@@ -201,7 +201,7 @@ class LimitKeys(Strict):
     depth: Count = 3
 
     def given(self) -> dict[str, Any]:
-        """What was said, and nothing else."""
+        """Returns the written values."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
@@ -211,9 +211,9 @@ class Config(Strict):
     model: str = ""
     provider: str = "openai"
     traces: Literal["", "otlp", "opik"] = ""
-    """Where runs are traced to; the back end's own variables say the rest."""
+    """Destination of traces. The back end's own variables have the details."""
     traces_content: bool = False
-    """Export the content of runs too, redacted."""
+    """Exports the content of runs too, redacted."""
     limits: LimitKeys = LimitKeys()
     ralph: RalphKeys = RalphKeys()
 
@@ -224,21 +224,21 @@ PROJECT_KEYS: Final[Mapping[str, str]] = {
     "limits": "limits of a run; the operator's replace them",
     "ralph": "settings of learning in this project's loops",
 }
-"""The keys that the file of a project may set, and what they do.
+"""The keys that a project's file may set, and their effects.
 
-A repository brings that file. Where runs are traced to and whether content is sent, network and
-trust are the operator's to say.
+The file comes with a repository. Only the operator sets trace destinations, content export, network
+access and trust.
 """
 
 
 def read_config(
     path: Path | None, environment: Mapping[str, str], operator: Path | None = None
 ) -> tuple[Config | None, list[Fault]]:
-    """The project's file, the operator's file over it, and the environment over both.
+    """Returns the merged configuration: project, then operator, then environment.
 
     Args:
-        path: The project's file: only `PROJECT_KEYS` may stand in it.
-        environment: Variables of the process.
+        path: The project's file, with only `PROJECT_KEYS`.
+        environment: Environment variables.
         operator: The operator's own file.
     """
     project, faults = _configuration_file(path)
@@ -250,7 +250,7 @@ def read_config(
     if faults or project is None or own is None:
         return None, faults
     said = {name: getattr(own, name) for name in own.model_fields_set}
-    # Merged limit by limit: one word changes one without forgetting the others.
+    # Merged limit by limit, so that one changed limit keeps the others.
     limits = {**project.limits.given(), **own.limits.given(), **values.pop("limits")}
     changes = {**said, **values, "limits": LimitKeys(**limits)}
     return project.model_copy(update=changes), []
@@ -264,7 +264,7 @@ def _configuration_file(path: Path | None) -> tuple[Config | None, list[Fault]]:
 
 
 def _not_the_projects(path: Path, config: Config) -> list[Fault]:
-    """A fault for each key that only the operator may set."""
+    """Returns a fault for each key that only the operator may set."""
     document, _ = load(path)
     assert document is not None
     return [
@@ -318,7 +318,7 @@ def _limit(variable: str, text: str, limits: dict[str, Any], faults: list[Fault]
     try:
         number = kind(text)
     except ValueError:
-        # Falls through to the one message for everything that is no number, 0 or more.
+        # Falls through to the common message for values that are not numbers of 0 or more.
         number = kind(-1)
     if not 0 <= number < float("inf"):
         faults.append(Fault(variable, f"must be a number, 0 or more, not {text!r}"))

@@ -1,7 +1,7 @@
-"""What is written of agents and flows: files again, the JSON Schema for editors, Mermaid pictures.
+"""Exports of agents and flows: files, the JSON Schema for editors, and Mermaid charts.
 
-Only what a file can say is written; the rest is refused, never left out in silence. The schema is
-made from what also checks the files.
+An agent that a file cannot express is refused, never written in part. The schema is made from the
+models that also check files.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from taofold.log.formats import yaml_document as yaml
 from taofold.policy import Limits, Policy
 from taofold.tools import Tool
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
@@ -31,23 +31,23 @@ _SILENT: Final = frozenset({"deps_type", "log", "approve"})
 
 
 def dump(what: AgentFile | Agent[Any, Any]) -> str:
-    """The YAML of an agent file.
+    """Returns the YAML of an agent file.
 
     Raises:
-        ConfigError: a file cannot say it.
+        ConfigError: A file cannot express the agent.
     """
     value = what.document.value if isinstance(what, AgentFile) else agent_keys(what)
     return HINT + yaml.dump(value)
 
 
 def agent_keys(agent: Agent[Any, Any]) -> dict[str, Any]:
-    """The keys of an agent file that describes `agent`.
+    """Returns the keys of an agent file that describes `agent`.
 
     Raises:
-        ConfigError: a file cannot say it.
+        ConfigError: A file cannot express the agent.
     """
     written: Mapping[str, Any] | None = getattr(agent.strategy, "written", None)
-    # A flow is written back as it was: its nodes are no fields of the agent.
+    # A flow is written back from its file, because its nodes are not fields of the agent.
     if written is not None:
         return dict(written)
     _refuse(agent)
@@ -56,7 +56,7 @@ def agent_keys(agent: Agent[Any, Any]) -> dict[str, Any]:
     for name in PLAIN:
         if getattr(agent, name) != getattr(default, name):
             keys[name] = getattr(agent, name)
-    # A file's default is the configuration's, so that what Python said must stand there.
+    # A file's default comes from the configuration, so the value from Python is written out.
     keys["strict"] = agent.strict
     for name, write in _WRITTEN.items():
         value = getattr(agent, name)
@@ -133,7 +133,7 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "limits": _limits,
     "models": lambda models: {role: _models(m, f"models.{role}") for role, m in models.items()},
 }
-"""How a file says the options that Python says otherwise."""
+"""Writers of the arguments whose form differs in files."""
 
 
 def _name(thing: Any, path: str) -> str:
@@ -149,7 +149,7 @@ _NODE: Final = {"$ref": "#/$defs/NodeKeys"}
 
 
 def json_schema(actions: Actions | None = None) -> dict[str, Any]:
-    """The schema. A file without `nodes` is an agent, one with them a flow."""
+    """Returns the schema. A file without `nodes` is an agent, one with them a flow."""
     actions = build_actions_registry() if actions is None else actions
     schema = FlowKeys.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     node = NodeKeys.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
@@ -157,7 +157,8 @@ def json_schema(actions: Actions | None = None) -> dict[str, Any]:
     definitions |= node.pop("$defs", {})
     definitions["NodeKeys"] = node
     nodes = {"type": "array", "items": _NODE}
-    # Nodes hold nodes: pydantic cannot say that of a raw list, so the reference is put in by hand.
+    # Nodes hold nodes. Pydantic cannot express this for a raw list, so the reference is inserted
+    # here.
     schema["properties"]["nodes"] |= nodes
     node["properties"]["steps"] |= nodes
     branches = definitions["Parallel"]["properties"]["branches"]
@@ -177,7 +178,7 @@ def json_schema(actions: Actions | None = None) -> dict[str, Any]:
 
 
 def _keyed(name: str, actions: Actions, definitions: dict[str, Any]) -> dict[str, Any]:
-    """What `with` may hold when the node uses this action."""
+    """Returns the schema of `with` for nodes with this action."""
     kind = actions[name]
     keys = kind.keys.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
     definitions |= keys.pop("$defs", {})
@@ -191,10 +192,10 @@ def _keyed(name: str, actions: Actions, definitions: dict[str, Any]) -> dict[str
 
 
 def _or_template(schema: dict[str, Any]) -> dict[str, Any]:
-    """Any value may also be a template."""
+    """Returns the schema with a template as an alternative to any value."""
     if schema.get("type") == "string" or not schema:
         return schema
-    # Where a number is wanted a template may stand: it is text until it is rendered.
+    # A template may replace a number, because it is text until it is rendered.
     template = {"type": "string", "pattern": "\\{[{%]"}
     header = {key: value for key, value in schema.items() if key in ("title", "description")}
     return {**header, "anyOf": [schema, template]}
@@ -206,7 +207,7 @@ _END: Final = "end_"
 
 
 def mermaid(flow: Flow) -> str:
-    """The flow as a Mermaid flowchart, top to bottom. Dashed: what happens on errors."""
+    """Returns the flow as a Mermaid flowchart, top to bottom. Dashed lines are error paths."""
     lines = ["flowchart TD", f"  {_START}([{_quoted(flow.name)}])", f"  {_END}([end])"]
     lines += _boxes(flow.nodes, "  ")
     lines.append(f"  {_START} --> {_id(flow.nodes[0])}")
@@ -245,10 +246,10 @@ def _title(node: Node) -> str:
 
 
 def _ways(nodes: Sequence[Node], after: str) -> Iterator[str]:
-    """The arrows of one list, which goes on to `after`."""
+    """Yields the arrows of one list of nodes, which continues at `after`."""
     for index, node in enumerate(nodes):
         following = _id(nodes[index + 1]) if index + 1 < len(nodes) else after
-        # An edge without a condition is always taken: there is no way past it.
+        # An edge without a condition is always taken, so nothing continues past it.
         always = False
         for edge in node.goto:
             label = f"|{_quoted(edge.condition.source)}|" if edge.condition is not None else ""
@@ -278,7 +279,7 @@ def _safe(name: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text that Mermaid shows as it is."""
+    """Returns text that Mermaid shows unchanged."""
     lines = [clip(line, _LONGEST) for line in text.split("\n")]
     label = "<br/>".join(
         line.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

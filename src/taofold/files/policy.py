@@ -1,7 +1,7 @@
-"""Policy files: who may do what, in YAML, and two of them at once (`tighten`).
+"""Policy files: rules for tools in YAML, and their combination (`tighten`).
 
-Of two, the operator's and a project's, the project's may only tighten the other (D16). What a
-`Policy` means is in `taofold.policy`.
+A project's policy may only tighten the operator's (D16). The meaning of a `Policy` is in
+`taofold.policy`.
 """
 
 from dataclasses import replace
@@ -18,11 +18,11 @@ from taofold.policy.roles import Right
 
 Level = Annotated[int, Field(ge=1, le=4)]
 _OPERATORS: Final = ("roles", "approvers", "rights")
-"""Keys that say who is who: never a project's business."""
+"""Keys about identities, which a project must not set."""
 
 
 class PolicyFile(Strict):
-    """The keys of a policy file; see `Policy`."""
+    """The keys of a policy file. See `Policy`."""
 
     autonomy: Autonomy = "balanced"
     tiers: dict[str, Level] = {}
@@ -38,8 +38,8 @@ class PolicyFile(Strict):
     rights: dict[Right, str] = {}
 
     def over(self, base: Policy) -> Policy:
-        """`base` with what this file says, and nothing else, changed."""
-        # Only what was written: a default must not undo what the operator has said.
+        """Returns `base` changed by this file's keys."""
+        # Only written keys: a default must not override the operator's value.
         values: dict[str, Any] = {name: getattr(self, name) for name in self.model_fields_set}
         for name in ("tiers", "production_tiers"):
             if name in values:
@@ -51,7 +51,7 @@ class PolicyFile(Strict):
 
 
 def read_policy(path: Path, source: str = "") -> tuple[PolicyFile | None, list[Fault]]:
-    """The policy file at `path`, or everything wrong with it."""
+    """Returns the policy file at `path`, or all of its faults."""
     document, faults = load(path, source)
     return (None, faults) if document is None else check(document, PolicyFile)
 
@@ -59,8 +59,8 @@ def read_policy(path: Path, source: str = "") -> tuple[PolicyFile | None, list[F
 def tighten(
     operator: Policy, keys: PolicyFile, document: YamlDocument, key_path: KeyPath = ()
 ) -> tuple[Policy, list[Fault]]:
-    """Both policies at once; a project's key that would loosen is a fault."""
-    # Compared as a whole policy: a key that the project leaves out is the operator's.
+    """Returns both policies combined. A project's key that would loosen is a fault."""
+    # Compared as a whole policy: keys that the project omits are the operator's.
     project = keys.over(operator)
     faults: list[Fault] = []
     foreign = [name for name in _OPERATORS if name in keys.model_fields_set]
@@ -70,5 +70,5 @@ def tighten(
         where = (*key_path, *path.split(".", 1))
         hint = "a project may only tighten; loosen in your own policy file, or with a flag"
         faults.append(document.fault(where, f"looser than the operator's policy ({why})", hint))
-    # Stricter in each point, even where a fault was found: nothing is loosened meanwhile.
+    # Stricter in each point, also after a fault, so nothing is ever loosened.
     return operator.tightened(project), faults

@@ -1,6 +1,6 @@
-"""From `module:attr` or `file.py:attr` to the object. **It runs what it imports**.
+"""Resolves `module:attr` or `file.py:attr` to an object. **It runs what it imports**.
 
-`is_name` tells by its form alone whether a text is such a reference.
+`is_name` detects such references by their form.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ from taofold.trusted_code import OUTSIDE
 
 
 def is_name(text: str) -> bool:
-    """Does `text` look like `module:attr` or `file.py:attr`?"""
+    """Returns True if `text` has the form `module:attr` or `file.py:attr`."""
     module, colon, attribute = text.rpartition(":")
     if not colon or not attribute.replace(".", "_").isidentifier():
         return False
@@ -27,17 +27,17 @@ def is_name(text: str) -> bool:
 
 
 def load(name: str, folder: Path) -> Any:
-    """The object that `name` says. Modules are looked for in `folder` first.
+    """Returns the object that `name` refers to. Modules in `folder` take precedence.
 
-    What a module needs from there it must import when it is loaded, not later.
+    A module must import what it needs from there while it is loaded, not later.
 
     Raises:
-        ConfigError: it cannot be imported, or has no such attribute.
+        ConfigError: It cannot be imported, or has no such attribute.
     """
     if not is_name(name):
         raise ConfigError(f"{name!r} is no module:attr")
     module, _, attribute = name.rpartition(":")
-    # What the module prints must not spoil the result on standard output.
+    # Output of the module must not corrupt the result on standard output.
     with redirect_stdout(sys.stderr), OUTSIDE.open():
         thing: Any = _file(folder / module) if module.endswith(".py") else _module(module, folder)
     for part in attribute.split("."):
@@ -51,9 +51,9 @@ def load(name: str, folder: Path) -> Any:
 
 @contextmanager
 def _on_path(folder: Path) -> Generator[None]:
-    """Imports come from `folder` first while a module is loaded, as where it is run as a script.
+    """Puts `folder` first on the import path while a module is loaded, as for a script.
 
-    Not later: an agent may have written there.
+    Not later, because an agent may have written there.
     """
     directory = str(folder.absolute())
     before = list(sys.path)
@@ -61,7 +61,7 @@ def _on_path(folder: Path) -> Generator[None]:
     try:
         yield
     finally:
-        # In place, and only our entry: the module may have changed the path itself.
+        # In place, and only this entry, because the module may have changed the path itself.
         sys.path[:] = [entry for entry in sys.path if entry != directory or entry in before]
 
 
@@ -70,7 +70,7 @@ def _module(name: str, folder: Path) -> ModuleType:
         with contained(), _on_path(folder):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # The module itself is missing, or one that it imports: two different mistakes.
+        # The module itself may be missing, or one that it imports. The messages differ.
         if error.name is not None and name.startswith(error.name):
             raise ConfigError(
                 f"there is no module {error.name!r} (looked in {str(folder.absolute())!r})"
@@ -82,14 +82,14 @@ def _module(name: str, folder: Path) -> ModuleType:
 
 def _file(path: Path) -> ModuleType:
     name = f"taofold_agent_{blake2b(str(path.absolute()).encode(), digest_size=6).hexdigest()}"
-    # Loaded once: two tools of one file share its globals.
+    # Loaded once, so that two tools of one file share its globals.
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path) if path.is_file() else None
     if spec is None or spec.loader is None:
         raise ConfigError(f"there is no file {str(path)!r}")
     module = importlib.util.module_from_spec(spec)
-    # Before it runs: dataclasses look their module up while it is loaded.
+    # Before it runs, because dataclasses look their module up while it is loaded.
     sys.modules[name] = module
     try:
         with contained(), _on_path(path.parent):

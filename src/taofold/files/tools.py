@@ -1,8 +1,8 @@
-"""Tools of an agent file: commands with places for their parameters, and MCP servers.
+"""Tools of an agent file: commands with placeholders for parameters, and MCP servers.
 
-A command is a list of arguments, never a shell's line: what a model writes fills places and can
-neither add an argument nor begin an option. Servers are checked without starting any; the bridge is
-known by its name only and imported when an agent is made.
+A command is a list of arguments, never a shell line. A model's values fill placeholders, and can
+neither add an argument nor begin an option. Servers are checked without starting them. The bridge
+is referenced by name and imported when an agent is made.
 """
 
 import re
@@ -31,7 +31,7 @@ _TIMEOUT: Final = 60.0
 
 
 class InlineKeys(Strict):
-    """The keys of a tool that is defined in place."""
+    """The keys of an inline tool."""
 
     name: str
     description: Annotated[str, Field(min_length=1)]
@@ -39,13 +39,13 @@ class InlineKeys(Strict):
     """Names and types, as in `{path: str, lines?: bool}`."""
     command: Annotated[list[str], Field(min_length=1)]
     tier: Annotated[int, Field(ge=2, le=4)] = 2
-    """It may only be raised: commands that are not contained are tier 3 in any case."""
+    """The tier can only be raised. Commands that are not contained are tier 3 in any case."""
     timeout: Annotated[float, Field(gt=0, le=3600)] = _TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)
 class InlineTool:
-    """A tool without faults."""
+    """An inline tool without faults."""
 
     keys: InlineKeys
     parameters: type[BaseModel]
@@ -55,7 +55,7 @@ class InlineTool:
 def read_inline(
     document: YamlDocument, value: Any, key_path: KeyPath
 ) -> tuple[InlineTool | None, list[Fault]]:
-    """The tool, or everything wrong with it."""
+    """Returns the tool, or all of its faults."""
     keys, faults = check(document, InlineKeys, value, key_path)
     if keys is None:
         return None, faults
@@ -81,7 +81,7 @@ def read_inline(
         if strange and parameters is not None:
             text = f"{strange[0]!r} is not among the parameters"
             faults.append(document.fault((*key_path, "command", number), text))
-    # The program itself is never the model's choice.
+    # A model must never choose the program.
     if command and isinstance(command[0], Template):
         text = "the program must stand there as it is"
         faults.append(document.fault((*key_path, "command", 0), text))
@@ -91,7 +91,7 @@ def read_inline(
 
 
 def make_inline(tool: InlineTool, root: Path, reach: Reach = Reach()) -> Tool:
-    """The tool, whose command runs in `root` as `run_command` would."""
+    """Returns the tool, whose command runs in `root` as with `run_command`."""
     keys = tool.keys
     shell = command_tool(root, network=reach, timeout=keys.timeout)
     return external(
@@ -100,7 +100,7 @@ def make_inline(tool: InlineTool, root: Path, reach: Reach = Reach()) -> Tool:
         tool.parameters.model_json_schema(),
         partial(_call, tool, shell),
         context=True,
-        # Where commands are not contained, `run_command` is tier 3, and so is this.
+        # If commands are not contained, `run_command` is tier 3, and this tool too.
         tier=max(keys.tier, int(shell.tier)),
         effect="once",
         timeout=keys.timeout,
@@ -127,10 +127,10 @@ def _preview(tool: InlineTool, shell: Tool, parameters: dict[str, Any]) -> str:
 
 
 def arguments(tool: InlineTool, parameters: Mapping[str, Any]) -> list[str]:
-    """The command with its places filled.
+    """Returns the command with its placeholders filled.
 
     Raises:
-        ValueError: a place cannot be filled, or what fills it would be an option.
+        ValueError: A placeholder cannot be filled, or its value would be an option.
     """
     values = tool.parameters.model_validate(parameters).model_dump()
     filled: list[str] = []
@@ -140,7 +140,7 @@ def arguments(tool: InlineTool, parameters: Mapping[str, Any]) -> list[str]:
             continue
         value = part.render(values)
         text = value if isinstance(value, str) else str(value)
-        # Unless the file itself begins the argument with "-", as in `--name={{ name }}`.
+        # Allowed if the file itself begins the argument with "-", as in `--name={{ name }}`.
         if text.startswith("-") and not part.source.startswith("-"):
             raise ValueError(f"{text!r} begins with '-': it would be an option of the program")
         filled.append(text)
@@ -153,18 +153,18 @@ _REFERENCE: Final = "${"
 
 
 class McpOAuthKeys(Strict):
-    """How this client is known at the server's authorization server."""
+    """Registration of this client at the server's authorization server."""
 
     client_id: str = ""
-    """Left out: it registers itself when somebody signs in."""
+    """Without it the client registers itself at the sign-in."""
     client_secret: str = ""
-    """`${NAME}`, taken from taofold's own environment."""
+    """`${NAME}`, from taofold's own environment."""
     scope: str = ""
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
     issuer: str = ""
-    """Of the authorization server at which the client is registered."""
+    """Issuer of the authorization server at which the client is registered."""
     per_principal: bool = False
-    """Does each principal sign in for itself, in the console or with `--principal`?"""
+    """Each principal signs in separately, in the console or with `--principal`."""
 
 
 class McpKeys(Strict):
@@ -173,36 +173,36 @@ class McpKeys(Strict):
     command: str | list[str] = ""
     """The program, or the program and its first arguments."""
     args: list[str] = []
-    """A file that lies beside the agent file is found there, in any working directory."""
+    """Arguments. A file beside the agent file is found in any working directory."""
     env: dict[str, str] = {}
-    """For the program; `${NAME}` is taken from taofold's own environment."""
+    """Environment of the program. `${NAME}` comes from taofold's own environment."""
     cwd: str = ""
-    """Below the work root; by default the work root."""
+    """Working directory below the work root. Default: the work root."""
     url: str = ""
     headers: dict[str, str] = {}
     oauth: McpOAuthKeys | None = None
-    """The server wants OAuth: `{}` where a person signs in (`taofold mcp login`)."""
+    """The server requires OAuth. `{}` if a user signs in (`taofold mcp login`)."""
     transport: Literal["http", "sse"] = "http"
     tools: list[str] | None = None
-    """Only these, by the server's names."""
+    """Names of the server's tools to use. None uses all."""
     trust: bool = False
-    """Believe what the server says of its tools: read-only ones need no approval then."""
+    """Trusts the server's tool annotations: read-only tools then need no approval."""
     elicitation: Literal["auto", "legacy"] = "auto"
-    """`legacy` for servers that ask people things in the older way only."""
+    """`legacy` for servers that ask users only in the older way."""
     timeout: Annotated[float, Field(gt=0, le=3600)] = 60.0
     connect_timeout: Annotated[float, Field(gt=0, le=600)] = 30.0
     resources: bool = False
     prompts: bool = False
     required: bool = True
-    """Whether the agent is of no use without it."""
+    """True if the agent cannot work without it."""
     roots: list[str] = []
-    """Folders of the work root that it is told of when it asks for them."""
+    """Folders of the work root that the server gets on request."""
     sampling: bool = False
-    """May it ask, each time with a person's word, for an answer of the run's own model?"""
+    """Lets the server ask the run's own model, each time with a user's approval."""
 
 
 def read_servers(document: YamlDocument) -> list[Fault]:
-    """What is wrong with the section beyond the form of its keys."""
+    """Returns the faults of the section beyond the form of its keys."""
     faults: list[Fault] = []
     for key, value in _object(document.value.get("mcp")).items():
         name = str(key)
@@ -238,7 +238,7 @@ def _server(document: YamlDocument, name: str, value: Mapping[str, Any]) -> list
 
 
 def _flaw(url: str) -> tuple[str, str]:
-    """Why `url` is no address of a server, and a hint."""
+    """Returns the reason why `url` is not a server's address, and a hint."""
     try:
         parts = http_parts(url)
     except ValueError:
@@ -249,15 +249,15 @@ def _flaw(url: str) -> tuple[str, str]:
 
 
 def _secrets(value: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    """Where a server's section holds secrets instead of naming variables, with a hint for each."""
+    """Yields the positions of secrets that should be variable references, each with a hint."""
     texts = [(key, text) for key in ("command", "args") for text in _array(value.get(key))]
     url = value.get("url")
-    # An address that is wrong is told as such; its parts cannot be judged.
+    # A wrong address is reported as such, because its parts cannot be checked.
     texts += [("url", url)] if isinstance(url, str) and not _flaw(url)[0] else []
     for key, text in texts:
         if isinstance(text, str) and Redactor(guesses=True).text(text) != text:
             yield (key,), "a program reads them from its env, an address from its headers: ${NAME}"
-    # A reference says where the secret is and does not hold it.
+    # A reference names the secret but does not contain it.
     secret = _object(value.get("oauth")).get("client_secret")
     if isinstance(secret, str) and secret and _REFERENCE not in secret:
         yield ("oauth", "client_secret"), "write ${NAME} and set the variable NAME"
@@ -270,7 +270,7 @@ def _secrets(value: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """The mapping, or an empty one: what is none is a fault of the form of its key."""
+    """Returns the mapping, or an empty one for values that the form check reports."""
     return value if is_object(value) else {}
 
 
@@ -279,16 +279,16 @@ def _array(value: Any) -> Sequence[Any]:
 
 
 def make_server(name: str, keys: McpKeys, root: Path, folder: Path) -> Any:
-    """The toolset of the server. It is started at its first use.
+    """Returns the toolset of the server, which starts at its first use.
 
     Args:
-        name: Of the server, as in the file.
+        name: Name of the server in the file.
         keys: Its keys in the file.
         root: The work root, where the program runs.
-        folder: Where the agent file lies, from which files of the program are named.
+        folder: Folder of the agent file, for the program's files.
 
     Raises:
-        ConfigError: its folder leads out of the work root.
+        ConfigError: Its folder leads out of the work root.
     """
     bridge: Any = import_module(BRIDGE).McpServer
     options: dict[str, Any] = {
@@ -317,26 +317,26 @@ def make_server(name: str, keys: McpKeys, root: Path, folder: Path) -> Any:
 
 
 def _beside(folder: Path, word: str) -> str:
-    """The word of a command line; a file beside the agent file by its whole path."""
-    # A bare name is a program of PATH or a text; a folder such as `.` is that of the work root.
+    """Returns an argument, with the whole path for a file beside the agent file."""
+    # A bare name is a program of PATH or a text. A folder such as `.` is in the work root.
     named = "/" in word or Path(word).suffix != ""
     if not named or word.startswith("-") or Path(word).is_absolute():
         return word
     path = folder.absolute() / word
     try:
         return str(path) if path.is_file() else word
-    except (OSError, ValueError):  # no path, but a long text
+    except (OSError, ValueError):  # a long text that is no path
         return word
 
 
 def _below(root: Path, folder: str, key: str) -> Path:
-    """The folder `folder` of the work root.
+    """Returns the folder `folder` of the work root.
 
     Raises:
-        ConfigError: it is none of it.
+        ConfigError: It is not in the work root.
     """
     base = root.resolve()
-    # Links are followed first: a folder inside the root may be a link out of it.
+    # Links are resolved first, because a folder inside the root may be a link out of it.
     target = (base / folder).resolve()
     if not target.is_relative_to(base):
         raise ConfigError(f"{key} {folder!r} leads out of the work root {str(base)!r}")

@@ -1,6 +1,6 @@
-"""Types as people write them in files: `str`, `list[int]`, `{name: str}`, or JSON Schema. Pure."""
+"""Types as files write them: `str`, `list[int]`, `{name: str}`, or JSON Schema. Pure."""
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
@@ -36,7 +36,7 @@ _KNOWN: Final = _SCHEMA | {"required", "description", "title", "default", "addit
 
 
 class NoType(ValueError):
-    """What was written is no type. `path` is where in it."""
+    """The text is not a type. `path` is the position of the fault."""
 
     def __init__(self, message: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -44,10 +44,10 @@ class NoType(ValueError):
 
 
 def type_of(written: JSON, name: str = "Answer", path: tuple[str, ...] = ()) -> Any:
-    """The Python type for Pydantic.
+    """Returns the Python type for Pydantic.
 
     Raises:
-        NoType: it is none.
+        NoType: `written` is not a type.
     """
     if isinstance(written, str):
         return _named(written.strip(), path)
@@ -61,7 +61,7 @@ def type_of(written: JSON, name: str = "Answer", path: tuple[str, ...] = ()) -> 
 
 
 def record(fields: Mapping[Any, Any], name: str, path: tuple[str, ...] = ()) -> Any:
-    """A record of named, typed fields; a `?` at the end of a name makes it optional."""
+    """Returns a record of named, typed fields. A name that ends with `?` is optional."""
     annotations: dict[str, Any] = {}
     for key, inner in fields.items():
         key_text = str(key)
@@ -97,7 +97,7 @@ def _is_schema(written: Mapping[Any, Any]) -> bool:
     return (
         isinstance(written.get("type"), str | list)
         and set(written) <= _KNOWN
-        # `{type: str}` is a record with a field `type`; JSON Schema says `string`.
+        # `{type: str}` is a record with a field `type`. JSON Schema uses `string`.
         and (written["type"] not in ("str", "int", "float", "bool") or len(written) > 1)
     )
 
@@ -122,7 +122,7 @@ def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> A
             _check_name(str(key), key_path)
             type_ = type_of(inner, f"{name}_{key}", key_path)
             description = inner.get("description") if isinstance(inner, dict) else None
-            # A field that is not required is None where it is missing.
+            # A missing optional field is None.
             default = ... if key in required else None
             fields[str(key)] = (
                 type_ if key in required else Optional[type_],  # noqa: UP045 - a value
@@ -133,6 +133,6 @@ def _of_schema(schema: Mapping[str, Any], name: str, path: tuple[str, ...]) -> A
 
 
 def _check_name(name: str, path: tuple[str, ...]) -> None:
-    # pydantic takes names that begin with _ for private ones, and `model_` for its own.
+    # Pydantic treats names that begin with _ as private, and reserves `model_`.
     if not name.isidentifier() or name.startswith(("_", "model_")):
         raise NoType(f"{name!r} cannot be the name of a field", path)

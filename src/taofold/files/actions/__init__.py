@@ -1,9 +1,9 @@
-"""What a node of a flow may do: a registry of named actions, ours and other people's.
+"""Actions of flow nodes: a registry of named actions, built in or from other packages.
 
-An action (`action`) is a schema of its keys and a generator of effects, so it runs on the same log
-as everything else. Ours ask models (`reason`) or call tools (`tools`, `web`); packages bring more,
-and there is one for every tool of the agent. Every action has two names: `reason.cot` and, as the
-seed has it, `actions.reason_cot`. Knows nothing about YAML, templates or files.
+An action (`action`) is a schema of its keys and a generator of effects, so its work is in the run's
+log. Built-in actions ask models (`reason`) or call tools (`tools`, `web`). Other packages add more,
+and each tool of the agent is an action too. Every action has two names: `reason.cot` and the seed's
+`actions.reason_cot`. This package does not depend on YAML, templates or files.
 """
 
 import importlib
@@ -20,21 +20,21 @@ from taofold.files.actions.tools import calls
 __all__ = ["ActionCall", "Actions", "Done", "Keys", "Kind", "build_actions_registry"]
 
 GROUP: Final = "taofold.actions"
-"""Entry points: each gives a `Kind`, or a sequence of them."""
+"""Entry points. Each yields a `Kind` or a sequence of them."""
 TOOL: Final = "tool."
 _ALIAS: Final = "actions."
 _SPACES: Final = ("reason.dspy",)
-"""The first words of names that have three."""
+"""Leading words of names with three words."""
 _BRIDGED: Final = ("taofold.bridges.dspy.actions:KINDS",)
-"""Our actions over other people's packages, by name: they are above this layer."""
+"""Built-in actions over other packages, by name, because they are above this layer."""
 _BUILT_IN: Final = (*MODEL_KINDS, *TOOL_KINDS)
 
 
 class Actions(Mapping[str, Kind]):
-    """Actions by name. `tool.NAME` is there for every NAME: whether the tool is, the agent knows.
+    """Actions by name. `tool.NAME` exists for every NAME, the agent checks whether the tool does.
 
     Raises:
-        ConfigError: a name occurs twice or cannot be one.
+        ConfigError: A name occurs twice or is invalid.
     """
 
     def __init__(self, kinds: Iterable[Kind] = _BUILT_IN) -> None:
@@ -58,15 +58,15 @@ class Actions(Mapping[str, Kind]):
         return len(self._kinds)
 
     def plus(self, *kinds: Kind) -> "Actions":
-        """These and more."""
+        """Returns these actions and `kinds`."""
         return Actions((*self._kinds.values(), *kinds))
 
 
 def canonical(name: str) -> str:
-    """`reason.cot` for `actions.reason_cot`."""
+    """Returns `reason.cot` for `actions.reason_cot`."""
     if not name.startswith(_ALIAS):
         return name
-    # Only the first underscore: what follows may have underscores of its own.
+    # Only the first underscore separates. Later ones belong to the name.
     dotted = name.removeprefix(_ALIAS).replace("_", ".", 1)
     for space in _SPACES:
         if dotted.startswith(f"{space}_"):
@@ -75,16 +75,16 @@ def canonical(name: str) -> str:
 
 
 def alias(name: str) -> str:
-    """`actions.reason_cot` for `reason.cot`."""
+    """Returns `actions.reason_cot` for `reason.cot`."""
     three = any(name.startswith(f"{space}.") for space in _SPACES)
     return _ALIAS + name.replace(".", "_", 2 if three else 1)
 
 
 def build_actions_registry(*kinds: Kind, installed: bool = True) -> Actions:
-    """Every action there is: ours, `kinds`, and with `installed` those of other packages.
+    """Returns all actions: built-in ones, `kinds`, and with `installed` those of other packages.
 
     Raises:
-        ConfigError: a package brings something that is no action, or takes a name twice.
+        ConfigError: A package provides something that is not an action, or reuses a name.
     """
     brought = list(_brought()) if installed else []
     return Actions((*_BUILT_IN, *_bridged(), *brought, *kinds))
@@ -97,7 +97,7 @@ def _bridged() -> Iterator[Kind]:
 
 
 def _brought() -> Iterator[Kind]:
-    # Another package's import may raise anything; its name must stand in the message.
+    # Another package's import may raise anything. The message must name the package.
     for entry in plugins.installed(GROUP):
         try:
             loaded: Any = entry.load()

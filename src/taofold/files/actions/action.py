@@ -1,15 +1,15 @@
-"""What an action of a flow is, and how one runs a strategy.
+"""Actions of a flow, and how an action runs a strategy.
 
-A `Kind` is a name, the schema of its keys (`Keys`) and a generator of effects, which is given an
-`ActionCall` and returns `Done`. With `think` that generator runs a strategy on a task of its own,
-watched and in a branch of its own. `Asking` are the keys of every action that asks a model.
+A `Kind` is a name, the schema of its keys (`Keys`) and a generator of effects, which takes an
+`ActionCall` and returns `Done`. `think` runs a strategy on a separate task, watched and in its own
+branch. `Asking` are the keys of every action that asks a model.
 
-Watched means: sent to the node's models, kept to its tools and steps, and traced. Effects are
-changed on their way out and results on their way in; what runs inside knows nothing of it. Branches
-of a fork are watched too, and their traces are joined in order. Knows nothing about YAML.
+A watched strategy uses the node's models, tools and steps, and is traced. Its effects are changed
+on the way out and its results on the way in, without the strategy's knowledge. Branches of a fork
+are watched too, and their traces are joined in order. This module does not depend on YAML.
 
-All actions share what keys for the answer's type, for tools and for models mean in a run
-(`output_of`, `offered_tools`, `roles`).
+`output_of`, `offered_tools` and `roles` interpret the keys that all actions share: type of the
+answer, tools and models.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -45,30 +45,30 @@ from taofold.reasoning.nested import Inner, alone
 K = TypeVar("K", bound="Keys")
 
 Render: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
-"""Renders a deferred key with the variables that only the action has."""
+"""Renders a deferred key with the action's own variables."""
 
 
 class Keys(BaseModel):
-    """The keys under `with`: unknown ones are errors, and text is never taken for a number."""
+    """The keys under `with`: unknown keys are errors, text is never converted to a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Asking(Keys):
-    """The keys of whatever asks a model."""
+    """The keys of every action that asks a model."""
 
     model: str = ""
     temperature: Annotated[float, Field(ge=0)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     effort: Effort | None = None
-    """How hard the model shall think: none, minimal, low, medium, high, xhigh, max."""
+    """Reasoning effort: none, minimal, low, medium, high, xhigh, max."""
     max_tokens: Annotated[int, Field(ge=0)] = 0
     extra: dict[str, Any] = {}
     """Further fields of the request, as the provider documents them."""
 
     @property
     def settings(self) -> ModelSettings:
-        """How the model is asked here; what is not set is the run's."""
+        """The settings of the model here. Unset ones are the run's."""
         return ModelSettings(
             effort=self.effort,
             temperature=self.temperature,
@@ -79,7 +79,7 @@ class Asking(Keys):
 
 
 class Open(BaseModel):
-    """Keys that somebody else checks: the parameters of a tool, the state of a flow."""
+    """Keys that are checked elsewhere: the parameters of a tool, the state of a flow."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -89,30 +89,30 @@ def _text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(_text)]
-"""Text; any other JSON value stands there as JSON."""
+"""Text. Other JSON values are written as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionCall(Generic[K]):
-    """One use of an action, its keys rendered and checked."""
+    """One use of an action, with its keys rendered and checked."""
 
     node: str
     keys: K
     task: Task
-    """The run's: its goal is the run's, its offers are all the run's tools."""
+    """The run's task: its goal is the run's, its offers are all tools of the run."""
     models: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From the keys that name a model to its name among the run's models."""
+    """Keys that name a model, with the model's name in the run."""
     deferred: frozenset[str] = frozenset()
-    """The deferred keys that were given."""
+    """The deferred keys that the file has."""
     render: Render = lambda key, variables: None
     seconds: float | None = None
-    """How long one call of a model or a tool may take."""
+    """Maximum seconds of one model or tool call."""
     thought: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How it ended: a value, or an error, or the limit of the run that stopped it.
+    """The end of an action: a value, an error, or the run's limit that stopped it.
 
     `state` holds the variables that the action sets besides its output.
     """
@@ -124,77 +124,77 @@ class Done:
 
     @property
     def good(self) -> bool:
-        """Did it do what it should?"""
+        """True if the action succeeded."""
         return not self.error and not self.stop
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An action as a file may use it."""
+    """An action that a file can use."""
 
     name: str
     description: str
     keys: type[BaseModel]
     run: Callable[[ActionCall[Any]], Strategy[Done]]
     deferred: frozenset[str] = frozenset()
-    """Keys that are templates of the action's own, rendered inside it."""
+    """Keys that hold the action's own templates, rendered inside it."""
     models: tuple[str, ...] = ()
     """Keys that name a model."""
     tools: tuple[str, ...] = ()
     """Tools that it calls."""
     literal: tuple[str, ...] = ()
-    """Keys that name code, so they stand in the file as they are and are never templates."""
+    """Keys that name code. They are literal and never templates."""
     settings: str = ""
-    """The part of a file's `settings` whose values stand in for keys that are not given."""
+    """The section of a file's `settings` with defaults for missing keys."""
 
 
 _STEPS: Final = STOP_REASON["steps"]
 _SPARE = 3
-"""Model calls that a node may make beyond its steps: replies that could not be read."""
+"""Model calls that a node may make beyond its steps, for unreadable replies."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionRules:
-    """What a node's file says about the strategy inside it."""
+    """The rules of a node's file for the strategy inside it."""
 
     models: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From roles to the run's models; `executor` also stands for roles not named."""
+    """Roles with the run's models. `executor` also applies to roles without an entry."""
     settings: ModelSettings = ModelSettings()
     seconds: float | None = None
-    """For one call of a model."""
+    """Maximum seconds of one model call."""
     allowed: frozenset[str] | None = None
-    """The only tools it may call; None = all."""
+    """The tools that it may call. None = all."""
     steps: int | None = None
-    """Turns; the last of them is without tools. Model calls: `_SPARE` more."""
+    """Turns. The last one is without tools. Model calls: `_SPARE` more."""
     key: str = "max_steps"
     """The key in the file."""
     bound: int | None = None
-    """The value of that key; None = `steps`."""
+    """The value of that key. None = `steps`."""
 
     def reached(self) -> str:
-        """Why the node ended at its turns, and what to change."""
+        """Returns why the node ended at its turns, and how to change that."""
         bound = self.steps if self.bound is None else self.bound
         return f"all {bound} of {self.key} were used: raise {self.key}"
 
 
 @dataclass(slots=True)
 class Trace:
-    """What happened inside."""
+    """The record of a strategy inside an action."""
 
     steps: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """As the ReAct seed has them: step, thought, action, action_input, observation."""
+    """In the ReAct seed's format: step, thought, action, action_input, observation."""
     notes: list[tuple[str, dict[str, Any]]] = field(
         default_factory=list[tuple[str, dict[str, Any]]]
     )
     models: dict[str, str] = field(default_factory=dict[str, str])
-    """Who answered last, by role."""
+    """The model that answered last, by role."""
     failures: list[str] = field(default_factory=list[str])
-    """What the models' providers said when they failed."""
+    """Error messages of the models' providers."""
     reached: str = ""
-    """Which bound of the node was reached, and what to change."""
+    """The bound of the node that was reached, and how to change it."""
 
     def failed(self, name: str, error: str) -> None:
-        """Add how it ended, if it ended without an answer."""
+        """Adds the end of the strategy, if it has no answer."""
         self.steps.append(
             {
                 "step": len(self.steps) + 1,
@@ -207,7 +207,7 @@ class Trace:
         )
 
     def joined(self, other: "Trace") -> None:
-        """Add what happened in a branch."""
+        """Adds the trace of a branch."""
         for entry in other.steps:
             self.steps.append({**entry, "step": len(self.steps) + 1})
         self.notes += other.notes
@@ -216,19 +216,18 @@ class Trace:
         self.models |= other.models
 
     def model(self, *roles: str) -> str:
-        """The model that answered in the first of these roles that somebody played, or ""."""
+        """Returns the model that answered in the first used of these roles, or ""."""
         return next((self.models[role] for role in roles if role in self.models), "")
 
 
 def watched(strategy: Strategy[Any], rules: ActionRules, trace: Trace) -> Strategy[Any]:
-    """`strategy`, under `rules`; what it does is added to `trace`."""
+    """Runs `strategy` under `rules`, and records it in `trace`."""
     turns = calls = 0
     try:
         effect = next(strategy)
         while True:
             calls += isinstance(effect, Ask)
-            # Counted in calls as well: a reply that cannot be read is no turn, and
-            # would otherwise be free.
+            # Calls are counted too, because an unreadable reply is not a turn.
             if rules.steps is not None and calls > rules.steps + _SPARE:
                 trace.reached = f"all {calls - 1} model calls were used: raise {rules.key}"
                 effect = strategy.throw(Halt(_STEPS))
@@ -257,16 +256,16 @@ def _changed(effect: Effect, rules: ActionRules, branches: list[Trace]) -> Effec
             return msgspec.structs.replace(
                 effect,
                 model=effect.model or model,
-                # What the node's file says wins over what the strategy inside would ask for.
+                # The node's settings override those of the strategy inside.
                 settings=rules.settings.over(effect.settings),
                 seconds=rules.seconds if effect.seconds is None else effect.seconds,
-                # A provider's failure is the node's, whose file says what to do on errors.
+                # A provider's failure is the node's. The file decides how errors are handled.
                 tolerant=True,
             )
         case Act() if rules.allowed is not None:
             return _kept_to(effect, rules.allowed)
         case Fork():
-            # A trace for each branch, so that what ran at once is joined in declared order.
+            # One trace for each branch, so that concurrent work is joined in declared order.
             branches += [Trace() for _ in effect.branches]
             pairs = zip(effect.branches, branches, strict=True)
             return Fork(tuple([watched(branch, rules, trace) for branch, trace in pairs]))
@@ -275,7 +274,7 @@ def _changed(effect: Effect, rules: ActionRules, branches: list[Trace]) -> Effec
 
 
 def _kept_to(effect: Act, allowed: frozenset[str]) -> Act:
-    """Calls of tools that this node does not have are answered here."""
+    """Answers calls of tools that this node does not have."""
     local: list[Observation | None] = list(effect.local)
     local += [None] * (len(effect.actions) - len(local))
     for index, action in enumerate(effect.actions):
@@ -287,7 +286,7 @@ def _kept_to(effect: Act, allowed: frozenset[str]) -> Act:
 
 
 def _outlook(outlook: Outlook, turns: int, rules: ActionRules, trace: Trace) -> Outlook:
-    # What the run itself forbids comes first: then the node's bound is not the reason.
+    # A limit of the run comes first, so that the node's bound is not named as the reason.
     if rules.steps is None or outlook.stop:
         return outlook
     if turns >= rules.steps:
@@ -305,7 +304,7 @@ def _see(effect: Effect, result: Any, trace: Trace, branches: list[Trace]) -> No
             reply: Reply = result
             if reply.finish == "error":
                 trace.failures.append(reply.reasoning)
-                # Thrown into the strategy, which may still give the partial answer that it has.
+                # Raised in the strategy, which may still return a partial answer.
                 raise Halt("error")
             trace.models[effect.role] = reply.model
         case Act():
@@ -321,7 +320,7 @@ def _see(effect: Effect, result: Any, trace: Trace, branches: list[Trace]) -> No
 
 
 def entry(number: int, effect: Act, action: Action, observation: Observation) -> dict[str, Any]:
-    """One step as the ReAct seed writes it, and how it went."""
+    """Returns one step in the ReAct seed's format, with its status."""
     return {
         "step": number,
         "thought": effect.thought.content,
@@ -332,20 +331,20 @@ def entry(number: int, effect: Act, action: Action, observation: Observation) ->
     }
 
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 
 
 STEP_KEYS: Final = frozenset({"thought", "action", "action_input", "observation", "final_answer"})
-"""An `output_format` with these types the steps; only its `final_answer` types the answer."""
+"""An `output_format` with these keys types the steps. Only its `final_answer` types the answer."""
 
 
 class Unusable(ValueError):
-    """A key says something that cannot be done; the message says what and why."""
+    """A key has a value that cannot be used. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a strategy inside an action ended."""
+    """The end of a strategy inside an action."""
 
     output: Any
     error: str
@@ -353,12 +352,12 @@ class Ended:
     trace: Trace
 
     def done(self, value: Any, **state: Any) -> Done:
-        """As the end of the action: the variables are set on success and on failure."""
+        """Returns the end of the action. Its variables are set on success and on failure."""
         return Done(value, self.error, self.stop, {**state, "reasoning_answer": self.output})
 
 
 def output_of(written: Any) -> Output:
-    """The type of the answer that `output_format` asks for."""
+    """Returns the type of the answer that `output_format` requests."""
     if written is None:
         return Output()
     if isinstance(written, Mapping) and "final_answer" in written and set(written) <= STEP_KEYS:
@@ -371,7 +370,7 @@ def output_of(written: Any) -> Output:
 
 
 def offered_tools(task: Task, names: list[str] | None) -> tuple[Offer, ...]:
-    """The run's tools of these names; all, if nothing is said."""
+    """Returns the run's tools with these names, or all for None."""
     if names is None:
         return task.offers
     offered_tools = {offer.name: offer for offer in task.offers}
@@ -384,12 +383,12 @@ def offered_tools(task: Task, names: list[str] | None) -> tuple[Offer, ...]:
 
 
 def tool_name(name: str) -> str:
-    """The tool's own name: `tool.` before it says only that it is one."""
+    """Returns the tool's own name, without the prefix `tool.`."""
     return name.removeprefix("tool.")
 
 
 def roles(call: ActionCall[Any], **keys: str) -> dict[str, str]:
-    """From roles to the run's models, by the keys that name them."""
+    """Returns the run's models by role, from the keys that name them."""
     return {role: call.models[key] for role, key in keys.items() if key in call.models}
 
 
@@ -407,11 +406,11 @@ def think(
     bound: tuple[str, int | None] = ("max_steps", None),
     settings: ModelSettings = ModelSettings(),
 ) -> Strategy[Ended]:
-    """Run `inner` on `goal`.
+    """Runs `inner` on `goal`.
 
     Args:
-        steps: the turns it may take; the last of them is for the answer.
-        bound: the key of the file that bounds them, and what it says if that is not `steps`.
+        steps: Maximum turns. The last one is for the answer.
+        bound: The file's key for this maximum, and its value if that differs from `steps`.
     """
     base = call.task
     own_words = "\n\n".join([part for part in (base.instructions, instructions) if part])
@@ -421,7 +420,7 @@ def think(
         instructions=own_words,
         offers=offers,
         output=output or Output(),
-        # A node with a model of its own may be asked through one without native tools.
+        # A node may use a model without native tools.
         native=base.native and bool(offers) and not models,
         ask_user=False,
         data={},
@@ -444,7 +443,7 @@ def think(
     answer = solved.answer
     if solved.good:
         return Ended(answer.output, "", "", trace)
-    # What a node's own bound stopped is the node's failure, not the end of the run.
+    # A node's own bound fails the node, and does not end the run.
     own = trace.reached if solved.limit == _STEPS else ""
     reason = "; ".join(filter(None, [own, answer.error])) or solved.error
     trace.failed(name, reason)

@@ -1,7 +1,7 @@
-"""Actions that ask models: `llm.call`, `llm.tools`, and the strategies of `taofold.reasoning`; the
-keys of each, and the value that it gives to the flow (answers, steps, versions, sub-problems).
+"""Actions that ask models: `llm.call`, `llm.tools`, and the strategies of `taofold.reasoning`.
 
-The strategies have the seed's names, `reason.cot`, `reason.react` and so on.
+Defines the keys of each, and the value that it returns to the flow (answers, steps, versions,
+sub-problems). The strategies have the seed's names, `reason.cot`, `reason.react` and so on.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -33,7 +33,7 @@ class CallKeys(Asking):
     prompt: Text
     system: str = ""
     output_format: Any = None
-    """The type of the answer; text if nothing is said. What does not fit it is corrected."""
+    """Type of the answer, text by default. Answers that do not fit are corrected."""
 
 
 class ToolsKeys(CallKeys):
@@ -69,12 +69,12 @@ def _tools(call: ActionCall[ToolsKeys]) -> Strategy[Done]:
         output=output_of(keys.output_format),
         offers=offered_tools(call.task, keys.tools),
         instructions=keys.system,
-        # So many rounds of tools, and then the answer.
+        # The rounds of tools, and one for the answer.
         steps=keys.max_tool_rounds + 1,
         bound=("max_tool_rounds", keys.max_tool_rounds),
         settings=keys.settings,
     )
-    # The answer is in `content`; its step would be one call too many in the list.
+    # The answer is in `content`. Its step is not a tool call and is left out.
     steps = [step for step in ended.trace.steps if step["action"] not in ("llm.tools", FINISH)]
     value = {
         "content": ended.output,
@@ -89,7 +89,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class ShownCase(Keys):
-    """A worked case that the model is shown."""
+    """A worked example that the model is shown."""
 
     problem: Text
     thinking: str
@@ -126,7 +126,7 @@ class SelfCorrectKeys(Asking):
     improvement_rounds: Count = 2
     critic_prompt: str = ""
     inner: Literal["", "cot", "react"] = ""
-    """The strategy that drafts: cot or react; "" = a plain answer."""
+    """The strategy for drafts: cot or react. "" = a plain answer."""
     tools: list[str] = []
     """For `inner: react`."""
     output_format: Any = None
@@ -140,7 +140,7 @@ class DecomposeKeys(Asking):
     parallel: bool = True
     synthesis_prompt: str = ""
     inner: Literal["", "cot", "react"] = ""
-    """The strategy that solves a part: cot (the default) or react."""
+    """The strategy for parts: cot (default) or react."""
     tools: list[str] = []
     """For `inner: react`."""
     output_format: Any = None
@@ -157,7 +157,7 @@ class PlanKeys(Asking):
     output_format: Any = None
 
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
@@ -234,7 +234,7 @@ def _stepped(call: ActionCall[Any], ended: Ended) -> Done:
         "steps": steps,
         "final_answer": ended.output,
         "total_steps": len(steps),
-        # The first of these roles that a model has played: a plan may have needed no executor.
+        # The first used of these roles, because a plan may need no executor.
         "model": ended.trace.model("executor", "finalizer", "planner"),
         **_traced(ended),
         "react_steps": steps,
@@ -246,7 +246,7 @@ def _stepped(call: ActionCall[Any], ended: Ended) -> Done:
 def _self_correct(call: ActionCall[SelfCorrectKeys]) -> Strategy[Done]:
     keys = call.keys
     critic: Any = ""
-    # Deferred keys are rendered with what only exists while the strategy runs: the output to judge.
+    # Deferred keys are rendered with values that exist only during the strategy: the output.
     if "critic_prompt" in call.deferred:
         critic = lambda output: call.render("critic_prompt", {"output": output})  # noqa: E731
     options = SelfCorrect(
@@ -255,7 +255,8 @@ def _self_correct(call: ActionCall[SelfCorrectKeys]) -> Strategy[Done]:
         critic_prompt=critic,
     )
     named = {
-        # The second line wins: `model` is for both unless one of them has a key of its own.
+        # The second line takes precedence: `model` applies to both, unless they have their own
+        # keys.
         **roles(call, executor="model", critic="model"),
         **roles(call, executor="generator_model", critic="critic_model"),
     }
@@ -314,7 +315,7 @@ def _decompose(call: ActionCall[DecomposeKeys]) -> Strategy[Done]:
 
 
 def parts(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """The sub-problems and their answers, and how deep the decomposition went."""
+    """Returns the sub-problems with their answers, and the depth of the decomposition."""
     split = [entry for entry in steps if entry["action"] == "decompose"]
     whole = [step for step in split if not step["action_input"]["path"]]
     put = [
@@ -324,7 +325,7 @@ def parts(steps: list[dict[str, Any]]) -> dict[str, Any]:
     ]
     answers: list[dict[str, Any]] = []
     for step in steps:
-        # Parts of parts belong to the answers of their own level.
+        # Deeper parts belong to the answers of their own level.
         if step["action"] == "solve" and step["action_input"].get("level") == 1:
             good = step["status"] == "success"
             answer = {"id": step["action_input"]["id"], "reasoning": step["thought"]}

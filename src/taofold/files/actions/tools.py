@@ -1,7 +1,6 @@
-"""Actions that call one of the run's tools (`calls`), and the tools behind our own: memory, wait,
-approve.
+"""Actions that call a tool of the run (`calls`), and the built-in tools: memory, wait, approve.
 
-Actions call tools of the run so that policy, tiers and approvals apply.
+Actions call tools of the run, so that policy, tiers and approvals apply.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from taofold.tools.tool import make
 WAIT: Final = "flow.wait"
 APPROVE: Final = "flow.approve"
 LONGEST_WAIT_S: Final = 600.0
-"""Seconds that a flow may wait before it tries again."""
+"""Maximum seconds that a flow may wait before it tries again."""
 
 
 def store(ctx: RunContext[Any], key: str, value: Any) -> Outcome:
@@ -43,7 +42,7 @@ def recall(ctx: RunContext[Any], key: str, default: Any = None) -> Outcome:
     slot = f"memory.{key}"
     if slot in ctx.data:
         return Outcome(ctx.data[slot])
-    # A default of null cannot be told from none; then what is missing is a failure.
+    # A default of null equals none, so a missing key is then a failure.
     if default is not None:
         return Outcome(default)
     stored = [name[7:] for name in ctx.data if name.startswith("memory.")]
@@ -61,17 +60,17 @@ async def _wait(seconds: float) -> str:
 
 
 def _approve(node: str, question: str = "") -> str:
-    """Ask a person for a go-ahead.
+    """Ask for approval to continue.
 
     Args:
-        node: The node that wants to go on.
-        question: What the person should know.
+        node: The node that waits.
+        question: Text for the approver.
     """
     return f"{node} may go on"
 
 
 def memory() -> tuple[Tool, ...]:
-    """`memory.store` and `memory.recall`: values in the run's state."""
+    """Returns `memory.store` and `memory.recall`: values in the run's state."""
     return (
         make(
             store,
@@ -87,12 +86,12 @@ def memory() -> tuple[Tool, ...]:
 
 
 def wait() -> Tool:
-    """Lets a flow wait between attempts; on resume it does not wait again."""
+    """Returns a tool that waits between attempts. A resumed flow does not wait again."""
     return make(_wait, name=WAIT, effect="read", timeout=LONGEST_WAIT_S + 1, toolset="flow")
 
 
 def approve() -> Tool:
-    """Stops until a person said yes: tier 3, so no dial skips it."""
+    """Returns a tool that stops until an approver agrees: tier 3, so no autonomy skips it."""
     return make(
         _approve,
         name=APPROVE,
@@ -110,16 +109,16 @@ _SAID: Final = "the flow says so"
 def perform(
     node: str, tool: str, parameters: Mapping[str, Any], thought: str = ""
 ) -> Strategy[Observation]:
-    """Call `tool` once, as a step of its own. Whoever wrote the flow planned the call."""
+    """Calls `tool` once, as a separate step. The author of the flow planned the call."""
     why = Thought(thought or f"The next node of the flow is {node}.", "progress", synthesized=True)
     action = Action(tool, dict(parameters), _SAID)
-    # A person wrote it: the repetition guard, which is for models, is silent.
+    # The repetition guard applies to models only, and the author wrote this call.
     observations: tuple[Observation, ...] = yield Act(why, (action,), planned=True)
     return observations[0]
 
 
 def done(observation: Observation) -> Done:
-    """What came back, as the end of an action."""
+    """Returns an observation as the end of an action."""
     if observation.status in ("success", "partial"):
         return Done(observation.result)
     result = observation.result
@@ -130,14 +129,14 @@ def done(observation: Observation) -> Done:
 def _run(tool: str, call: ActionCall[Any]) -> Strategy[Done]:
     parameters: dict[str, Any] = dict(call.keys.model_extra or {})
     if call.seconds is not None:
-        # A `timeout_s` under `with` is nearer than the node's own `timeout`.
+        # A `timeout_s` under `with` takes precedence over the node's `timeout`.
         parameters.setdefault("timeout_s", call.seconds)
     observation = yield from perform(call.node, tool, parameters, call.thought)
     return done(observation)
 
 
 def calls(tool: str, name: str = "", description: str = "") -> Kind:
-    """The action that calls `tool` with the keys under `with`."""
+    """Returns the action that calls `tool` with the keys under `with`."""
     return Kind(
         name or f"tool.{tool}",
         description or f"Call the tool {tool}.",

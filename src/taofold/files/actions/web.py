@@ -1,8 +1,7 @@
-"""`web.search` and `web.scrape` over a backend that can be exchanged, and the text that a person
-would read of a page of HTML.
+"""`web.search` and `web.scrape` over an exchangeable backend, and the readable text of HTML.
 
-There is no search without a backend: a package brings one through the entry points of group
-`taofold.search`, code through `register_search`, and `folder:DIR` searches text files.
+Search needs a backend: packages provide one through entry points of the group `taofold.search`,
+code through `register_search`. `folder:DIR` searches text files.
 """
 
 import re
@@ -42,35 +41,35 @@ class Hit:
 
 
 class Search(Protocol):
-    """A backend. It raises `OSError` or `ValueError` for what it cannot do."""
+    """A search backend. Raises `OSError` or `ValueError` for requests it cannot serve."""
 
     async def search(self, query: str, limit: int) -> list[Hit]:
-        """At most `limit` hits, best first."""
+        """Returns at most `limit` hits, best first."""
         ...
 
     async def page(self, url: str) -> str | None:
-        """The text or HTML of a page it knows itself; None = get it from the web."""
+        """Returns the text or HTML of a page that it knows. None gets it from the web."""
         ...
 
 
 Factory: TypeAlias = Callable[[str, Path], Search]
-"""`(what stands after the colon, the work root) -> backend`. Raises `ConfigError`."""
+"""`(text after the colon, work root) -> backend`. Raises `ConfigError`."""
 _registered: Final[dict[str, Factory]] = {}
 
 
 def register_search(name: str, factory: Factory) -> None:
-    """Let `search: name` or `name:argument` mean what `factory` makes."""
+    """Registers a backend for `search: name` and `name:argument`."""
     _registered[name] = factory
 
 
 class Folder:
-    """Searches the text files below a directory, by how often they hold the words."""
+    """Searches the text files below a directory by frequency of the words."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
 
     async def search(self, query: str, limit: int) -> list[Hit]:
-        """The files with the most of the words, then the most often."""
+        """Returns the files with the most of the words, then with the most occurrences."""
         words = {word.lower() for word in _WORD.findall(query)}
         ranked: list[tuple[int, int, str, Hit]] = []
         for path in self._files():
@@ -85,7 +84,7 @@ class Folder:
         return [entry[3] for entry in sorted(ranked, key=lambda entry: entry[:3])[:limit]]
 
     async def page(self, url: str) -> str | None:
-        """The file behind a hit."""
+        """Returns the file behind a hit."""
         name = url.removeprefix("folder:")
         if name == url:
             return None
@@ -103,22 +102,22 @@ class Folder:
                 yield path
 
     def _shows(self, path: Path) -> bool:
-        """Is it a text file that is not hidden? `path` lies below the root."""
+        """Returns True for a text file that is not hidden. `path` is below the root."""
         parts = path.relative_to(self.root).parts
         named = path.suffix in _SUFFIXES and not any(part.startswith(".") for part in parts)
-        return named and path.is_file()  # a FIFO would never end
+        return named and path.is_file()  # reading a FIFO would never end
 
     def _text(self, path: Path) -> str:
         with path.open("rb") as file:
-            # A part of a large file is enough to rank it.
+            # The beginning of a large file is enough to rank it.
             return file.read(_LARGE).decode("utf-8", "replace")
 
 
 def backend(name: str, root: Path) -> Search | None:
-    """The backend that `name` means; None for "".
+    """Returns the backend `name`, or None for "".
 
     Raises:
-        ConfigError: there is none of this name.
+        ConfigError: There is no backend of this name.
     """
     kind, _, argument = name.partition(":")
     if not kind:
@@ -181,7 +180,7 @@ class Pages:
 
 
 def web_tools(search: Search | None = None) -> tuple[Tool, ...]:
-    """`web.search` and `web.scrape`."""
+    """Returns `web.search` and `web.scrape`."""
     pages = Pages(search, Web())
     return (
         make(pages.search, name="web.search", effect="read", toolset="web"),
@@ -190,7 +189,7 @@ def web_tools(search: Search | None = None) -> tuple[Tool, ...]:
 
 
 class _Text(HTMLParser):
-    """What a person would read."""
+    """Collects the readable text of HTML."""
 
     _SILENT: Final = frozenset({"script", "style", "noscript", "template", "svg", "head"})
     _BLOCKS: Final = frozenset(
@@ -221,7 +220,7 @@ class _Text(HTMLParser):
         self._silent = 0
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
-        # Counted, because such elements may stand in one another (`head` with `style`).
+        # Counted, because such elements may be nested (`head` with `style`).
         self._silent += tag in self._SILENT
         if tag in self._BLOCKS:
             self.parts.append("\n")
@@ -238,8 +237,8 @@ class _Text(HTMLParser):
 
 
 def readable(page: str) -> str:
-    """The text of a page of HTML; other text as it is."""
-    # Whether it is HTML shows at its beginning; text about HTML is left as it is.
+    """Returns the readable text of an HTML page. Other text is returned unchanged."""
+    # HTML is detected at its beginning, so that text about HTML is not changed.
     if "<html" not in page[:2000].lower() and "<body" not in page[:2000].lower():
         return page
     parser = _Text()

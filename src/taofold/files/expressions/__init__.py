@@ -1,4 +1,5 @@
 """Templates and conditions in files: a sandboxed, bounded language over JSON values (D21).
 
-`template` is text with expressions in it, `condition` a yes or no, `bounds` what either may cost.
+`template` is text with expressions, `condition` a true or false expression, `bounds` their cost
+limits.
 """

@@ -1,9 +1,9 @@
-"""The operators of an expression of a file, and what it may cost: work and sizes. Pure.
+"""Operators of expressions, and their limits of work and size. Pure.
 
-Templates and conditions share it. A unit is one turn of a loop, 200 characters that are read, or
-20 values of a list or mapping, however deep. What an expression makes is weighed with all that it
-holds: a list of references to one list costs nothing until somebody writes it out or compares it.
-Knows nothing about Jinja.
+Templates and conditions share them. A unit is one turn of a loop, 200 characters that are read, or
+20 values of a list or mapping, at any depth. Results are weighed with everything they contain: a
+list of references to one list costs nothing until it is written out or compared. This module does
+not depend on Jinja.
 """
 
 from collections.abc import Callable, Generator, ItemsView, KeysView, ValuesView
@@ -12,20 +12,20 @@ from contextvars import ContextVar
 from math import isfinite
 from typing import Any, Final
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
 
 LARGEST: Final = 1 << 20
-"""Characters of a text, or characters and values of all that a list holds, that may be made."""
+"""Maximum characters of a text, or characters and values of a list with its contents."""
 PASSED: Final = 4 * LARGEST
-"""The same of what is only passed on: all that a result of a tool can hold."""
+"""The same for values that are only passed on: the maximum size of a tool's result."""
 WORK: Final = 100_000
 """Units of work for one rendering."""
 _BITS: Final = 4096
-"""Of a whole number."""
+"""Maximum bits of an integer."""
 _KILO: Final = 1000
 _READ: Final = 200
 _VALUES: Final = 20
@@ -34,16 +34,16 @@ _COLLECTIONS: Final = (str, list, dict, tuple, ItemsView, KeysView, ValuesView)
 
 
 class TooMuch(ValueError):
-    """The expression would cost more than it may."""
+    """The expression exceeds a limit."""
 
 
-# A context variable: templates of several tasks may be rendered at once.
+# A context variable, because several tasks may render templates at once.
 _left: ContextVar[int] = ContextVar("taofold_template_work")
 
 
 @contextmanager
 def budget(units: int = WORK) -> Generator[None]:
-    """What runs inside may spend `units`."""
+    """Limits the work inside to `units`."""
     token = _left.set(units)
     try:
         yield
@@ -52,10 +52,10 @@ def budget(units: int = WORK) -> Generator[None]:
 
 
 def spend(units: int = 1) -> None:
-    """Take from the budget.
+    """Takes units from the budget.
 
     Raises:
-        TooMuch: nothing is left.
+        TooMuch: The budget is used up.
     """
     left = _left.get(WORK) - units
     if left < 0:
@@ -64,7 +64,7 @@ def spend(units: int = 1) -> None:
 
 
 def charge(value: Any) -> None:
-    """Take from the budget what reading all of `value` costs."""
+    """Charges the cost of reading all of `value`."""
     if isinstance(value, str):
         spend(1 + len(value) // _READ)
     elif isinstance(value, list | dict | tuple):
@@ -76,17 +76,17 @@ def charge(value: Any) -> None:
 
 
 def skim(value: Any) -> None:
-    """Take from the budget what going once through `value` costs, not into what it holds."""
+    """Charges the cost of one pass over `value`, not over its contents."""
     spend(1 + (len(value) // _VALUES if isinstance(value, _COLLECTIONS) else 0))
 
 
 def weigh(value: Any, most: int = LARGEST) -> int:
-    """How many characters and values `value` holds: what occurs twice counts twice.
+    """Returns the number of characters and values in `value`. Shared values count repeatedly.
 
     Raises:
-        TooMuch: more than `most`, or nothing of the budget is left.
+        TooMuch: The number exceeds `most`, or the budget is used up.
     """
-    # A stack of iterators: depth costs no recursion, and nothing is copied.
+    # A stack of iterators: depth needs no recursion, and nothing is copied.
     weight, read, rest = 0, 0, [iter((value,))]
     while rest:
         for part in rest[-1]:
@@ -107,7 +107,7 @@ def weigh(value: Any, most: int = LARGEST) -> int:
                 break
         else:
             rest.pop()
-        # In portions: taking from the budget for each value would cost more than reading it.
+        # In portions, because charging for each value would cost more than reading it.
         if read >= _KILO:
             spend(read // _VALUES)
             read = 0
@@ -121,26 +121,26 @@ def _weight(value: str | list[Any]) -> int:
 
 
 def within_bounds(value: Any) -> Any:
-    """`value`, which an expression made, if it is not too large."""
+    """Returns `value`, the result of an expression, if it is not too large."""
     weigh(value)
     return value
 
 
 def check_size(length: int, most: int = LARGEST) -> None:
-    """Refuse what would be too large.
+    """Checks a size.
 
     Raises:
-        TooMuch: it would.
+        TooMuch: `length` exceeds `most`.
     """
     if length > most:
         raise TooMuch(f"it makes {length:,} characters or values; at most {most:,} are allowed")
 
 
 def digits(count: Any) -> int:
-    """A number of digits to round to.
+    """Returns a number of digits for rounding.
 
     Raises:
-        TooMuch: numbers do not have so many; Python would compute a power of ten for it.
+        TooMuch: Python would compute a power of ten with this many digits.
     """
     if abs(int(count)) > _KILO:
         raise TooMuch(f"{int(count)} digits are too many")
@@ -148,18 +148,18 @@ def digits(count: Any) -> int:
 
 
 def binary(operator: str, left: Any, right: Any) -> Any:
-    """`left operator right`, bounded.
+    """Returns `left operator right`, bounded.
 
     Raises:
-        TooMuch: the result would be too large.
-        TypeError: the operator is not for these.
-        ZeroDivisionError: as in Python.
+        TooMuch: The result would be too large.
+        TypeError: The operator does not apply to these types.
+        ZeroDivisionError: As in Python.
     """
     spend()
     if _numbers(left, right):
         return _arithmetic(operator, left, right)
     if operator == "+" and type(left) is type(right) and isinstance(left, str | list):
-        # Before it is made: afterwards the memory would be gone already.
+        # Checked before the allocation.
         check_size(_weight(left) + _weight(right))
         return left + right
     if operator == "*" and isinstance(left, str | list) and isinstance(right, int):
@@ -177,7 +177,7 @@ def _numbers(*values: Any) -> bool:
 
 def _power(left: float, right: float) -> Any:
     if isinstance(left, int) and isinstance(right, int):
-        # At most the bits of the result, known without computing it.
+        # An upper bound of the result's bits, without computing it.
         if max(left.bit_length(), 1) * abs(right) > _BITS:
             raise TooMuch(f"{left} ** {right} is too large")
     elif abs(right) > _KILO:

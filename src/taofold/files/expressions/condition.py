@@ -1,7 +1,7 @@
 """Conditions in files: `state.score >= 0.8 and "ok" in state.text`.
 
-A condition is one template expression whose value is taken as true or false. Knows nothing about
-flows.
+A condition is one template expression whose value is converted to a bool. This module does not
+depend on flows.
 """
 
 from collections.abc import Mapping
@@ -34,16 +34,16 @@ class Condition:
             raise Unrenderable(f"the condition {text!r} is not one expression")
         self.names = self._template.names
         self.reads = self._template.reads
-        """Variables of the state that must be there."""
+        """Variables of the state that must exist."""
         self.needs = self._template.needs
-        """Of these, the ones that every evaluation reads."""
+        """The variables of `reads` that every evaluation reads."""
         self.constants = self._template.constants
-        """Of the file's `variables`, those that must be there."""
+        """The file's `variables` that must exist."""
 
     def holds(self, variables: Mapping[str, Any]) -> bool:
-        """Returns the truth of the expression's value.
+        """Returns the truth value of the expression.
 
         Raises:
-            Unrenderable: A name is undefined, the types do not fit, or it would cost too much.
+            Unrenderable: A name is undefined, the types do not fit, or a limit is exceeded.
         """
         return bool(self._template.render(variables))

@@ -1,13 +1,13 @@
 """Templates in files: `{{ expression }}` in prompts and values. Sandboxed and bounded (D21).
 
-A `Template` is made of a text, and rendered with values: a lone `{{ expression }}` gives the value
-itself, a mixture gives text. Only text that stands in a file is
-compiled; what models, tools and people say is data that expressions read, never a template.
+A `Template` is compiled from a text of a file and rendered with values. A single `{{ expression }}`
+renders to the value itself, mixed text to text. Texts of models, tools and users are data that
+expressions read, and are never compiled.
 
-The environment is Jinja's, built up from nothing: values are JSON, a key wins over a method, a few
-methods of texts and mappings exist, and no other attribute does. Every loop, operator, call and
-filter is charged for what it reads, so that no loop over large values runs for ever; filters that
-can grow a text say how large the result gets before they make it.
+The environment is Jinja's, reduced to an allowlist: values are JSON, keys take precedence over
+methods, only a few methods of texts and mappings exist, and no other attributes. Loops, operators,
+calls and filters are charged for the data they read, so that loops over large values end. Filters
+that can enlarge a text check the size of the result first.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -50,13 +50,13 @@ from taofold.files.expressions.bounds import (
     within_bounds,
 )
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 
 
 _LONGEST: Final = 200_000
-"""Characters of a template's source."""
+"""Maximum characters of a template's source."""
 _TOKENS: Final = 10_000
-"""Words and signs of it; text between expressions counts once."""
+"""Maximum tokens of a template. Text between expressions counts once."""
 _ENDLESS: Final = (inf, -inf)
 _DEFAULTS: Final = ("default", "d")
 _EXISTENCE: Final = ("defined", "undefined")
@@ -64,7 +64,7 @@ _EXISTENCE: Final = ("defined", "undefined")
 _COMPARING: Final = frozenset({"eq", "equalto", "ge", "gt", "in", "le", "lt", "ne"})
 """Tests that compare."""
 _CONSTANT_TESTS: Final = {"None": "none", "True": "true", "False": "false", "null": "none"}
-"""`x is None`, as Python and JSON spell the constants."""
+"""`x is None`, with the constants of Python and JSON."""
 _NODES: Final = (
     nodes.Template,
     nodes.Output,
@@ -104,19 +104,19 @@ _NODES: Final = (
 
 
 class Unrenderable(ValueError):
-    """The template cannot be compiled or rendered; the message says why."""
+    """The template cannot be compiled or rendered. The message has the reason."""
 
 
 def is_template(text: str) -> bool:
-    """Does `text` hold something to render?"""
+    """Returns True if `text` contains something to render."""
     return any(mark in text for mark in ("{{", "{%", "{#"))
 
 
 class Template:
-    """A text of a file, compiled. Rendering never compiles anything else.
+    """A compiled text of a file. Rendering never compiles anything else.
 
     Raises:
-        Unrenderable: it is no template, or uses what templates may not.
+        Unrenderable: The source is not a template, or uses forbidden features.
     """
 
     def __init__(self, source: str) -> None:
@@ -124,7 +124,7 @@ class Template:
             raise Unrenderable(f"the template is too long: {len(source):,} characters")
         self.source = source
         try:
-            # Counted while it is read: the parser is not given what is too long.
+            # Counted by the lexer, so that long sources never reach the parser.
             if sum(1 for _ in islice(ENVIRONMENT.lex(source), _TOKENS + 1)) > _TOKENS:
                 raise Unrenderable(
                     f"the template is too long: more than {_TOKENS:,} words and signs"
@@ -133,16 +133,16 @@ class Template:
             _check(tree)
             self.names = frozenset(_free(tree))
             self.reads = frozenset(_reads(tree, "state"))
-            """Variables of the state that must be there."""
+            """Variables of the state that must exist."""
             self.needs = self.reads & _always_read(tree, "state")
-            """Of these, the ones that every rendering reads."""
+            """The variables of `reads` that every rendering reads."""
             self.constants = frozenset(_reads(tree, "variables"))
-            """Of the file's `variables`, those that must be there."""
-            # After the check and the names: what is put in here is ours.
+            """The file's `variables` that must exist."""
+            # After the checks, because guards are inserted here.
             _guarded(tree)
             lone = _lone(tree)
             if lone is not None:
-                # As Jinja's own compile_expression does: the value is kept, not turned into text.
+                # As in Jinja's compile_expression: the value is kept, not converted to text.
                 target = nodes.Assign(nodes.Name("result", "store"), lone, lineno=1)
                 tree.body = [target]
             code = ENVIRONMENT.compile(tree)
@@ -154,10 +154,10 @@ class Template:
         self._lone = TemplateExpression(self._compiled, False) if lone is not None else None
 
     def render(self, variables: Mapping[str, Any]) -> Any:
-        """The text, or the value itself of a lone expression.
+        """Returns the text, or the value of a single expression.
 
         Raises:
-            Unrenderable: a name is undefined, or it would cost too much.
+            Unrenderable: A name is undefined, or a limit is exceeded.
         """
         try:
             with budget():
@@ -172,7 +172,7 @@ class Template:
     def _text(self, variables: Mapping[str, Any]) -> str:
         parts: list[str] = []
         length = 0
-        # Piece by piece, so that it stops when it is too long, not when it is whole.
+        # In pieces, so that it stops as soon as it is too long.
         for part in self._compiled.generate(variables):
             length += len(part)
             check_size(length)
@@ -181,7 +181,7 @@ class Template:
 
     @property
     def is_expression(self) -> bool:
-        """True if the source is one `{{ expression }}` and blanks around it."""
+        """True if the source is one `{{ expression }}` with optional blanks around it."""
         return self._lone is not None
 
     @property
@@ -200,7 +200,7 @@ def _check(tree: nodes.Template) -> None:
 
 
 def _flaw(node: nodes.Node) -> str:
-    """Why a template may not hold this node by itself; "" if it may."""
+    """Returns the reason why a template may not contain this node itself, or ""."""
     match node:
         case nodes.For() if node.recursive:
             return "a loop cannot be recursive"
@@ -227,7 +227,7 @@ def _known(names: Iterable[str]) -> str:
 
 
 def _free(tree: nodes.Template) -> Iterator[str]:
-    """The names that must be given."""
+    """Yields the names that must be passed."""
     own = {"loop", *(n.name for n in tree.find_all(nodes.Name) if n.ctx == "store")}
     own.update(ENVIRONMENT.globals)
     for node in tree.find_all(nodes.Name):
@@ -236,7 +236,7 @@ def _free(tree: nodes.Template) -> Iterator[str]:
 
 
 def _reads(tree: nodes.Template, of: str) -> set[str]:
-    """What is read `of` a mapping, but for what the template itself asks whether it exists."""
+    """Returns the members of `of` that are read, without those tested for existence."""
     lenient: list[nodes.Node] = [
         *[test.node for test in tree.find_all(nodes.Test) if test.name in _EXISTENCE],
         *[
@@ -250,7 +250,7 @@ def _reads(tree: nodes.Template, of: str) -> set[str]:
 
 
 def _always_read(node: nodes.Node, of: str) -> set[str]:
-    """The members of `of` that are read for all values."""
+    """Returns the members of `of` that are read for all values."""
     match node:
         case nodes.CondExpr() | nodes.If():
             parts: list[nodes.Node] = [node.test]
@@ -264,7 +264,7 @@ def _always_read(node: nodes.Node, of: str) -> set[str]:
 
 
 def _member(node: nodes.Node, of: str) -> str:
-    """The name, if the node is `OF.NAME` or `OF["NAME"]`; else ""."""
+    """Returns the name of an `OF.NAME` or `OF["NAME"]` node, else ""."""
     match node:
         case nodes.Getattr(node=nodes.Name(name=owner), attr=str(name)) if owner == of:
             return name
@@ -277,7 +277,7 @@ def _member(node: nodes.Node, of: str) -> str:
 
 
 def _lone(tree: nodes.Template) -> nodes.Expr | None:
-    """The expression, if there is nothing else but blanks."""
+    """Returns the expression if there is nothing else but blanks."""
     if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
         return None
     parts = [
@@ -290,9 +290,9 @@ def _lone(tree: nodes.Template) -> nodes.Expr | None:
 
 
 def _guarded(node: Any) -> Any:
-    """The `node`, with all below it, such that what it makes, reads and repeats is counted."""
+    """Inserts guards in `node` and below, which count what it makes, reads and repeats."""
     if isinstance(node, nodes.Compare | nodes.Operand) and isinstance(node.expr, nodes.Tuple):
-        # JSON has no tuples: one would equal no list.
+        # JSON has no tuples, and a tuple would equal no list.
         node.expr = nodes.List(node.expr.items, lineno=node.expr.lineno)
     for name, value in node.iter_fields():
         if isinstance(value, nodes.Node):
@@ -314,7 +314,7 @@ def _guarded(node: Any) -> Any:
         case nodes.Getitem() if isinstance(node.arg, nodes.Slice):
             node.node = _filtered(node.node, "_read")
         case nodes.Test() if node.name not in _EXISTENCE:
-            # Jinja answers `missing is none` with no, and `missing is not none` with yes.
+            # Jinja evaluates `missing is none` to false, and `missing is not none` to true.
             comparing = node.name in _COMPARING
             node.node = _filtered(node.node, "_read" if comparing else "_defined")
             node.args = [_filtered(argument, "_read") for argument in node.args]
@@ -328,9 +328,9 @@ def _filtered(node: Any, name: str, *more: Any) -> nodes.Filter:
 
 
 def _native(value: Any) -> Any:
-    """`value` as JSON."""
+    """Returns `value` as JSON."""
     if isinstance(value, StrictUndefined):
-        # Raises for what is undefined.
+        # Raises for undefined values.
         str(value)
     if isinstance(value, str):
         check_size(len(value), PASSED)
@@ -339,7 +339,7 @@ def _native(value: Any) -> Any:
         value = list(value)
     if isinstance(value, list | dict | tuple):
         weigh(value, PASSED)
-        # A copy as plain JSON: the template's own lists must not be shared with the state.
+        # A copy as plain JSON, because the state must not share the template's lists.
         return msgspec.json.decode(msgspec.json.encode(value))
     charge(value)
     return msgspec.to_builtins(value)
@@ -348,7 +348,7 @@ def _native(value: Any) -> Any:
 __all__ = ["Template", "UndefinedError", "Unrenderable", "is_template"]
 
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 
 
 _NOTHING: Final = object()
@@ -356,7 +356,7 @@ _WIDE: Final = 100
 
 
 def tojson(value: Any, indent: int = 0) -> str:
-    """`value` as JSON text; text of any script stays readable."""
+    """Returns `value` as JSON text. Text of any script stays readable."""
     body = msgspec.json.encode(value)
     if indent:
         body = msgspec.json.format(body, indent=min(int(indent), 8))
@@ -364,13 +364,13 @@ def tojson(value: Any, indent: int = 0) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A value inside text: text as it is, everything else as JSON."""
+    """Returns a value for use inside text: text unchanged, others as JSON."""
     return value if isinstance(value, str) else tojson(value)
 
 
 def _replace(text: str, old: str, new: str) -> str:
     text, old, new = str(text), str(old), str(new)
-    # Counted before it is made: `replace` can turn a text into a very long one.
+    # Checked first, because `replace` can enlarge a text.
     check_size(len(text) + text.count(old) * len(new))
     return text.replace(old, new)
 
@@ -430,7 +430,7 @@ def _unique(values: Iterable[Any]) -> list[Any]:
     distinct: dict[str, Any] = {}
     for value in values:
         spend()
-        # Lists and mappings have no hash; their JSON stands for them.
+        # Lists and mappings have no hash, so their JSON is used.
         distinct.setdefault(tojson(value), value)
     return list(distinct.values())
 
@@ -533,7 +533,7 @@ _SHALLOW: Final = frozenset(
         "values",
     }
 )
-"""These look at no more of a list or mapping than its own entries."""
+"""Filters that look only at the direct entries of a list or mapping."""
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     name: _charged(function, shallow=name in _SHALLOW) for name, function in _PLAIN.items()
 }
@@ -564,7 +564,7 @@ FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     name: _charged(function, shallow=name in ("all", "any", "get", "len"))
     for name, function in _CALLED.items()
 }
-"""What expressions may call by name. `get(state, "x", 0)` reads what may not be there."""
+"""Functions for expressions. `get(state, "x", 0)` reads a key that may be missing."""
 
 
 _METHODS: Final[dict[type, frozenset[str]]] = {
@@ -602,20 +602,20 @@ TESTS: Final = [
 
 
 class Environment(ImmutableSandboxedEnvironment):
-    # Jinja computes these itself unless they are listed: all would be unbounded.
+    # Jinja computes operators that are not listed here itself, unbounded.
     intercepted_binops = frozenset({"*", "**", "%", "+", "-", "/", "//"})
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         for side in (left, right):
             if isinstance(side, StrictUndefined):
-                # Turning a StrictUndefined into text raises, with the name that is missing.
-                str(side)  # says what is missing
+                # Converting a StrictUndefined to text raises, with the missing name.
+                str(side)  # raises with the missing name
         return binary(operator, left, right)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         if isinstance(obj, StrictUndefined):
             str(obj)
-        # The key first: data may have a key `items`, which must not be shadowed by a method.
+        # Keys first: a key `items` in data must not be shadowed by a method.
         if isinstance(obj, Mapping) and attribute in obj:
             return obj[attribute]
         allowed = _LOOP if isinstance(obj, LoopContext) else _METHODS.get(type(obj), frozenset())
@@ -643,7 +643,7 @@ class Environment(ImmutableSandboxedEnvironment):
     def is_safe_callable(self, obj: Any) -> bool:
         if obj is _range or obj in FUNCTIONS.values():
             return True
-        # A bound method: of what type its object is decides.
+        # The type of a bound method's object decides.
         owner = getattr(obj, "__self__", None)
         if isinstance(owner, str):
             charge(owner)
@@ -660,21 +660,21 @@ def _range(*bounds: int) -> Iterator[int]:
 
 
 def _each(values: Any) -> Iterator[Any]:
-    """Every loop goes through this, so that it can be stopped."""
+    """Yields the values of a loop, with charges, so that it can be stopped."""
     for value in values:
         spend()
         yield value
 
 
 def _defined(value: Any) -> Any:
-    """Returns what a test looks at; raises UndefinedError if it is missing."""
+    """Returns the operand of a test. Raises UndefinedError if it is missing."""
     if isinstance(value, StrictUndefined):
         str(value)
     return value
 
 
 def _read(value: Any) -> Any:
-    """What is compared or sliced goes through this, and every list and mapping through `made`."""
+    """Charges for operands of comparisons and slices. Lists and mappings go through `made`."""
     charge(_defined(value))
     return value
 
@@ -687,7 +687,7 @@ def _concat(first: Any, *rest: Any) -> str:
     return "".join(texts)
 
 
-@pass_context  # a finalizer that needs the context keeps Jinja from computing ahead of time
+@pass_context  # a finalizer with context keeps Jinja from computing ahead of time
 def _finalize(context: Context, value: Any) -> str:
     if isinstance(value, StrictUndefined):
         return str(value)
@@ -698,7 +698,7 @@ def _finalize(context: Context, value: Any) -> str:
 def _environment() -> Environment:
     environment = Environment(
         undefined=StrictUndefined,
-        # Jinja would compute constant expressions while compiling, before any budget holds.
+        # Jinja would compute constant expressions while compiling, before any budget applies.
         optimized=False,
         # The text is for models and tools, not for a browser.
         autoescape=False,
@@ -709,7 +709,7 @@ def _environment() -> Environment:
         cache_size=0,
     )
     names: dict[str, Any] = environment.globals
-    # Emptied: what Jinja has by default is not bounded, and some of it reaches objects.
+    # Emptied, because Jinja's defaults are not bounded, and some reach objects.
     for namespace in (names, environment.filters):
         namespace.clear()
     names.update(FUNCTIONS, range=_range, null=None)

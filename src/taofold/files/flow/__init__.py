@@ -1,5 +1,5 @@
-"""Flows: agents whose strategy is a graph of nodes. Knows nothing about what actions do.
+"""Flows: agents whose strategy is a graph of nodes. Independent of the actions.
 
-`file` reads and builds a flow file, whose keys are in `flow` and whose nodes `compiler` checks and
-compiles; `interpreter` is the strategy that runs what was compiled.
+`file` reads and builds a flow file, whose keys are in `flow`. `compiler` checks and compiles its
+nodes. `interpreter` is the strategy that runs the result.
 """

@@ -1,6 +1,6 @@
-"""A flow file, compiled: its nodes, values and conditions, the keys of actions, the state.
+"""Compiles a flow file: its nodes, values and conditions, the keys of actions, the state.
 
-All faults are found, each at its key. Imports and runs nothing.
+Finds all faults, each at its key. Imports and runs nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -45,21 +45,21 @@ class _Free(BaseModel):
 
 @dataclass(slots=True)
 class Compiler:
-    """Collects faults while it compiles. `names` are those a template may use here."""
+    """Collects faults while it compiles. `names` are those that a template may use here."""
 
     document: YamlDocument
     actions: Actions
     keys: FlowKeys
     faults: list[Fault] = field(default_factory=list[Fault])
     expressions: list[tuple[KeyPath, Template | Condition]] = field(default_factory=list[Any])
-    """All that reads the state or the file's variables, and where."""
+    """All expressions that read the state or the file's variables, with their positions."""
 
     def wrong(self, path: KeyPath, message: str, hint: str = "") -> None:
-        """Note a fault."""
+        """Records a fault."""
         self.faults.append(self.document.fault(path, message, hint))
 
     def given(self, value: Any, path: KeyPath, extra: Iterable[str] = ()) -> Given:
-        """A value with its texts compiled."""
+        """Returns a value with its texts compiled."""
         compiled = Given(self._compiled(value, path, 0))
         for template in templates(compiled.raw):
             self._known(template.names, path, extra)
@@ -71,8 +71,7 @@ class Compiler:
             self.wrong(path, "is nested too deep")
             return None
         if isinstance(value, str) and is_template(value):
-            # What cannot be compiled stays as it is: its fault is noted,
-            # and others are still found.
+            # Faulty texts stay unchanged: their fault is recorded, and others are still found.
             return self.template(value, path) or value
         if is_object(value):
             return {str(k): self._compiled(v, (*path, str(k)), depth + 1) for k, v in value.items()}
@@ -81,7 +80,7 @@ class Compiler:
         return value
 
     def template(self, text: str, path: KeyPath) -> Template | None:
-        """A template, or a fault."""
+        """Returns a template, or records a fault."""
         try:
             return Template(text)
         except Unrenderable as error:
@@ -89,7 +88,7 @@ class Compiler:
             return None
 
     def condition(self, text: str, path: KeyPath, extra: Iterable[str] = ()) -> Condition | None:
-        """A condition, or a fault."""
+        """Returns a condition, or records a fault."""
         try:
             condition = Condition(text)
         except Unrenderable as error:
@@ -107,10 +106,10 @@ class Compiler:
             self.wrong(path, f"unknown name {name!r}", hint or f"write state.{name}?")
 
     def check_reads(self, variables: Collection[str]) -> frozenset[str]:
-        """Fault what nobody sets: constants that the file does not have, misspelt `variables`.
+        """Records faults for reads of unknown constants and misspelled `variables`.
 
-        Returns what is read of the state and must be there at the start: a run can be begun with
-        a state, so a name that is not nearly another's is no fault.
+        Returns the variables of the state that must exist at the start. A run can start with a
+        state, so a name without a similar one is no fault.
         """
         started: set[str] = set()
         for path, expression in self.expressions:
@@ -128,7 +127,7 @@ class Compiler:
         return frozenset(started)
 
     def flow(self) -> Flow:
-        """The flow of the file, as far as it has no faults."""
+        """Returns the flow of the file, without its faulty parts."""
         keys = self.keys
         if "strategy" in keys.model_fields_set:
             self.wrong(("strategy",), "a flow is the strategy: take it out")
@@ -153,7 +152,7 @@ class Compiler:
         return Flow(keys.name, keys, nodes, keys.variables, adapter, types, result, typed, needs)
 
     def _state(self, produced: set[str]) -> Any:
-        """What `state_schema` says: of what is there at the start. Other variables are free."""
+        """Returns the type of the state at the start. Other variables are untyped."""
         written = self.keys.state_schema
         if written is None:
             return None
@@ -164,18 +163,18 @@ class Compiler:
             required = written.get("required", [])
             properties: dict[str, Any] = written["properties"]
             written = {n if n in required else f"{n}?": t for n, t in properties.items()}
-        # What a node sets need not be there at the start, even if the schema requires it.
+        # Variables that a node sets may be missing at the start, even if the schema requires them.
         late = {name: f"{name}?" for name in map(str, written) if name in produced}
         try:
             state = record({late.get(str(n), str(n)): t for n, t in written.items()}, "State")
         except NoType as error:
             self.wrong(("state_schema", *error.path), str(error))
             return None
-        # Other variables may stand beside those that are typed.
+        # Untyped variables are allowed beside the typed ones.
         return create_model("State", __base__=(_Free, state))
 
     def kind(self, name: str, path: KeyPath) -> Kind | None:
-        """The action of this name, or a fault."""
+        """Returns the action of this name, or records a fault."""
         try:
             return self.actions[name]
         except KeyError:
@@ -183,20 +182,20 @@ class Compiler:
             return None
 
     def defaults(self, kind: Kind) -> dict[str, Any]:
-        """What the file's settings say about keys of the action."""
+        """Returns the defaults of the file's settings for keys of the action."""
         part: Any = getattr(self.keys.settings, kind.settings) if kind.settings else None
         values: dict[str, Any] = {} if part is None else part.model_dump(exclude_unset=True)
         return {name: value for name, value in values.items() if name in kind.keys.model_fields}
 
     def model(self, name: str) -> str:
-        """A model's name, completed with the provider of the settings."""
+        """Returns a model's name, completed with the provider of the settings."""
         provider = self.keys.settings.provider
         return f"{provider}:{name}" if provider and ":" not in name else name
 
     def action_keys(self, kind: Kind, raw: Mapping[str, Any], given: Given, path: KeyPath) -> None:
-        """Check the keys under `with`, as far as they are literal."""
+        """Checks the literal keys under `with`."""
         compiled: Mapping[str, Any] = given.raw
-        # Keys that are templates have no value yet: they are checked when the node runs.
+        # Keys with templates have no value yet. They are checked when the node runs.
         late = {key for key, value in compiled.items() if templates(value)}
         for key in (*kind.models, *kind.literal, "tools"):
             if key in late:
@@ -228,7 +227,7 @@ class Compiler:
 
 
 def fields(model: type[BaseModel]) -> list[str]:
-    """The keys of a model as they are written."""
+    """Returns the keys of a model as files write them."""
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
@@ -238,7 +237,7 @@ _WORK: Final = ("with", "steps", "while", "parallel", "uses", "action", "set")
 
 
 def _mended(key: str, value: Any) -> Any:
-    """A faulty `while` or `parallel` with what can be used of it: nodes inside see their names."""
+    """Returns the usable part of a faulty `while` or `parallel`, for its inner nodes' names."""
     if not is_object(value):
         return None
     if key == "while":
@@ -263,11 +262,11 @@ class Nodes:
         self.names: set[str] = set()
 
     def all(self, raw: Any, path: KeyPath, extra: frozenset[str] = frozenset()) -> tuple[Node, ...]:
-        """A list of nodes."""
+        """Compiles a list of nodes."""
         if not is_array(raw):
             self.c.wrong(path, "must be a list of nodes")
             return ()
-        # Each level of nodes adds one index to the place.
+        # Each level of nodes adds one index to the position.
         if len([part for part in path if isinstance(part, int)]) > _NESTED:
             self.c.wrong(path, "is nested too deep")
             return ()
@@ -276,14 +275,14 @@ class Nodes:
         return tuple([node for node in nodes if node is not None])
 
     def one(self, raw: Any, path: KeyPath, extra: frozenset[str], beside: list[str]) -> Node | None:
-        """One node, or None and its faults."""
+        """Compiles one node. Returns None after recording its faults."""
         keys, faults = check(self.c.document, NodeKeys, raw, path)
         self.c.faults += faults
         if keys is None:
             return self._rest(raw, path, extra, beside) if is_object(raw) else None
         if keys.name in self.names or keys.name in END:
             self.c.wrong((*path, "name"), f"there is another node {keys.name!r}")
-        # Also of a node with faults, or every `goto` to it would be told as well.
+        # Also for a faulty node, because every `goto` to it would otherwise be reported too.
         self.names.add(keys.name)
         kinds = self._does(keys, path)
         if kinds is None:
@@ -306,7 +305,7 @@ class Nodes:
     def _rest(
         self, raw: Mapping[str, Any], path: KeyPath, extra: frozenset[str], beside: list[str]
     ) -> Node | None:
-        """The node without its keys at fault, so that the faults inside of it are found as well."""
+        """Compiles the node without its faulty keys, to find the faults inside of it as well."""
         usable: dict[str, Any] = {"name": "node_" + "_".join(map(str, path))}
         for key, value in raw.items():
             for candidate in (value, _mended(key, value)):
@@ -316,14 +315,14 @@ class Nodes:
                     break
         before = len(self.c.faults)
         node = self.one(usable, path, extra, beside)
-        # Faults that follow from the repair of a key are dropped: the key's own fault is reported.
+        # Faults that follow from the removal of a key are dropped. The key's own fault is reported.
         own = [path_text((*path, key)) for key in _WORK if key not in usable]
         absent = {path_text(path), *own}
         self.c.faults[before:] = [f for f in self.c.faults[before:] if f.path not in absent]
         return node
 
     def _does(self, keys: NodeKeys, path: KeyPath) -> str | None:
-        """Which of its keys says what the node does."""
+        """Returns the key that defines the node's work."""
         if keys.uses and keys.action and canonical(keys.uses) != canonical(keys.action):
             self.c.wrong((*path, "action"), "says something else than 'uses': keep one of them")
             return None
@@ -403,7 +402,7 @@ class Nodes:
             return {}
         branches: dict[str, tuple[Node, ...]] = {}
         for name, nodes in spread.branches.items():
-            # A branch may be a single node without a name: then it is named like the branch.
+            # A branch may be a single node without a name, which then gets the branch's name.
             listed = [{"name": name, **nodes}] if is_object(nodes) else nodes
             branches[name] = self._listed(listed, nodes, (*where, "branches", name), inner)
         steps: tuple[Node, ...] = ()
@@ -432,7 +431,7 @@ class Nodes:
     def _each(
         self, keys: NodeKeys, raw: Any, path: KeyPath, extra: frozenset[str]
     ) -> tuple[Node, ...]:
-        """What is done for every item: `steps`, or the action beside `parallel`."""
+        """Compiles the work for every item: `steps`, or the action beside `parallel`."""
         if keys.steps:
             return self.all(keys.steps, (*path, "steps"), extra)
         if not keys.action_name:

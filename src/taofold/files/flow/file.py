@@ -1,11 +1,11 @@
-"""Flow files: an agent file with `nodes` is one. Read and checked, and an `Agent` made of it.
+"""Flow files: agent files with `nodes`, read, checked, and built as an `Agent`.
 
-Reading finds every fault, in imported files too, and imports no code; what it returns is compiled.
-**`build` imports what the file names**, and returns an `Agent` whose strategy is the flow: with the
+Reading finds every fault, in imported files too, imports no code, and returns a compiled flow.
+**`build` imports what the file names**. It returns an `Agent` whose strategy is the flow, with the
 agents, built-in tools and imported flows that its nodes use.
 """
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
@@ -58,10 +58,10 @@ class FlowFile(AgentFile):
 def read_agent(
     path: Path, operator: Policy | None = None, source: str = "", *, root: Path | None = None
 ) -> tuple[AgentFile | None, list[Fault]]:
-    """The agent or flow file at `path`, or everything wrong with it.
+    """Returns the agent or flow file at `path`, or all of its faults.
 
-    `root` is the project: what is imported must lie inside. Without it that is the current
-    directory, if the file lies there, else the file's own.
+    `root` is the project, which must contain imported files. The default is the working directory
+    if the file is in it, else the file's own directory.
     """
     document, faults = load(path, source)
     if document is None:
@@ -82,9 +82,9 @@ def read_flow(
     actions: Actions | None = None,
     above: tuple[Path, ...] = (),
 ) -> tuple[FlowFile | None, list[Fault]]:
-    """The flow that the document describes. `above` are the files that import this one."""
+    """Returns the flow that the document describes. `above` are the files that import this one."""
     agent, faults = read_document(document, operator, FlowKeys)
-    # Once more, so that the nodes are looked at even if something else of the file is wrong.
+    # Checked separately, so that faults of nodes are found besides other faults of the file.
     keys = agent.keys if agent is not None else check(document, FlowKeys)[0]
     if not isinstance(keys, FlowKeys):
         return None, sorted([*faults, *_inside(document)], key=lambda fault: fault.line)
@@ -105,8 +105,8 @@ def read_flow(
 
 
 def _inside(document: YamlDocument) -> list[Fault]:
-    """The faults of the nodes, where the top of the file has faults of its own."""
-    # A stand-in that satisfies the schema: only the document's own nodes are compiled.
+    """Returns the faults of the nodes if the top of the file has faults of its own."""
+    # A substitute that satisfies the schema. Only the document's own nodes are compiled.
     keys = FlowKeys(nodes=[{}])
     kinds = [_agent_kind(str(name)) for name in _names(document.value.get("agents"))]
     entries = document.value.get("imports")
@@ -132,7 +132,7 @@ def _imports(
     for number, entry in enumerate(compiler.keys.imports):
         key_path = ("imports", number, "path")
         path = (here / entry.path).resolve()
-        # After links were followed.
+        # After links were resolved.
         if not path.is_relative_to(root.resolve()):
             compiler.wrong(key_path, f"{entry.path!r} leads out of the project {str(root)!r}")
             continue
@@ -200,7 +200,7 @@ def _with(actions: Actions, given: list[Kind]) -> Actions:
     return _More(actions, given)
 
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 
 
 _FILES: Final = ("list_files", "read_file", "search", "write_file", "edit_file")
@@ -210,8 +210,8 @@ def load_agent(path: Path, root: Path) -> Agent[Any, Any]:
     """Returns the agent of the file at `path`, whose built-in tools work below `root`.
 
     Raises:
-        ConfigError: there is no such file.
-        ExceptionGroup: everything wrong with the file or the environment.
+        ConfigError: There is no such file.
+        ExceptionGroup: All faults of the file or the environment.
     """
     if not path.is_file():
         raise ConfigError(f"there is no agent file {str(path)!r}")
@@ -232,17 +232,17 @@ def build(
     *,
     askers: tuple[Path, ...] = (),
 ) -> Agent[Any, Any]:
-    """The agent, whose built-in tools work below `root`.
+    """Returns the agent, whose built-in tools work below `root`.
 
-    `askers` are the files whose agents ask for this one: none of them may be asked again.
+    `askers` are the files whose agents call this one. They cannot be called again.
 
     Raises:
-        ExceptionGroup: everything that cannot be had, each with its place.
+        ExceptionGroup: Everything that cannot be loaded, with its position.
     """
     if not isinstance(file, FlowFile):
         return build_plain(file, config, root, reach)
     keys = _keys(file)
-    # Without limits per tool, which may be about tools that are only added below.
+    # Without limits per tool, which may name tools that are added below.
     bare = keys.model_copy(update={"limits": keys.limits.model_copy(update={"per_tool": {}})})
     agent = build_plain(replace(file, keys=bare), config, root, reach=reach)
     faults: list[Fault] = []
@@ -261,12 +261,12 @@ def build(
     warmth = settings.temperature if keys.temperature is None else keys.temperature
     effort = settings.effort if keys.effort is None else keys.effort
     return agent.replace(
-        # The agent file's own key before the flow's settings, these before the configuration.
+        # Precedence: the agent file's own key, the flow's settings, the configuration.
         model=named or default,
         tools=tuple(tools),
         strategy=strategy(file.flow, file.document.value),
         output=agent.output if file.flow.typed else Any,
-        # A flow bounds its own loops and visits; a limit on steps of 10 would end most flows.
+        # A flow bounds its own loops and visits. A limit of 10 steps would end most flows.
         limits=replace(Limits(steps=None), **limits),
         models={**agent.models, **{name: name for name in models(file)}},
         temperature=warmth,
@@ -277,7 +277,7 @@ def build(
 def strategy(
     flow: Flow, written: Mapping[str, Any] | None = None
 ) -> Callable[[Task], Strategy[Answer]]:
-    """The flow as a strategy. `written` is the file, for whoever writes the agent back."""
+    """Returns the flow as a strategy. `written` is the file, for exports of the agent."""
 
     def flow_strategy(task: Task) -> Strategy[Answer]:
         return run(flow, task)
@@ -288,7 +288,7 @@ def strategy(
 
 
 def models(file: FlowFile) -> list[str]:
-    """The models that nodes name."""
+    """Returns the models that nodes name."""
     names = [name for used in _files(file) for node in used.flow.every for name in _named(node)]
     return sorted(set(names))
 
@@ -318,8 +318,8 @@ def _files(file: FlowFile) -> Iterator[FlowFile]:
 def _imported(
     file: FlowFile, root: Path, have: set[str], faults: list[Fault], reach: Reach
 ) -> list[Tool]:
-    """The tools that imported flows list. What several of them list in the same words is one."""
-    # What the file lists itself counts as seen: an imported flow may list it once more.
+    """Returns the tools that imported flows list. Equal entries are one tool."""
+    # The file's own entries count as seen, because an imported flow may repeat them.
     uses: list[Any] = [(use, file.document.folder) for use in file.tools]
     uses += _keys(file).mcp.items()
     tools: list[Tool] = []
@@ -344,7 +344,7 @@ def _agents(
     reach: Reach,
     askers: tuple[Path, ...],
 ) -> list[Tool]:
-    """The agents that nodes ask, as tools."""
+    """Returns the agents that nodes call, as tools."""
     tools: list[Tool] = []
     folder = file.document.folder
     for name, spec in _keys(file).agents.items():
@@ -352,7 +352,7 @@ def _agents(
         try:
             if spec.endswith((".yaml", ".yml")):
                 path = (folder / spec).resolve()
-                # Beside the file or in the project: an agent elsewhere is somebody else's code.
+                # Beside the file or in the project: an agent elsewhere may be foreign code.
                 if not path.is_relative_to(folder.resolve()) and not path.is_relative_to(root):
                     raise ConfigError(f"{spec!r} leads out of the project")
                 if path in askers:
@@ -376,7 +376,7 @@ def _agents(
 
 
 def _wanted(file: FlowFile) -> Iterator[tuple[FlowFile, Node, str]]:
-    """The tools that nodes use, with the nodes."""
+    """Yields the tools that nodes use, with the nodes."""
     for flow_file in _files(file):
         for node in flow_file.flow.every:
             for name in _tools_of(node):
@@ -396,13 +396,13 @@ def _tools_of(node: Node) -> Iterator[str]:
 
 
 def _unknown_tools(file: FlowFile, root: Path) -> list[Fault]:
-    """Tools that nodes use and nothing has, if the names of all tools stand in the files."""
+    """Returns faults for unknown tools of nodes, if the files name all tools."""
     files = [*_files(file)]
     if any([used.keys.mcp or used.keys.discover for used in files]):
         return []
     uses = [use for used in files for use in used.tools]
     if any([use.options is None for use in uses]):
-        return []  # a list in Python, or a tool with a name of its own
+        return []  # a list in Python, or a tool with its own name
     have = {use.name for use in uses if isinstance(use.options, InlineTool)}
     for used in files:
         have |= {*_keys(used).agents}
@@ -420,7 +420,7 @@ def _unknown(file: FlowFile, node: Node, name: str, have: Iterable[str]) -> Faul
 def _provided(
     file: FlowFile, root: Path, have: set[str], faults: list[Fault], reach: Reach
 ) -> list[Tool]:
-    """Built-in tools that nodes use and the file did not list."""
+    """Returns built-in tools that nodes use without an entry in the file."""
     makers = _makers(file, root, reach)
     tools: dict[str, Tool] = {}
     for flow_file, node, name in _wanted(file):
@@ -428,7 +428,7 @@ def _provided(
             continue
         if name not in makers:
             faults.append(_unknown(flow_file, node, name, {*have, *makers}))
-            # Noted as there, so that each missing tool is told once.
+            # Recorded, so that each missing tool is reported once.
             have.add(name)
             continue
         try:
@@ -462,12 +462,12 @@ def _makers(file: FlowFile, root: Path, reach: Reach) -> dict[str, Callable[[], 
 
 
 def _check_calls(file: FlowFile, tools: Mapping[str, Tool], faults: list[Fault]) -> None:
-    """Keys under `with` that a tool does not have, or needs and does not get."""
+    """Records faults for unknown and missing parameters under `with`."""
     for used in _files(file):
         for node in used.flow.every:
             name = node.kind.tools[0] if node.kind is not None and node.kind.tools else ""
-            # An action with keys of its own checks them itself; only plain
-            # tool calls are looked at.
+            # Only plain tool calls are checked here. An action with its own keys checks them
+            # itself.
             if name not in tools or node.kind is None or node.kind.keys.model_fields:
                 continue
             schema = tools[name].schema

@@ -1,8 +1,7 @@
-"""A flow: the keys of its file (`FlowKeys`, `NodeKeys`), beside those of an agent file, and what
-they compile to (`Flow`, `Node`, `Given`).
+"""Flows: the keys of their files (`FlowKeys`, `NodeKeys`), and the compiled form.
 
-A compiled `Flow` holds plain values that its interpreter runs; nothing here acts. Texts of the file
-may be templates, values that these read never are.
+A compiled `Flow` (`Node`, `Given`) holds plain values that the interpreter runs. Nothing here acts.
+Texts of the file may be templates. Values that templates read never are.
 """
 
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from taofold.files.expressions.condition import Condition
 from taofold.files.expressions.template import Template
 
 MOST_VISITS: Final = 1000
-"""Turns of one loop, items of one fan-out, visits of one node."""
+"""Maximum turns of one loop, items of one fan-out, visits of one node."""
 END: Final = ("end", "__end__")
 """Targets of `goto` that leave the list of nodes."""
 
@@ -37,21 +36,21 @@ Seconds = Annotated[float, Field(ge=0)]
 
 
 class Branching(Strict):
-    """One way on. Without `if` it is always taken."""
+    """One continuation. Without `if` it is always taken."""
 
     if_: Annotated[str, Field(alias="if")] = ""
     to: str
 
 
 class While(Strict):
-    """Repeat the node's `steps` while the condition holds."""
+    """Repeats the node's `steps` while the condition holds."""
 
     condition: str
     max_iterations: Bound
 
 
 class Retry(Strict):
-    """Try again: at most `max` times, waiting `backoff` seconds, then `factor` times that."""
+    """Repeats a failed node `max` times at most, after `backoff` s, then `factor` times that."""
 
     max: Annotated[int, Field(ge=1, le=100)]
     backoff: Seconds = 0.0
@@ -60,7 +59,7 @@ class Retry(Strict):
 
 
 class OnError(Strict):
-    """What to do when a node fails: first `retry`, then `fallback`, else `then`."""
+    """Handles a failed node: first `retry`, then `fallback`, else `then`."""
 
     retry: Retry | None = None
     fallback: str = ""
@@ -68,7 +67,7 @@ class OnError(Strict):
 
 
 class Parallel(Strict):
-    """Run the node's `steps` for every item, or several lists of nodes, at the same time."""
+    """Runs the node's `steps` for every item, or several lists of nodes, at the same time."""
 
     items: Any = None
     as_: Annotated[Name, Field(alias="as")] = "item"
@@ -76,7 +75,7 @@ class Parallel(Strict):
     max_concurrency: Annotated[int, Field(ge=1, le=100)] = 8
     fail_fast: bool = False
     result: Any = None
-    """What a branch gives; its last node's value, if nothing is said."""
+    """The result of a branch. Default: its last node's value."""
 
 
 class NodeKeys(Strict):
@@ -96,18 +95,18 @@ class NodeKeys(Strict):
     goto: str | list[Branching] = ""
     on_error: OnError | None = None
     timeout: Annotated[float, Field(gt=0)] | None = None
-    """Seconds for each call of a model or a tool that it makes."""
+    """Maximum seconds of each model or tool call of the node."""
     approve: bool | str = False
-    """Ask a person first; a text says what."""
+    """Asks for approval first. A text is the question."""
 
     @property
     def action_name(self) -> str:
-        """The action that it performs; "" = none."""
+        """The action that it performs. "" = none."""
         return self.uses or self.action
 
     @property
     def work(self) -> list[str]:
-        """The keys that say what it does, besides `steps`; few of them go together."""
+        """The keys that define its work, besides `steps`. Few of them can be combined."""
         written = {
             "uses": bool(self.action_name),
             "set": "set" in self.model_fields_set,
@@ -133,11 +132,11 @@ class FlowSettings(Strict):
 
     model: str = ""
     provider: str = ""
-    """Completes a model that is named without one."""
+    """Provider of model names without one."""
     temperature: Annotated[float, Field(ge=0)] | None = None
     effort: Effort | None = None
     tracing: bool = True
-    """Keep `reasoning_trace` in the state. The log has everything in any case."""
+    """Keeps `reasoning_trace` in the state. The log has everything in any case."""
     search: str = ""
     """The backend of web.search."""
     dspy: DspySettings = DspySettings()
@@ -151,51 +150,51 @@ class Import(Strict):
 
 
 class FlowKeys(AgentKeys):
-    """The keys of a file with nodes. Of an agent's keys they have all but `strategy`."""
+    """The keys of a file with nodes. They include all keys of an agent except `strategy`."""
 
     nodes: Annotated[list[Any], Field(min_length=1, max_length=MOST_VISITS)]
     settings: FlowSettings = FlowSettings()
     variables: dict[str, Any] = {}
     imports: list[Import] = []
     agents: dict[Name, str] = {}
-    """Other agents, by file or module:attr: the action `agent.NAME`."""
+    """Other agents, by file or module:attr, as the action `agent.NAME`."""
     state_schema: Any = None
-    """The types of the state's variables, checked when a run starts and when a node sets one."""
+    """Types of the state's variables, checked when a run starts and when a node sets one."""
     input: str = ""
     """The state's variable that holds the goal."""
     result: Any = None
-    """The answer; the last node's value, if nothing is said."""
+    """The answer. Default: the last node's value."""
 
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
 
 
 class Given:
-    """A value of a file whose texts may be templates; values that it reads are never templates."""
+    """A value of a file whose texts may be templates. Values that it reads are never templates."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
 
     def render(self, variables: Mapping[str, Any]) -> Any:
-        """The value. Raises `Unrenderable`."""
+        """Returns the value. Raises `Unrenderable`."""
         return _rendered(self._value, variables)
 
     @property
     def literal(self) -> bool:
-        """Is there nothing to render?"""
+        """True if there is nothing to render."""
         return not any(True for _ in templates(self._value))
 
     @property
     def raw(self) -> Any:
-        """As it stands in the file, with templates compiled."""
+        """The value of the file, with templates compiled."""
         return self._value
 
 
 def templates(value: Any) -> "list[Template]":
-    """Every template in `value`."""
+    """Returns every template in `value`."""
     if isinstance(value, Template):
         return [value]
     if isinstance(value, dict):
@@ -217,7 +216,7 @@ def _rendered(value: Any, variables: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A way on from a node; `condition` None = always."""
+    """A continuation of a node. `condition` None = always."""
 
     to: str
     condition: Condition | None = None
@@ -225,7 +224,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Repeat while `condition` holds, at most `most` times."""
+    """Repeats while `condition` holds, at most `most` times."""
 
     condition: Condition
     most: int
@@ -233,7 +232,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A fan-out: over `items`, each called `name`, or over named lists of nodes."""
+    """A fan-out over `items`, each called `name`, or over named lists of nodes."""
 
     items: Given | None
     name: str
@@ -245,7 +244,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. Exactly one of `kind`, `sets`, `loop` and `spread` says what it does."""
+    """One node. Exactly one of `kind`, `sets`, `loop` and `spread` defines its work."""
 
     name: str
     key_path: KeyPath
@@ -253,7 +252,7 @@ class Node:
     kind: Kind | None = None
     inputs: Given = field(default_factory=lambda: Given({}))
     models: Mapping[str, str] = field(default_factory=dict[str, str])
-    """From keys that name a model to the name among the run's models."""
+    """Keys that name a model, with the model's name in the run."""
     deferred: Mapping[str, Template] = field(default_factory=dict[str, Template])
     sets: Given | None = None
     loop: Loop | None = None
@@ -280,14 +279,14 @@ class Node:
             return set(self.sets.raw)
         if not isinstance(self.output, str):
             return set(self.output)
-        # Nested lists give no value of their own.
+        # Nested lists have no value of their own.
         plain = self.kind is not None or self.spread is not None or self.loop is not None
         name = self.output or (self.name if plain else "")
         return {name} if name else set()
 
     @property
     def produced(self) -> set[str]:
-        """The variables that it and the nodes inside set: at the start they need not be there."""
+        """The variables that it and the nodes inside set. They may be missing at the start."""
         return self.outputs.union(*[node.produced for _, inner in self.inner for node in inner])
 
 
@@ -300,26 +299,26 @@ class Flow:
     nodes: tuple[Node, ...]
     variables: Mapping[str, Any]
     state: TypeAdapter[Any] | None = None
-    """Of the whole state, as it is when a run starts."""
+    """Type of the whole state at the start of a run."""
     types: Mapping[str, TypeAdapter[Any]] = field(default_factory=dict[str, TypeAdapter[Any]])
-    """Of single variables, for when a node sets one."""
+    """Types of single variables, for when a node sets one."""
     result: Given | None = None
     typed: bool = False
-    """Does the file say what type the answer has?"""
+    """True if the file declares the type of the answer."""
     needs: frozenset[str] = frozenset()
     """Variables that it reads and that nothing in the file sets or declares."""
 
     def start_state(self, data: Mapping[str, Any], goal: str) -> dict[str, Any]:
-        """The state that a run starts with; the goal stands where the file wants it."""
+        """Returns the state at the start of a run, with the goal in its variable."""
         state, name = dict(data), self.keys.input
         return {**state, name: state.get(name, goal)} if name else state
 
     def state_fault(self, state: Mapping[str, Any]) -> str:
-        """Why the whole state does not fit `state_schema`, or ""."""
+        """Returns the reason why the state does not fit `state_schema`, or ""."""
         return _fault(self.state, state)
 
     def update_fault(self, update: Mapping[str, Any]) -> str:
-        """Why one of the variables that are set does not fit `state_schema`, or ""."""
+        """Returns the reason why a variable's new value does not fit `state_schema`, or ""."""
         for name, value in update.items():
             if fault := _fault(self.types.get(name), value):
                 return f"{name!r} does not fit state_schema: {fault}"
@@ -327,7 +326,7 @@ class Flow:
 
     @property
     def every(self) -> "list[Node]":
-        """All nodes, those inside others too."""
+        """All nodes, nested ones included."""
         nodes: list[Node] = []
         todo = list(self.nodes)
         while todo:
@@ -349,7 +348,7 @@ def _fault(adapter: TypeAdapter[Any] | None, value: Any) -> str:
 
 
 def faults_text(error: ValidationError) -> str:
-    """The faults in one line."""
+    """Returns the faults in one line."""
     faults = [
         f"{'.'.join(map(str, detail['loc'])) or 'value'}: {detail['msg']}"
         for detail in error.errors()

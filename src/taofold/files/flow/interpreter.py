@@ -1,10 +1,10 @@
-"""Runs a flow: a strategy like any other, a pure generator of effects.
+"""Runs a flow as a strategy: a pure generator of effects.
 
-So a flow has the runtime, log, policy and approvals of everything else, resumes in the middle and
-replays offline. It keeps its own copy of the state, which is a function of what the effects gave
-back, and puts every change on the record. The branches of a fan-out run at the same time, each with
-its own copy of the state, which are joined in the order of the branches. A flow in a flow
-(`nested_flow`) has a state of its own, and gives the outer one its result only.
+A flow therefore has the runtime, log, policy and approvals of other strategies, resumes in the
+middle and replays offline. It keeps its own copy of the state, a function of the effects' results,
+and records every change. The branches of a fan-out run at the same time. Each has its own copy of
+the state, and the copies are joined in the order of the branches. A flow in a flow (`nested_flow`)
+has a separate state and returns only its result.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from taofold.parsing import Unparsed
 from taofold.reasoning import Task
 from taofold.reasoning.nested import closing
 
-# Values here are JSON of any shape, or come from a library without types.
+# Values here are any JSON, or come from an untyped library.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false, reportUnknownLambdaType=false
 # pyright: reportUnknownParameterType=false, reportMissingTypeStubs=false
@@ -34,12 +34,12 @@ from taofold.reasoning.nested import closing
 
 TRACE: Final = "reasoning_trace"
 Job: TypeAlias = tuple[Sequence[Node], dict[str, Any]]
-"""A branch: its nodes, and the names that only it sees."""
+"""A branch: its nodes, and its local names."""
 
 
 @dataclass(slots=True)
 class Scope:
-    """Runs lists of nodes, and what they see. `inside` a branch nothing is put on the record."""
+    """Runs lists of nodes. `inside` a branch nothing is recorded."""
 
     flow: Flow
     task: Task
@@ -51,7 +51,7 @@ class Scope:
 
     @property
     def variables(self) -> dict[str, Any]:
-        """By name, for templates and conditions."""
+        """Variables by name, for templates and conditions."""
         return {
             "state": self.state,
             "variables": self.flow.variables,
@@ -60,26 +60,27 @@ class Scope:
         }
 
     def next_node(self, node: Node) -> str:
-        """Where the node's `goto` sends whoever is done with it; "" = to the next one."""
+        """Returns the target of the node's `goto`, or "" for the next node."""
         for edge in node.goto:
             if edge.condition is None or edge.condition.holds(self.variables):
                 return edge.to
         return ""
 
     def put(self, update: Mapping[str, Any]) -> Strategy[None]:
-        """Set variables of the state."""
+        """Sets variables of the state."""
         self.state.update(update)
-        # A branch has its own copy of the state, which ends with it: nothing of it is on record.
+        # A branch has its own copy of the state, which ends with it, so nothing is recorded.
         if not self.inside:
             yield Note("state", dict(update))
 
     def record(self, node: Node, done: Done, *, output: bool) -> Strategy[str]:
-        """Put what the node gave into the state. Returns why it cannot stand there, or ""."""
-        # The trace is only a convenience in the state: it can be turned off, the log has it anyway.
+        """Puts the node's result into the state. Returns the reason why it does not fit, or ""."""
+        # The trace in the state is a convenience and can be disabled. The log has it anyway.
         tracing = self.flow.keys.settings.tracing
         own = {name: value for name, value in done.state.items() if tracing or name != TRACE}
         if node.kind is not None:
-            # An action has told its model what people said: the next one does not hear it again.
+            # An action has passed the users' messages to its model. The next one does not repeat
+            # them.
             self.heard = []
         update, fault = own, ""
         if output:
@@ -89,7 +90,7 @@ class Scope:
             except LookupError as error:
                 fault = f"output: {error.args[0]}"
             if fault:
-                # The value does not fit: only the action's own variables are put on the record.
+                # The value does not fit, so only the action's own variables are recorded.
                 update = own
             elif node.kind is not None or node.spread is not None or node.sets is not None:
                 self.last = done.value
@@ -98,7 +99,7 @@ class Scope:
         return fault
 
     def _fan_out(self, node: Node) -> Strategy[Done]:
-        """Branches at the same time; their values and traces are joined in declared order."""
+        """Runs branches at the same time. Values and traces are joined in declared order."""
         spread = node.spread
         assert spread is not None
         jobs: list[Job]
@@ -120,12 +121,14 @@ class Scope:
         return _joined(node, spread, names, ends)
 
     def _concurrently(self, spread: Spread, jobs: list[Job]) -> Strategy[list[Done]]:
-        """At most `lanes` at once; in waves with `fail_fast`: what stops is always the same."""
+        """Runs at most `lanes` jobs at once. `fail_fast` uses waves, so that stopping is
+        deterministic.
+        """
         ends: list[Done] = []
         if spread.fail_fast:
             for first in range(0, len(jobs), spread.lanes):
                 wave = jobs[first : first + spread.lanes]
-                # In waves: which branches were never started must not depend on which was faster.
+                # In waves, because the branches that never start must not depend on timing.
                 got = yield Fork(tuple([self._lane(spread, [job]) for job in wave]))
                 ends += [end for lane in got for end in lane]
                 if any(not end.good for end in ends):
@@ -139,21 +142,21 @@ class Scope:
         return [got[number % len(lanes)][number // len(lanes)] for number in range(len(jobs))]
 
     def _lane(self, spread: Spread, jobs: list[Job]) -> Strategy[list[Done]]:
-        """Branches one after the other. Each has its own copy of the state."""
+        """Runs branches one after the other. Each has its own copy of the state."""
         ends: list[Done] = []
         try:
             for nodes, extra in jobs:
                 ends.append((yield from self._branch(spread, nodes, extra)))
         except Halt as halt:
             ends.append(Done(stop=halt.reason))
-        # What was not reached ended for the reason that stopped the last one.
+        # Branches that were not reached end for the reason of the last one.
         return ends + [Done(stop=ends[-1].stop)] * (len(jobs) - len(ends))
 
     def _branch(
         self, spread: Spread, nodes: Sequence[Node], extra: Mapping[str, Any]
     ) -> Strategy[Done]:
         state = dict(self.state)
-        # Each branch traces itself; the traces are joined by `_joined`.
+        # Each branch has its own trace. `_joined` joins them.
         state.pop(TRACE, None)
         scope = Scope(self.flow, self.task, state, {**self.extra, **extra}, True, list(self.heard))
         done = yield from scope.sequence(nodes)
@@ -168,14 +171,14 @@ class Scope:
             return Done(error=f"result: {error}", state=trace)
 
     def sequence(self, nodes: Sequence[Node]) -> Strategy[Done]:
-        """Node after node, each where the one before sends it."""
+        """Runs nodes one after another, following their `goto`."""
         places = {node.name: index for index, node in enumerate(nodes)}
         visits: Counter[str] = Counter()
         position = 0
         while position < len(nodes):
             node = nodes[position]
             visits[node.name] += 1
-            # `goto` can make a loop without a bound of its own.
+            # `goto` can make a loop without a bound.
             if visits[node.name] > MOST_VISITS:
                 return Done(error=f"node {node.name!r} was reached more than {MOST_VISITS} times")
             done, to = yield from self._visit(node)
@@ -187,7 +190,7 @@ class Scope:
         return Done(self.last)
 
     def _visit(self, node: Node) -> Strategy[tuple[Done, str]]:
-        """One node, with what its `on_error` says; and where to go on."""
+        """Runs one node with its `on_error`. Returns its end and the next node."""
         outlook: Outlook = yield Begin()
         self.heard += outlook.heard
         if outlook.stop:
@@ -204,13 +207,13 @@ class Scope:
         return (yield from self._failed(node, done))
 
     def _passed(self, node: Node, done: Done) -> Strategy[tuple[str, str]]:
-        """Put what the node gave on record. Returns why that cannot be, or "", and the way on."""
+        """Records the node's result. Returns why it does not fit, or "", and the next node."""
         try:
             fault = yield from self.record(node, done, output=True)
             if fault:
                 return fault, ""
             errors: dict[str, str] = self.state.get("errors", {})
-            # A node that works again has no error any more: `goto` conditions read this.
+            # A node that succeeds again loses its error, which `goto` conditions read.
             if node.name in errors:
                 rest = {name: error for name, error in errors.items() if name != node.name}
                 yield from self.put({"errors": rest})
@@ -235,9 +238,9 @@ class Scope:
         return replace(done, error=f"node {node.name!r}: {done.error}"), ""
 
     def _attempts(self, node: Node) -> Strategy[Done]:
-        """The node's work, as often as `retry` allows."""
+        """Runs the node's work, as often as `retry` allows."""
         retry = node.on_error.retry
-        # Asked once, before the first attempt: a retry is the same decision.
+        # Asked once, before the first attempt. A retry is the same decision.
         if node.approve is not None:
             refused = yield from self._approval(node, node.approve)
             if refused:
@@ -256,7 +259,7 @@ class Scope:
         return done
 
     def _approval(self, node: Node, question: Given) -> Strategy[str]:
-        """Ask a person. Returns why not, or ""."""
+        """Asks for approval. Returns the reason of a refusal, or ""."""
         try:
             rendered = question.render(self.variables)
         except Unrenderable as error:
@@ -267,7 +270,7 @@ class Scope:
         return "" if observation.status == "success" else f"not approved: {observation.result}"
 
     def _work(self, node: Node) -> Strategy[Done]:
-        """What the node does, once."""
+        """Runs the node's work once."""
         try:
             if node.kind is not None:
                 return (yield from self._act(node))
@@ -282,7 +285,7 @@ class Scope:
             return Done(error=str(error))
 
     def _act(self, node: Node) -> Strategy[Done]:
-        """Run the node's action with its keys rendered and checked."""
+        """Runs the node's action with its keys rendered and checked."""
         assert node.kind is not None
         values = node.inputs.render(self.variables)
         values |= {key: template.source for key, template in node.deferred.items()}
@@ -312,7 +315,7 @@ class Scope:
         assert node.loop is not None
         outer, turns = self.extra, 0
         try:
-            # With the number of finished turns: 0 before the first.
+            # Evaluated with the number of finished turns: 0 before the first.
             while node.loop.condition.holds({**self.variables, "iteration": turns}):
                 if turns == node.loop.most:
                     yield Note("loop_limit", {"node": node.name, "iterations": turns})
@@ -322,13 +325,13 @@ class Scope:
                 done = yield from self.sequence(node.steps)
                 if not done.good:
                     return done
-        # Also when a Halt passes through: the names of the loop end with it.
+        # Also on a Halt: the loop's names end with it.
         finally:
             self.extra = outer
         return Done({"iterations": turns, "exhausted": False})
 
     def answer(self) -> Strategy[Answer]:
-        """The flow's answer, when all nodes are done."""
+        """Returns the flow's answer after all nodes."""
         result = self.flow.result
         try:
             output = self.last if result is None else result.render(self.variables)
@@ -356,7 +359,7 @@ def _outputs(node: Node, value: Any) -> dict[str, Any]:
 
 
 def _at(value: Any, path: str) -> Any:
-    """What lies at the dotted `path` of the value; "." is all of it."""
+    """Returns the part of the value at the dotted `path`. "." is the whole value."""
     for part in path.split(".") if path != "." else ():
         if isinstance(value, dict) and part in value:
             value = value[part]
@@ -376,7 +379,7 @@ def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> D
     ]
     if traces:
         state[TRACE] = [{**trace, "step": number} for number, trace in enumerate(traces, 1)]
-    # A branch that failed leaves null in its place, so that numbers still match the items.
+    # A failed branch leaves null at its position, so that indexes match the items.
     values = [done.value if done.good else None for done in ends]
     value: Any = values if spread.items is not None else dict(zip(names, values, strict=False))
     stop = next((done.stop for done in ends if done.stop), "")
@@ -391,7 +394,7 @@ def _joined(node: Node, spread: Spread, names: list[str], ends: list[Done]) -> D
 
 
 def run(flow: Flow, task: Task) -> Strategy[Answer]:
-    """The strategy."""
+    """Runs a flow as a strategy."""
     scope = Scope(flow, task, flow.start_state(task.data, task.goal))
     try:
         wrong = flow.state_fault(scope.state)
@@ -406,10 +409,10 @@ def run(flow: Flow, task: Task) -> Strategy[Answer]:
 
 
 def nested_flow(flow: Flow, call: ActionCall[Any]) -> Strategy[Done]:
-    """A flow inside another: `with` is its state, its result the value."""
+    """Runs a flow inside another. `with` is its state, its result the value."""
     state = dict(call.keys.model_extra or {})
     task = replace(call.task, goal=str(state.pop("goal", call.task.goal)), data=state)
-    # Its variables are its own; the outer flow records only its result.
+    # Its variables are local. The outer flow records only its result.
     scope = Scope(flow, task, flow.start_state(task.data, task.goal), inside=True)
     wrong = flow.state_fault(scope.state)
     if wrong:

@@ -1,9 +1,9 @@
-"""Which variables of the state a flow may read on a path where no node has set them.
+"""Finds reads of variables on paths where no node has set them.
 
-A forward analysis over the nodes of a compiled flow. Conditions are not evaluated: every branch
-counts as possible, a `while` runs at least once, and a node that fails without a fallback ends the
-flow. What a template reads only in a branch of its own (`a if b else c`, `{% if %}`, the right side
-of `and` and `or`) is not looked at. Knows nothing about files or messages.
+A forward analysis over the nodes of a compiled flow. Conditions are not evaluated: every branch is
+possible, a `while` runs at least once, and a node that fails without a fallback ends the flow.
+Reads in a conditional part of a template (`a if b else c`, `{% if %}`, the right side of `and` and
+`or`) are ignored. This module does not depend on files or messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ class _Walk:
                 self.found.setdefault((path, name), UnsetRead(path, name, unset[name]))
 
     def sequence(self, nodes: Sequence[Node], unset: Unset) -> Unset:
-        """Walks a list of nodes. Returns what may be unset where the list ends."""
+        """Walks a list of nodes. Returns the variables that may be unset at its end."""
         places = {node.name: index for index, node in enumerate(nodes)}
         entries: dict[int, dict[str, tuple[str, ...]]] = {0: dict(unset)}
         ended: dict[str, tuple[str, ...]] = {}
@@ -72,7 +72,7 @@ class _Walk:
         return ended
 
     def node(self, node: Node, unset: Unset) -> Unset:
-        """Checks what a node reads. Returns what may be unset behind it."""
+        """Checks the reads of a node. Returns the variables that may be unset after it."""
         here = node.key_path
         if node.approve is not None:
             self.read((*here, "approve"), _needed(node.approve.raw), unset)
@@ -87,7 +87,7 @@ class _Walk:
             if node.spread.items is not None:
                 self.read((*here, "parallel", "items"), _needed(node.spread.items.raw), unset)
             for _, inner in node.inner:
-                # A branch has its own copy of the state: nothing that it sets is there afterwards.
+                # A branch has its own copy of the state, so its changes are not visible afterwards.
                 self.sequence(inner, unset)
         elif node.steps:
             unset = self.sequence(node.steps, unset)
