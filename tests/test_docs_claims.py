@@ -42,7 +42,8 @@ FOREIGN = {
     "--seeds", "--first", "--cache", "--only", "--full", "--scale",  # of bench/
 }  # fmt: skip
 """Flags of other programs and of scripts in bench/."""
-SHELL = re.compile(r"^```(?:sh|bash|console|shell|text)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SHELLS = ("", "sh", "bash", "console", "shell", "text")
 SPAN = re.compile(r"`([^`\n]+)`")
 
 
@@ -70,7 +71,10 @@ def called(page: Path) -> Iterator[str]:
     """The lines that call the program: in blocks of a shell and in spans of code."""
     text = page.read_text(encoding="utf-8")
     lines = [
-        line for block in SHELL.findall(text) for line in block.replace("\\\n", " ").split("\n")
+        line
+        for language, block in FENCE.findall(text)
+        if language in SHELLS
+        for line in block.replace("\\\n", " ").split("\n")
     ]
     outside = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     for line in [*lines, *SPAN.findall(outside)]:
