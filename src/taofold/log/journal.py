@@ -1,10 +1,10 @@
-"""`Journal`, the interface of what keeps loops and what was learnt: streams of facts.
+"""`Journal`, the interface of the storage of loops and lessons: streams of facts.
 
-A journal holds named streams of facts: append-only, numbered, JSON bodies that only their
-owner can read. Whoever appends says what it has seen; if somebody else was quicker it gets
-`Conflict`, reads on, and decides again. A stream's state is a fold of its facts. Whoever drives
-what a stream is about does so under a lease, as with runs. `MemoryJournal` is the plainest
-implementation; those that last are beside the logs.
+A journal holds named streams of facts: append-only, numbered, with JSON bodies that only their
+owner reads. A writer passes the last fact it has seen. If another process wrote in between it gets
+`Conflict`, reads the new facts, and decides again. A stream's state is a fold of its facts. A
+stream's subject is driven under a lease, as with runs. `MemoryJournal` is the simplest
+implementation; the durable ones are beside the logs.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -27,9 +27,9 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
 
 
 class StreamRow(msgspec.Struct, frozen=True, gc=False):
-    """What a list of streams shows: `head` is the number of its last fact.
+    """The row of a stream in lists: `head` is the number of its last fact.
 
-    `held`: `owner` has it under a lease that was not over when the row was read.
+    `held`: `owner` had a lease that was valid when the row was read.
     """
 
     stream: str
@@ -59,42 +59,42 @@ class Journal(Protocol):
         owner: str = "",
         lease_ms: int = 0,
     ) -> int:
-        """Append `facts` (time and body) behind number `after` (-1 = a new stream).
+        """Appends `facts` (time and body) after number `after` (-1 = a new stream).
 
-        One transaction, or nothing; returns the number of the last fact. `disk` waits until a
-        power cut cannot undo it. With an `owner` the stream is its from now on, for `lease_ms`.
+        One transaction, or nothing; returns the number of the last fact. `disk` waits until a power
+        failure cannot undo it. With an `owner` it owns the stream from now on, for `lease_ms`.
 
         Raises:
-            Conflict: the stream's last fact is not `after`. Nothing was written.
+            Conflict: The stream's last fact is not `after`. Nothing was written.
         """
         ...
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
-        """Facts with `seq > after`, in order; at most `limit` (0 = all). Empty if there is none."""
+        """Returns facts with `seq > after`, in order; at most `limit` (0 = all). May be empty."""
         ...
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
-        """Streams whose name starts with `prefix`, newest first."""
+        """Returns streams whose name starts with `prefix`, newest first."""
         ...
 
     async def row(self, stream: str) -> StreamRow | None:
-        """The stream's row. None: no such stream."""
+        """Returns the stream's row, or None if there is no such stream."""
         ...
 
     def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
-        """Make the leases of those of `streams` that `owner` has end in `lease_ms` from now.
+        """Makes the leases of the `streams` owned by `owner` end in `lease_ms` from now.
 
-        0 ends them at once. Returns the streams that are still its own. It blocks, and is called
-        from a thread of its own.
+        0 ends them at once. Returns the streams that it still owns. It blocks, and is called from a
+        thread of its own.
         """
         ...
 
     async def drop(self, stream: str) -> None:
-        """Forget the stream. One that does not exist is no error."""
+        """Deletes the stream. A missing one is no error."""
         ...
 
     async def close(self) -> None:
-        """Let go of what is its own."""
+        """Releases its own resources."""
         ...
 
 
@@ -108,7 +108,7 @@ class MemoryJournal:
 
     @property
     def identity(self) -> str:
-        """This object is the journal."""
+        """The identity of this object."""
         return f"memory-journal:{id(self)}"
 
     async def write(
@@ -121,39 +121,39 @@ class MemoryJournal:
         owner: str = "",
         lease_ms: int = 0,
     ) -> int:
-        """Append behind number `after`."""
+        """Appends facts after number `after`."""
         del disk
         stored = self._streams.get(stream, [])
-        # Optimistic: whoever has not seen the last fact decides on something outdated.
+        # Optimistic: a writer that has not seen the last fact decided on outdated data.
         if len(stored) - 1 != after:
             raise Conflict(outrun(stream, after, len(stored) - 1))
         added = [Fact(after + 1 + n, at, body) for n, (at, body) in enumerate(facts)]
         if added:
             self._streams.setdefault(stream, stored).extend(added)
-        # A stream is there with its first fact: before that there is nothing to hold.
+        # A stream exists from its first fact: before that it cannot be owned.
         if owner and stream in self._streams:
             with self._lock:
                 self._leases[stream] = (owner, self._now() + lease_ms)
         return after + len(added)
 
     def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
-        """Make the leases of `streams` end in `lease_ms` from now."""
+        """Makes the leases of `streams` end in `lease_ms` from now."""
         with self._lock:
             renewed = {name for name in streams if self._leases.get(name, ("", 0))[0] == owner}
             self._leases.update(dict.fromkeys(renewed, (owner, self._now() + lease_ms)))
         return renewed
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
-        """Facts with `seq > after`, in order."""
+        """Returns facts with `seq > after`, in order."""
         facts = self._streams.get(stream, [])[max(after, -1) + 1 :]
         return facts[:limit] if limit > 0 else facts
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
-        """Streams whose name starts with `prefix`, newest first."""
+        """Returns streams whose name starts with `prefix`, newest first."""
         return [self._row(name) for name in reversed(self._streams) if name.startswith(prefix)]
 
     async def row(self, stream: str) -> StreamRow | None:
-        """The stream's row."""
+        """Returns the stream's row."""
         return self._row(stream) if stream in self._streams else None
 
     def _row(self, name: str) -> StreamRow:
@@ -162,16 +162,16 @@ class MemoryJournal:
         return StreamRow(name, len(facts) - 1, facts[0].at, facts[-1].at, owner, until, held)
 
     async def drop(self, stream: str) -> None:
-        """Forget the stream."""
+        """Deletes the stream."""
         self._streams.pop(stream, None)
         self._leases.pop(stream, None)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing."""
 
 
 def outrun(stream: str, seen: int, head: int) -> str:
-    """What a journal tells a writer who has seen `seen` of a stream that is at `head`."""
+    """Returns the error for a writer that has seen `seen` of a stream that is at `head`."""
     return (
         f"the last fact of {stream!r} is {head}, not {seen}: somebody else wrote. Nothing was "
         "written: read on and decide again"

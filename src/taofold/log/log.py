@@ -1,14 +1,14 @@
-"""`Log`, the interface of what keeps runs, and the rules and words that all logs share.
+"""`Log`, the interface of the storage of runs, and the rules and texts that all logs share.
 
-Anything that passes `taofold.testing.log_conformance` is a log; `WrappedLog` is the base of those
-that stand in front of another.
+Any class that passes `taofold.testing.log_conformance` is a log; `WrappedLog` is the base of logs
+that wrap another.
 
-The whole concurrency model is here. A run has one owner at a time, known by its `epoch`: an append
-carries the epoch and the next sequence numbers, so whoever was overtaken gets `Conflict` and
-nothing is written twice. How long an owner may be silent is its *lease*, a time by the log's own
-clock: while it lasts nobody else becomes the owner, and once it is over anybody may. Whoever is not
-the owner leaves a message for the run in its inbox (`Signal`). Lists show a run as a `RunRow`;
-`forgettable` are the runs that are old enough to be deleted.
+The whole concurrency model is here. A run has one owner at a time, known by its `epoch`. An append
+carries the epoch and the next sequence numbers, so an overtaken owner gets `Conflict` and nothing
+is written twice. The maximum silence of an owner is its *lease*, a time by the log's own clock:
+while it lasts no other process becomes the owner, and afterwards any may. Other processes send
+messages to the run's inbox (`Signal`). Lists show a run as a `RunRow`; `forgettable` returns the
+runs that are old enough to be deleted.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,18 +22,19 @@ from taofold.core.values import Value
 SignalKind = Literal["decide", "answer", "steer", "cancel", "refused"]
 
 LONGEST_LEASE_MS: Final = 60_000
-"""No lease is longer. One that ends later than this from now was taken by another clock (it was
-set back since) and counts as over."""
+"""Maximum lease in milliseconds. A lease that ends later than this from now was set by another
+clock (which was set back since) and counts as expired.
+"""
 
 NOTHING_SAVED: Final = "Nothing of this write was saved; what was written before it is safe."
-"""What the error of every log says of a write that failed."""
+"""Part of every log's error about a failed write."""
 
 AT_ONCE: Final = 1
-"""A `wake_at` that is always over: somebody should look at the run now."""
+"""A `wake_at` that is always past: the run is due now."""
 
 
 class RunRow(Value, frozen=True):
-    """What a list of runs shows. Times are milliseconds since the epoch."""
+    """The row of a run in lists. Times are milliseconds since the epoch."""
 
     run: str
     status: str = "new"
@@ -49,19 +50,19 @@ class RunRow(Value, frozen=True):
     owner: str = ""
     waiting_for: str = ""
     lease_until: int = 0
-    """When the owner's lease ends, by the log's clock; 0 = there is none."""
+    """The end of the owner's lease, by the log's clock; 0 = no lease."""
     wake_at: int = 0
-    """When a waiting run is due; 0 = when a message comes."""
+    """The time when a waiting run is due; 0 = when a message arrives."""
     held: bool = False
-    """Is it running, under a lease that was not over when the row was read?"""
+    """True if it is running under a lease that was valid when the row was read."""
     place: int = 0
-    """Its number in the order in which runs were registered."""
+    """Its number in the order of registration."""
     tags: dict[str, str] = {}
-    """What its caller filters lists by."""
+    """Tags given by its caller, for filters of lists."""
 
 
 class Signal(Value, frozen=True):
-    """A message from outside for one run. The same `id` is taken once."""
+    """A message from outside to one run. An `id` is accepted only once."""
 
     id: str
     kind: SignalKind
@@ -71,7 +72,7 @@ class Signal(Value, frozen=True):
 
 
 class Claim(Value, frozen=True):
-    """Ownership of a run: the fencing token, and who held it before."""
+    """Ownership of a run: the fencing token, and the previous owner."""
 
     epoch: int
     previous_owner: str = ""
@@ -80,9 +81,8 @@ class Claim(Value, frozen=True):
 class Log(Protocol):
     """An append-only sequence of records per run, with an inbox and blobs beside it.
 
-    Every method may raise `LogError`; `UnknownRun` where the run does not exist;
-    `OutcomeUnknown` where a write may have happened and its answer was lost (`CertainLog` finds
-    out which).
+    Every method may raise `LogError`, `UnknownRun` if the run does not exist, and `OutcomeUnknown`
+    if a write may have happened and its answer was lost (`CertainLog` resolves this).
 
         claim = await log.create(RunRow("r1", "running"), owner="me", lease_ms=10_000)
         await log.append("r1", claim.epoch, [Record("r1", 0, now, RunStarted(goal="…"))])
@@ -104,14 +104,14 @@ class Log(Protocol):
         lease_ms: int = 0,
         disk: bool = False,
     ) -> Claim:
-        """Register a run with its first `records` and the `blobs` (digest to bytes) that they
-        speak of, in one transaction or not at all.
+        """Registers a run with its first `records` and the `blobs` (digest to bytes) they
+        reference, in one transaction.
 
-        With an `owner` the run is its from the start (epoch 1), for `lease_ms`; without one it
-        has epoch 0. Of `row` the epoch, the events, the owner and the lease do not count.
+        With an `owner` the run is owned from the start (epoch 1), for `lease_ms`; without one it
+        has epoch 0. The epoch, the events, the owner and the lease in `row` are ignored.
 
         Raises:
-            Conflict: the id is taken, or another run of `row.session` has not ended.
+            Conflict: The id is taken, or another run of `row.session` has not ended.
         """
         ...
 
@@ -124,23 +124,22 @@ class Log(Protocol):
         lease_ms: int = 0,
         force: bool = False,
     ) -> Claim:
-        """Become the owner: the epoch rises by one and older owners are locked out.
+        """Makes `owner` the owner: the epoch rises by one and older owners are locked out.
 
-        With `lease_ms` it is claimed to be driven: its status is `running` from now on. `force`
-        claims it whatever the lease says: the caller knows that its owner is gone.
+        With `lease_ms` the run is claimed to be driven, and its status becomes `running`. `force`
+        ignores the lease: the caller knows that its owner has ended.
 
         Raises:
-            Conflict: another owner's lease is not over; or `epoch` is given and is not the
-                run's: somebody else was quicker.
+            Conflict: Another owner's lease is valid, or `epoch` is given and is not the run's,
+                because another process claimed it first.
         """
         ...
 
     def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
-        """Make the leases of those of `runs` that `owner` drives end in `lease_ms` from now.
+        """Makes the leases of the `runs` that `owner` drives end in `lease_ms` from now.
 
-        0 ends them at once. Returns the runs that are still its own. It blocks, and is called
-        from a thread of its own while others use the log: signs of life must not depend on an
-        event loop that somebody holds up.
+        0 ends them at once. Returns the runs that it still owns. It blocks, and is called from a
+        thread of its own while others use the log: renewal must not depend on a blocked event loop.
         """
         ...
 
@@ -158,13 +157,24 @@ class Log(Protocol):
         wake_at: int = 0,
         if_quiet: bool = False,
     ) -> bool:
-        """Write `records` in one transaction, or nothing.
+        """Writes `records` in one transaction, or nothing.
 
-        `disk` waits until a power cut cannot undo it; without it a killed process
-        cannot. Inbox messages `consume` are taken out, `blobs` (digest to bytes) put in
-        and the run's row updated (if `status` is given) in the same transaction: any status
-        but `running` ends the lease. With `if_quiet` nothing is written and False returned
-        while the inbox holds anything beyond `consume`.
+        In the same transaction, inbox messages `consume` are removed, `blobs` (digest to bytes)
+        added, and the run's row updated if `status` is given. Any status but `running` ends the
+        lease.
+
+        Args:
+            run: The id of the run.
+            epoch: The fencing token of the owner.
+            records: The next records.
+            disk: Waits until a power failure cannot undo the write. Without it, a killed process
+                cannot.
+            consume: Ids of inbox messages to remove.
+            blobs: Contents by digest.
+            status: The new status of the run; "" keeps it.
+            waiting_for: The reason of waiting.
+            wake_at: The time when the run is due, in milliseconds since the epoch.
+            if_quiet: Writes nothing and returns False if the inbox holds messages beyond `consume`.
 
         Raises:
             Conflict: `epoch` is not the current one, or a sequence number is not the next.
@@ -172,11 +182,11 @@ class Log(Protocol):
         ...
 
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
-        """Records with `seq > after`, in order; at most `limit` (0 = all)."""
+        """Returns records with `seq > after`, in order; at most `limit` (0 = all)."""
         ...
 
     async def row(self, run: str) -> RunRow:
-        """The run's row."""
+        """Returns the run's row."""
         ...
 
     async def rows(
@@ -191,72 +201,70 @@ class Log(Protocol):
         before: int = 0,
         limit: int = 100,
     ) -> list[RunRow]:
-        """Runs that have all of these, newest first; a `limit` of 0 means all.
+        """Returns the runs that match all filters, newest first; a `limit` of 0 means all.
 
-        `tag` is `name=value`. With other filters beside it the runs that have the tag are looked
-        at, newest first, until there are enough.
-
-        `before` is a `place`: only runs registered before it. What it costs depends on the runs
-        that are returned, not on how many there are.
+        `tag` is `name=value`. Combined with other filters, the runs with the tag are scanned,
+        newest first, until there are enough. `before` is a `place`: only runs registered before it.
+        The cost depends on the number of returned runs, not on the size of the log.
         """
         ...
 
     async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        """Ids of runs that begin with `prefix`, in their alphabetical order."""
+        """Returns ids of runs that begin with `prefix`, in alphabetical order."""
         ...
 
     async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
-        """Runs that somebody should look at, the longest due first, behind `after`.
+        """Returns due runs, the longest due first, after the row `after`.
 
-        These are running ones whose lease is over (by the log's clock), and waiting ones whose
-        `wake_at` is not later than `now`. What it costs depends on how many are due.
+        These are running ones with an expired lease (by the log's clock), and waiting ones whose
+        `wake_at` is not later than `now`. The cost depends on the number of due runs.
         """
         ...
 
     async def count(self, *, principal: str | None = None) -> dict[str, int]:
-        """How many runs there are by status; with a `principal`, of its runs without a parent.
+        """Returns the number of runs by status; with a `principal`, of its runs without a parent.
 
-        It costs the same however many there are.
+        The cost does not depend on the number of runs.
         """
         ...
 
     async def post(self, run: str, signal: Signal) -> bool:
-        """Put `signal` in the inbox, on disk. False if a signal with its id was ever posted.
+        """Puts `signal` in the inbox, durably. False if a signal with its id was ever posted.
 
         The run is due from now on, unless the signal is only for its record (`refused`).
         """
         ...
 
     async def inbox(self, run: str) -> list[Signal]:
-        """Messages not yet consumed, in order of arrival."""
+        """Returns the messages not yet consumed, in order of arrival."""
         ...
 
     async def blob(self, digest: str) -> bytes:
-        """The content with this BLAKE2b-160 hex digest."""
+        """Returns the content with this BLAKE2b-160 hex digest."""
         ...
 
     async def delete(self, run: str) -> None:
-        """Forget the run: records, inbox, and blobs that nothing else refers to."""
+        """Deletes the run: records, inbox, and blobs without other references."""
         ...
 
     async def close(self) -> None:
-        """Flush and let go. Further calls raise `LogError`."""
+        """Flushes and releases resources. Further calls raise `LogError`."""
         ...
 
 
 def lease_lasts(lease_until: int, now: int) -> bool:
-    """Is a lease not over? `now` is the log's clock, in milliseconds."""
+    """Returns whether a lease is valid. `now` is the log's clock, in milliseconds."""
     # The upper bound is for clocks that were set back: such a lease would never end.
     return now < lease_until <= now + LONGEST_LEASE_MS
 
 
 def due_at(row: RunRow) -> int:
-    """Since when a row of `Log.due` has been due."""
+    """Returns the time since when a row of `Log.due` has been due."""
     return row.lease_until if row.status == "running" else row.wake_at
 
 
 def overtaken(run: str, current: int, epoch: int) -> str:
-    """What a log tells a worker whose `epoch` is not the `current` one of the run."""
+    """Returns the error for a worker whose `epoch` is not the `current` one of the run."""
     return (
         f"run {run!r} is at epoch {current}, and this worker has epoch {epoch}: somebody else took "
         "it over. Nothing was written: stop here, its owner goes on"
@@ -264,7 +272,7 @@ def overtaken(run: str, current: int, epoch: int) -> str:
 
 
 def still_leased(run: str, left_ms: int) -> str:
-    """What a log tells whoever wants a run whose lease lasts."""
+    """Returns the error for a claim on a run with a valid lease."""
     return (
         f"run {run!r} is driven by somebody else, whose lease lasts {left_ms / 1000:.1f} s more "
         "unless it is renewed. Nothing was written: try again then"
@@ -272,7 +280,7 @@ def still_leased(run: str, left_ms: int) -> str:
 
 
 def misplaced_text(run: str, head: int, record: Record) -> str:
-    """What a log tells the writer of a record that is not the one at `head` of `run`."""
+    """Returns the error for a record that is not the one at `head` of `run`."""
     return (
         f"the next record of run {run!r} is {head}, not {record.seq} of run {record.run!r}. "
         "Nothing was written: read the run again"
@@ -280,7 +288,7 @@ def misplaced_text(run: str, head: int, record: Record) -> str:
 
 
 async def forgettable(log: Log, before_ms: int, keep: Collection[str]) -> list[str]:
-    """Ids of the runs that ended, in a status not in `keep`, and saw nothing since `before_ms`."""
+    """Returns ids of runs that ended, unchanged since `before_ms`, in a status not in `keep`."""
     old: list[str] = []
     for status in sorted(ENDED - {*keep}):
         rows = await log.rows(status=status, limit=0)
@@ -289,7 +297,7 @@ async def forgettable(log: Log, before_ms: int, keep: Collection[str]) -> list[s
 
 
 class WrappedLog:
-    """A log that passes every call on to `log`: the base of those that change some of them.
+    """A log that passes every call to `log`: the base of logs that change some calls.
 
     `named` are the arguments that `Log` has by name.
     """
@@ -299,76 +307,76 @@ class WrappedLog:
 
     @property
     def identity(self) -> str:
-        """That of the log behind it."""
+        """The identity of the wrapped log."""
         return self.log.identity
 
     def on_request(self, run: str, key: str, request: Any) -> None:
-        """Hear what a model is about to be sent: for a log below that wants to know."""
+        """Passes on a model request, for a wrapped log that observes requests."""
         hear = getattr(self.log, "on_request", None)
         if hear is not None:
             hear(run, key, request)
 
     def during_call(self, run: str, key: str, index: int) -> AbstractContextManager[Any]:
-        """Returns the context in which a tool runs: for a log below that traces it."""
+        """Returns the context in which a tool runs, for a wrapped log that traces it."""
         enter = getattr(self.log, "during_call", None)
         return nullcontext() if enter is None else enter(run, key, index)
 
     async def create(self, row: RunRow, **named: Any) -> Claim:
-        """Register a run with its first records."""
+        """Registers a run with its first records."""
         return await self.log.create(row, **named)
 
     async def claim(self, run: str, owner: str, **named: Any) -> Claim:
-        """Become the owner of the run."""
+        """Makes `owner` the owner of the run."""
         return await self.log.claim(run, owner, **named)
 
     def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
-        """Make the leases of `runs` end in `lease_ms` from now."""
+        """Makes the leases of `runs` end in `lease_ms` from now."""
         return self.log.renew(owner, runs, lease_ms)
 
     async def append(self, run: str, epoch: int, records: Sequence[Record], **named: Any) -> bool:
-        """Write the records."""
+        """Writes the records."""
         return await self.log.append(run, epoch, records, **named)
 
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
-        """Records of a run."""
+        """Returns records of a run."""
         return await self.log.read(run, after=after, limit=limit)
 
     async def row(self, run: str) -> RunRow:
-        """The run's row."""
+        """Returns the run's row."""
         return await self.log.row(run)
 
     async def rows(self, **named: Any) -> list[RunRow]:
-        """Runs, newest first."""
+        """Returns runs, newest first."""
         return await self.log.rows(**named)
 
     async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        """Ids of runs that begin with `prefix`."""
+        """Returns ids of runs that begin with `prefix`."""
         return await self.log.ids(prefix, limit=limit)
 
     async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
-        """Runs that somebody should look at."""
+        """Returns due runs."""
         return await self.log.due(now, limit=limit, after=after)
 
     async def count(self, *, principal: str | None = None) -> dict[str, int]:
-        """How many runs there are by status."""
+        """Returns the number of runs by status."""
         return await self.log.count(principal=principal)
 
     async def post(self, run: str, signal: Signal) -> bool:
-        """Put a message in the run's inbox."""
+        """Puts a message in the run's inbox."""
         return await self.log.post(run, signal)
 
     async def inbox(self, run: str) -> list[Signal]:
-        """Messages not yet consumed."""
+        """Returns the messages not yet consumed."""
         return await self.log.inbox(run)
 
     async def blob(self, digest: str) -> bytes:
-        """A content by its digest."""
+        """Returns a content by its digest."""
         return await self.log.blob(digest)
 
     async def delete(self, run: str) -> None:
-        """Forget the run."""
+        """Deletes the run."""
         await self.log.delete(run)
 
     async def close(self) -> None:
-        """Close the log."""
+        """Closes the log."""
         await self.log.close()

@@ -1,7 +1,7 @@
-"""A log in this process's memory: for tests, for short runs, and as the plainest example.
+"""A log in this process's memory: for tests, for short runs, and as the simplest example.
 
-It keeps records as the objects they are, so what it gives back was never encoded: a NaN
-stays a NaN. It knows nothing about files; `disk` means nothing here.
+It keeps records as objects that are never encoded: a NaN stays a NaN. It knows nothing about files;
+`disk` has no effect here.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class _Run:
         self.blobs: set[str] = set()
 
     def current_row(self, now: int) -> RunRow:
-        """The row with what is known from the records and the clock."""
+        """Returns the row completed from the records and the clock."""
         row, last = self.row, self.records[-1].at if self.records else 0
         # Computed when it is shown, so that an append writes no row.
         return replace(
@@ -54,7 +54,14 @@ class _Run:
 
 
 class MemoryLog:
-    """A `Log` that lives as long as the process. `now` is its clock, in milliseconds."""
+    """A `Log` that lives as long as the process.
+
+    Args:
+        now: Its clock, in milliseconds since the epoch.
+
+    Example:
+        agent = Agent("openai:gpt-5", log=MemoryLog())
+    """
 
     def __init__(self, *, now: Callable[[], int] = clock) -> None:
         self._runs: dict[str, _Run] = {}
@@ -68,11 +75,11 @@ class MemoryLog:
 
     @property
     def identity(self) -> str:
-        """This object is the log."""
+        """The identity of this object."""
         return f"memory:{id(self)}"
 
     def journal(self) -> Journal:
-        """The one that belongs to this log."""
+        """Returns the journal of this log."""
         return self._journal
 
     async def create(
@@ -85,13 +92,12 @@ class MemoryLog:
         lease_ms: int = 0,
         disk: bool = False,
     ) -> Claim:
-        """Register a run with its first records."""
-        # No await up to the end: on one event loop the method is one transaction.
+        """Registers a run with its first records."""
+        # No await until the end: on one event loop the method is one transaction.
         self._open()
         if row.run in self._runs:
             raise Conflict(f"there is already a run {row.run!r}; choose another id")
-        # One conversation at a time: a second unended run of it would miss
-        # what the first still says.
+        # One run at a time per session: a second unended run would miss the first one's output.
         if row.session:
             for other in self._runs.values():
                 if other.row.session == row.session and other.row.status not in ENDED:
@@ -126,14 +132,14 @@ class MemoryLog:
         lease_ms: int = 0,
         force: bool = False,
     ) -> Claim:
-        """Become the owner of the run."""
+        """Makes `owner` the owner of the run."""
         entry, now = self._find(run), self._now()
         with self._lock:
             row = entry.row
             if epoch is not None and epoch != row.epoch:
                 raise Conflict(overtaken(row.run, row.epoch, epoch))
             held = row.status == "running" and lease_lasts(row.lease_until, now)
-            # The owner itself may claim again: it knows better than the lease that it lives.
+            # The owner itself may claim again: it certainly is alive.
             if held and not force and owner != row.owner:
                 raise Conflict(still_leased(run, row.lease_until - now))
             changes: dict[str, Any] = {"epoch": row.epoch + 1, "owner": owner, "lease_until": 0}
@@ -144,7 +150,7 @@ class MemoryLog:
         return Claim(row.epoch + 1, row.owner)
 
     def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
-        """Make the leases of `runs` end in `lease_ms` from now."""
+        """Makes the leases of `runs` end in `lease_ms` from now."""
         self._open()
         until, renewed = self._now() + lease_ms, set[str]()
         with self._lock:
@@ -170,12 +176,11 @@ class MemoryLog:
         wake_at: int = 0,
         if_quiet: bool = False,
     ) -> bool:
-        """Write all of `records`, or nothing."""
+        """Writes all of `records`, or nothing."""
         entry = self._runs.get(run) or self._missing(run)
         if epoch != entry.row.epoch:
             raise Conflict(overtaken(run, entry.row.epoch, epoch))
-        # Checked before anything is written, and the records too: a False must
-        # still refuse a wrong number.
+        # Checked before any write, and the records too: False must still reject a wrong number.
         if if_quiet and not entry.inbox.keys() <= set(consume):
             self._take(entry, run, records, look=True)
             return False
@@ -185,8 +190,7 @@ class MemoryLog:
         self._keep(entry, blobs)
         if status:
             with self._lock:
-                # Any status but running ends the lease in the same write: nobody
-                # waits for it to run out.
+                # Any status but running ends the lease in the same write, so others need not wait.
                 lease = entry.row.lease_until if status == "running" else 0
                 changes = {"status": status, "waiting_for": waiting_for, "wake_at": wake_at}
                 entry.row = replace(entry.row, lease_until=lease, **changes)
@@ -200,7 +204,7 @@ class MemoryLog:
     def _take(
         self, entry: _Run, run: str, records: Sequence[Record], *, look: bool = False
     ) -> None:
-        """Add the next records, with the blobs that they speak of; only check them to `look`."""
+        """Adds the next records, with the blobs they reference; only checks them with `look`."""
         blobbed: list[str] = []
         for head, record in enumerate(records, len(entry.records)):
             if record.seq != head or record.run != run:
@@ -211,13 +215,13 @@ class MemoryLog:
             entry.blobs.update(blobbed)
 
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
-        """Records with `seq > after`, in order."""
+        """Returns records with `seq > after`, in order."""
         records = self._find(run).records
         start = max(after + 1, 0)
         return records[start : start + limit] if limit else records[start:]
 
     async def row(self, run: str) -> RunRow:
-        """The run's row."""
+        """Returns the run's row."""
         return self._find(run).current_row(self._now())
 
     async def rows(
@@ -232,7 +236,7 @@ class MemoryLog:
         before: int = 0,
         limit: int = 100,
     ) -> list[RunRow]:
-        """Runs, newest first; a `limit` of 0 means all."""
+        """Returns runs, newest first; a `limit` of 0 means all."""
         self._open()
         now = self._now()
         filters = {"status": status, "session": session, "parent": parent}
@@ -248,16 +252,16 @@ class MemoryLog:
         return matching[:limit] if limit else matching
 
     async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        """Ids of runs that begin with `prefix`, in order."""
+        """Returns ids of runs that begin with `prefix`, in order."""
         self._open()
         return sorted(run for run in self._runs if run.startswith(prefix))[:limit]
 
     async def clock(self) -> int:
-        """The time by the clock of leases, in milliseconds since the epoch."""
+        """Returns the time by the clock of leases, in milliseconds since the epoch."""
         return self._now()
 
     async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
-        """Runs that somebody should look at, the longest due first."""
+        """Returns due runs, the longest due first."""
         self._open()
         clock_now = self._now()
         behind = (due_at(after), after.place) if after is not None else (0, 0)
@@ -265,7 +269,7 @@ class MemoryLog:
         matching = [
             row
             for row in rows
-            # Without a lease a running run was never claimed: its starter may be about to.
+            # A running run without a lease was never claimed: its creator may be about to.
             if (row.status == "running" and row.lease_until and not row.held)
             or (row.status == "waiting" and 0 < row.wake_at <= now)
         ]
@@ -273,7 +277,7 @@ class MemoryLog:
         return [row for row in matching if (due_at(row), row.place) > behind][:limit]
 
     async def count(self, *, principal: str | None = None) -> dict[str, int]:
-        """How many runs there are by status."""
+        """Returns the number of runs by status."""
         self._open()
         return dict(
             Counter(
@@ -284,10 +288,10 @@ class MemoryLog:
         )
 
     async def post(self, run: str, signal: Signal) -> bool:
-        """Put `signal` in the inbox, once."""
+        """Puts `signal` in the inbox, once."""
         entry = self._find(run)
-        # For ever, not only while it lies in the inbox: a repeated POST after
-        # the consumption is no news.
+        # Permanently, not only while it is in the inbox: a POST repeated after the consumption is
+        # not new.
         if signal.id in entry.seen:
             return False
         entry.seen.add(signal.id)
@@ -298,28 +302,28 @@ class MemoryLog:
         return True
 
     async def inbox(self, run: str) -> list[Signal]:
-        """Messages not yet consumed."""
+        """Returns the messages not yet consumed."""
         return list(self._find(run).inbox.values())
 
     async def blob(self, digest: str) -> bytes:
-        """The content with this digest."""
+        """Returns the content with this digest."""
         self._open()
         if digest not in self._blobs:
             raise LogError(f"no blob {digest!r}: it was never written, or its run was deleted")
         return self._blobs[digest]
 
     async def delete(self, run: str) -> None:
-        """Forget the run, and the blobs that no other run refers to."""
+        """Deletes the run, and the blobs that no other run references."""
         gone = self._find(run).blobs
         del self._runs[run]
         for other in self._runs.values():
-            # Blobs are shared by content: what a fork or a twin still refers to stays.
+            # Blobs are shared by content: those referenced by a fork or another run stay.
             gone -= other.blobs
         for digest in gone:
             self._blobs.pop(digest, None)
 
     async def close(self) -> None:
-        """Let everything go."""
+        """Releases everything."""
         self._closed = True
         self._runs, self._blobs = {}, {}
 

@@ -1,9 +1,9 @@
-"""Opens a log by its name, path or address, and the journal that lies beside one.
+"""Opens a log by its name, path or address, and the journal beside one.
 
-`open_log` takes what people write, `open_builtin` opens the logs that come with taofold, and makes
-the folder `.taofold` for them. What they open is found by entry point or dotted path and imported
-then, not before; the same file is opened once. Journal and shared documents (`shelf_beside`) are
-kept in the log's own file or database, which is looked for behind all `WrappedLog`s.
+`open_log` accepts user input. `open_builtin` opens the logs that come with taofold, and creates the
+folder `.taofold` for them. Implementations are found by entry point or dotted path and imported on
+demand; the same file is opened once. Journal and shared documents (`shelf_beside`) are kept in the
+log's own file or database, inside any `WrappedLog`s.
 """
 
 import importlib
@@ -21,20 +21,25 @@ from taofold.plugins import installed
 from taofold.reserved_places import PROJECT, make_folder, open_file, write_file
 
 _BUILTIN: Final = ("sqlite", "postgresql", "postgres")
-"""Known here, so that finding ours does not cost a scan of all installed packages (20 ms)."""
+"""Listed here to avoid a scan of all installed packages (20 ms) for the built-in logs."""
 GROUP: Final = "taofold.logs"
 _open: Final[dict[str, Log]] = {}
 
 
 def open_log(spec: Log | str | Path) -> Log:
-    """The log that `spec` names: a log itself, "memory", "sqlite:PATH", a path, "postgresql://…".
+    """Returns the log that `spec` names. A file or database is opened once per process.
 
-    Another scheme is looked for among the entry points of group `taofold.logs`: functions of the
-    whole `spec`. The same file or database is opened once per process.
+    Args:
+        spec: A log itself, "memory", "sqlite:PATH", a path, or "postgresql://…". Another scheme is
+            resolved by the entry points of group `taofold.logs`: functions of the whole `spec`.
 
     Raises:
         ConfigError: `spec` names no log.
-        LogError: it cannot be used; the message says why.
+        LogError: It cannot be used; the message has the reason.
+
+    Example:
+        log = open_log("runs.db")
+        print(await log.rows(status="waiting"))
     """
     if not isinstance(spec, str | Path):
         return spec
@@ -55,7 +60,7 @@ def open_log(spec: Log | str | Path) -> Log:
             path="log",
         )
 
-    # By its whole path: two spellings of one file share a connection and its lock.
+    # By its absolute path: two spellings of one file share a connection and its lock.
     key = f"sqlite:{Path(rest).absolute()}" if scheme == "sqlite" else text
     opened = _open.get(key)
     if opened is None or getattr(opened, "closed", False):
@@ -68,10 +73,10 @@ def open_log(spec: Log | str | Path) -> Log:
 
 
 def _entry(scheme: str) -> str:
-    """Where the entry point of a foreign log leads.
+    """Returns the reference in the entry point of a foreign log.
 
     Raises:
-        ConfigError: nobody offers such a log.
+        ConfigError: No package offers such a log.
     """
     for entry in installed(GROUP):
         if entry.name == scheme:
@@ -84,19 +89,19 @@ def _entry(scheme: str) -> str:
 
 
 POSTGRES: Final = ("postgresql://", "postgres://")
-"""How the address of a PostgreSQL database begins."""
+"""Prefixes of the address of a PostgreSQL database."""
 
 
 def open_builtin(spec: str | Path, *, adopt: bool = False) -> Log:
-    """Open the log that `spec` names, and create its file, and its folder `.taofold`, if missing.
+    """Opens the log that `spec` names, and creates its file and folder `.taofold` if missing.
 
     Args:
         spec: "memory", "sqlite:PATH", a path, or "postgresql://USER@HOST/DATABASE".
-        adopt: Trust a file that another user or machine created, from now on.
+        adopt: Trusts a file that another user or machine created, from now on.
 
     Raises:
         ConfigError: `spec` names no log.
-        LogError: the file or the database cannot be used; the message says why.
+        LogError: The file or the database cannot be used; the message has the reason.
     """
     if spec == "memory":
         return MemoryLog()
@@ -104,7 +109,7 @@ def open_builtin(spec: str | Path, *, adopt: bool = False) -> Log:
         return open_postgres(spec)
     text = str(spec).removeprefix("sqlite:")
     scheme, colon, _ = text.partition(":")
-    # One letter before the colon is a drive of Windows; a slash before it is a path.
+    # One letter before the colon is a Windows drive; a slash before it is a path.
     if not text or (colon and len(scheme) > 1 and "/" not in scheme and isinstance(spec, str)):
         raise ConfigError(
             f"{str(spec)!r} names no log; write 'memory', 'sqlite:PATH', a path or "
@@ -113,7 +118,7 @@ def open_builtin(spec: str | Path, *, adopt: bool = False) -> Log:
     path = Path(text).expanduser()
     if path.parent.name == PROJECT:
         make_home(path.parent)
-    # Imported here: who logs to memory or to a server never loads sqlite3.
+    # Imported here: programs that log to memory or to a server never load sqlite3.
     module = importlib.import_module("taofold.log.sqlite.log")
     log: Any = module.SqliteLog(path, adopt=adopt)
     log.open()
@@ -121,11 +126,11 @@ def open_builtin(spec: str | Path, *, adopt: bool = False) -> Log:
 
 
 def open_postgres(dsn: str) -> Log:
-    """The log in a PostgreSQL database; the tables are made if they are missing.
+    """Returns the log in a PostgreSQL database; missing tables are created.
 
     Raises:
         ConfigError: psycopg is not installed, or `dsn` is no address.
-        LogError: the database cannot be used; the message says why.
+        LogError: The database cannot be used; the message has the reason.
     """
     try:
         module = importlib.import_module("taofold.log.postgres")
@@ -138,14 +143,14 @@ def open_postgres(dsn: str) -> Log:
 
 
 def make_home(folder: Path) -> None:
-    """Create the folder `.taofold`, for its owner only, and keep it out of git.
+    """Creates the folder `.taofold`, for its owner only, and excludes it from git.
 
     Raises:
-        ConfigError: a repository or another user has put something else there.
-        LogError: it cannot be created.
+        ConfigError: A repository or another user has put another file there.
+        LogError: It cannot be created.
     """
     try:
-        # The log holds what was approved, and by whom: nobody else on the machine may write it.
+        # The log holds approvals and approvers: no other user of the machine may write it.
         make_folder(folder)
         with suppress(FileNotFoundError):
             os.close(open_file(folder / ".gitignore", trust="repository"))
@@ -156,17 +161,17 @@ def make_home(folder: Path) -> None:
 
 
 def innermost(log: Log) -> Log:
-    """The log behind all `WrappedLog`s."""
+    """Returns the log inside all `WrappedLog`s."""
     while isinstance(log, WrappedLog):
         log = log.log
     return log
 
 
 def journal_beside(log: Log) -> Journal:
-    """The journal in the log's file or database. It is closed by its opener, before the log.
+    """Returns the journal in the log's file or database. The caller closes it, before the log.
 
     Raises:
-        ConfigError: the log keeps no journal.
+        ConfigError: The log keeps no journal.
     """
     inner: Any = innermost(log)
     make = getattr(inner, "journal", None)
@@ -177,7 +182,7 @@ def journal_beside(log: Log) -> Journal:
 
 
 def shelf_beside(log: Log) -> Any:
-    """The table in the log's database that servers of several machines share; None: there is none.
+    """Returns the table that servers of several machines share in the log's database, or None.
 
     It has `kept(key) -> (version, body)` and `keep(key, version, body) -> bool`.
     """

@@ -1,13 +1,12 @@
-"""What a forked process must not touch: the SQLite files its parent had open.
+"""Protects resources that a forked process must not use: the SQLite files its parent had open.
 
-SQLite forbids it, and not only for the connection itself. A new connection to the same file
-would find the parent's bookkeeping in memory, believe its locks are held, take none, and
-the parent could delete the -wal file under it (sqlite.org/howtocorrupt.html, 2.6). So a
-child is refused such a file, by whatever name, instead of damaging it. It knows nothing
-about logs.
+SQLite forbids it, and not only for the connection itself. A new connection to the same file would
+find the parent's bookkeeping in memory, assume that it holds the locks, and take none. The parent
+could then delete the -wal file under it (sqlite.org/howtocorrupt.html, 2.6). So a child is refused
+such a file, under any name, instead of damaging it. It knows nothing about logs.
 
-Whatever has connections or threads (`ForkAware`), also to PostgreSQL, is told in the child that
-there was a fork (`tell`).
+Objects with connections or threads (`ForkAware`), including those for PostgreSQL, are notified of
+the fork in the child (`tell`).
 """
 
 import ctypes
@@ -21,7 +20,7 @@ from taofold.core.errors import LogError
 
 
 class ForkAware(Protocol):
-    """Something that has connections or threads."""
+    """An object that has connections or threads."""
 
     def forked(self) -> None:
         """Called in the child process."""
@@ -33,14 +32,14 @@ _inherited: Final[set[tuple[int, int]]] = set()
 
 
 def tell(listener: ForkAware) -> None:
-    """Call `listener.forked()` in every child process, as long as `listener` lives."""
+    """Makes every child process call `listener.forked()`, as long as `listener` lives."""
     _known.add(listener)
 
 
 def inherit(path: Path, connection: sqlite3.Connection) -> None:
-    """Note in the child that its parent has `path` open by `connection`."""
-    # Never closed, not even when the interpreter ends: that could fold and delete a -wal
-    # file that others use.
+    """Records in the child that its parent has `path` open by `connection`."""
+    # Never closed, not even when the interpreter ends: that could fold and delete a -wal file that
+    # others use.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
     try:
         status = path.stat()
@@ -51,14 +50,14 @@ def inherit(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def refuse(path: Path) -> None:
-    """Raise if the parent process had this file open when it forked.
+    """Raises if the parent process had this file open when it forked.
 
     Raises:
-        LogError: it had.
+        LogError: It had.
     """
     if not _inherited:
         return
-    # A file that is gone cannot be opened twice; SQLite will say what else is wrong.
+    # A missing file cannot be opened twice; SQLite reports other errors.
     try:
         status = path.stat()
     except OSError:
@@ -68,7 +67,7 @@ def refuse(path: Path) -> None:
 
 
 def message(path: Path) -> str:
-    """What is wrong, and what to do."""
+    """Returns the error with its remedy."""
     return (
         f"the log {str(path)!r} was open when this process was forked, and SQLite files cannot "
         "be used across a fork: start the process with 'spawn' (or exec), or close the log "
@@ -77,7 +76,7 @@ def message(path: Path) -> str:
 
 
 def _forked() -> None:
-    # A copy: the set is weak, and may lose members while it is walked.
+    # A copy: the set is weak, and may lose members during the iteration.
     for closable in list(_known):
         closable.forked()
 

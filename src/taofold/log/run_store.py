@@ -1,11 +1,11 @@
-"""`Store`: the state of one run, the records it was folded from, and who listens.
+"""`Store`: the state of one run, its records, and its listeners.
 
-`dispatch` changes `state`: with an event, or a Redux-style function of the run's data; `rewind`
-dispatches that what came later counts no more, `travel` only looks back, `restore` takes in what
-the log holds. With a log behind it the records of a store become durable at `flush`, and only then
-do listeners hear of them: nobody is told of an event that a crash could take back. Blobs go along.
-Time enters here, through `now`, beside a clock that nobody sets: a run's active time is counted,
-without what a person took to answer (`idle`) and without jumps of the clock. Knows nothing about
+`dispatch` changes `state`, with an event or a Redux-style function of the run's data. `rewind`
+dispatches that later records no longer count, `travel` only returns an earlier state, and `restore`
+adds records that the log already holds. With a log, the records of a store become durable at
+`flush`, and only then reach the listeners, so none receives an event that a crash could undo. Blobs
+are written along. Time enters here, through `now`, beside a monotonic clock: a run's active time is
+counted, without the time of answers (`idle`) and without jumps of the clock. Knows nothing about
 strategies, models or tools.
 """
 
@@ -32,38 +32,49 @@ ActionFunction: TypeAlias = Callable[[dict[str, Any]], tuple[str, Any] | None]
 
 
 DRIFT_MS: Final = 250
-"""How far the times of records may stray from a steady clock before an event says so."""
+"""Milliseconds by which record times may deviate from a steady clock before an event records it."""
 
 
 class _Write:
-    """A write under way: what it holds, and whether it is over and happened."""
+    """A running write: its content, and whether it is over and succeeded."""
 
     def __init__(self, records: list[e.Record], blobs: dict[str, bytes]) -> None:
         self.records, self.blobs = records, blobs
         self.over = self.written = False
         self._ended: asyncio.Event | None = None
-        """Made by who waits: most writes are waited for by nobody but their own flush."""
+        """Created by the waiter: for most writes only their own flush waits."""
 
     def end(self) -> None:
-        """It is over, written or not."""
+        """Marks the write as over, successful or not."""
         self.over = True
         if self._ended is not None:
             self._ended.set()
 
     async def wait(self) -> None:
-        """Until it is over."""
+        """Waits until it is over."""
         if not self.over:
             self._ended = self._ended or asyncio.Event()
             await self._ended.wait()
 
 
 class Store:
-    """State as a fold of records. `head` is the sequence number that the next one gets.
+    """The state of a run as a fold of its records.
 
-    >>> store = Store({"count": 1})
-    >>> _ = store.dispatch(lambda data: ("count", data["count"] + 1))
-    >>> store.state.data["count"], store.travel(-1).data["count"]
-    (2, 1)
+    Args:
+        initial: Data before the first record.
+        run: The id of the run.
+        log: The log that `flush` writes to; None keeps everything in memory.
+        epoch: The fencing token of the run's owner.
+        head: The sequence number of the next record.
+        now: A clock in milliseconds since the epoch.
+        passed: A monotonic clock in milliseconds. Default: the machine's, or `now` if that is
+            another one.
+
+    Example:
+        >>> store = Store({"count": 1})
+        >>> _ = store.dispatch(lambda data: ("count", data["count"] + 1))
+        >>> store.state.data["count"], store.travel(-1).data["count"]
+        (2, 1)
     """
 
     def __init__(
@@ -83,20 +94,20 @@ class Store:
         self._log, self._now = log, now
         self._lap = passed or (lap if now is clock else now)
         self._mark, self._drift = self._lap(), 0
-        """When time was last counted, and by how much the records' times lag behind."""
+        """The time of the last count, and the lag of the records' times."""
         self._idle = 0
         self.records: list[e.Record] = []
         self._unsaved: list[e.Record] = []
         self._disk = False
-        """Must the next flush survive a power cut?"""
+        """True if the next flush must survive a power failure."""
         self._writing: deque[_Write] = deque()
         self._failure: LogError | None = None
-        """Of a write: this store is worthless from then on."""
+        """The error of a failed write: the store must not be used after it."""
         self._blobs: dict[str, bytes] = {}
         self._listeners: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every record from now on. Returns the way to stop it."""
+        """Calls `listener` with every record from now on. Returns a function that stops it."""
         self._listeners.append(listener)
 
         def stop() -> None:
@@ -106,10 +117,17 @@ class Store:
         return stop
 
     def dispatch(self, action: e.Event | ActionFunction, *, name: str = "") -> e.Record | None:
-        """Record an event, or run an action and record its update (None: no update).
+        """Records an event, or runs an action and records its update (None: no update).
 
-        An action sees a copy of the data, so it cannot change the state by accident;
-        if it raises, nothing is recorded and the error is the caller's.
+        An action gets a copy of the data, so it cannot change the state by accident; if it raises,
+        nothing is recorded and the error is raised to the caller.
+
+        Args:
+            action: An event, or a function of the data that returns `(key, value)` or None.
+            name: The name of the action in the log. Default: the function's name.
+
+        Raises:
+            ConfigError: The action returned anything else, or a value that is not JSON.
         """
         if not isinstance(action, e.Happened):
             update = action(deepcopy(dict(self.state.data)))
@@ -122,22 +140,22 @@ class Store:
         return self.record(cast("e.Event", action))
 
     def record(self, event: e.Event) -> e.Record:
-        """Record an event."""
-        # Times in a log never run backwards, whatever the machine's clock does.
+        """Records an event."""
+        # Times in a log never run backwards, even if the machine's clock does.
         state = self.state
         at, last = self._now(), state.at
         if at < last:
             at = last
-        # Both clocks are read at every event, or what was done between two would count as neither.
+        # Both clocks are read at every event, or work between two events would count for neither.
         mark = self._lap()
         if event.timed and state.status not in IDLE:
             if self._idle and not event.derived:
-                self._mark = mark  # a message to a run that a person holds up
+                self._mark = mark  # a message to a run that waits for an answer
             self._drift += mark - self._mark - (at - last)
             if not -DRIFT_MS <= self._drift <= DRIFT_MS:
                 event = self._timed(event, at - last)
         else:
-            # Waiting is no activity: the count begins anew where somebody acts again.
+            # Waiting is no activity: the count restarts at the next activity.
             self._drift = 0
 
         self._mark = mark
@@ -155,9 +173,9 @@ class Store:
 
     @contextmanager
     def idle(self) -> Generator[None]:
-        """Nobody is active in this block, though the run does not wait: a person thinks.
+        """Marks a block as idle although the run does not wait: an approver is deciding.
 
-        Time before what other branches record meanwhile was theirs, and counts.
+        Time before records of other branches is their activity, and counts.
         """
         begun = self._lap()
         self._idle += 1
@@ -168,16 +186,16 @@ class Store:
             self._mark += self._lap() - max(begun, self._mark)
 
     def _timed(self, event: e.Event, apparent: int) -> e.Event:
-        """`event`, which says how long it took: the records' times (`apparent` ms) do not.
+        """Returns `event` with its own duration: the records' times (`apparent` ms) are wrong.
 
-        What is below `DRIFT_MS` was added up, and is not lost either.
+        Deviations below `DRIFT_MS` were accumulated and are included.
         """
         elapsed = max(0, apparent + self._drift)
         self._drift -= elapsed - apparent
         return replace(event, elapsed=elapsed)
 
     def restore(self, record: e.Record) -> None:
-        """Take in a record that the log already holds."""
+        """Adds a record that the log already holds."""
         self.records.append(record)
         if type(record.event) is e.Rewound:
             self.state = fold(self.records, self._initial)
@@ -185,21 +203,21 @@ class Store:
             self.state = reduce(self.state, record)
 
     def announce(self, record: e.Record) -> None:
-        """Take in a record that was written with the run itself, and tell the listeners."""
+        """Adds a record that was written with the run itself, and notifies the listeners."""
         self.restore(record)
         self._tell((record,))
 
     def keep(self, digest: str, content: bytes) -> None:
-        """Write `content` to the log's blobs with the next flush."""
+        """Writes `content` to the log's blobs with the next flush."""
         self._blobs[digest] = content
 
     async def blob(self, digest: str) -> bytes:
-        """The content with this digest, written or about to be.
+        """Returns the content with this digest, written or pending.
 
         Raises:
-            LogError: there is none.
+            LogError: There is none.
         """
-        # A blob may be asked for before its flush is over, as by the next model call.
+        # A blob may be needed before its flush is over, for example by the next model call.
         for blobs in (self._blobs, *[write.blobs for write in self._writing]):
             if digest in blobs:
                 return blobs[digest]
@@ -216,23 +234,23 @@ class Store:
         wake_at: int = 0,
         if_quiet: bool = False,
     ) -> bool:
-        """Make everything dispatched so far durable, then tell the listeners.
+        """Makes everything dispatched so far durable, then notifies the listeners.
 
         Returns False, with nothing written, if `if_quiet` and the inbox is not empty.
 
         Raises:
-            Conflict: another owner took the run over; this store is worthless now.
-            LogError: this write or an earlier one failed, whoever caught the error of that.
+            Conflict: Another owner took the run over; the store must not be used any more.
+            LogError: This write or an earlier one failed, even if that error was caught.
         """
         if self._failure is not None:
             raise self._failure
         if self._log is None:
             return True
-        # What was dispatched before may be on its way in the flush of somebody else.
+        # Earlier events may be in a concurrent flush.
         earlier, write = tuple(self._writing), None
         if self._unsaved or consume or status:
             disk, write = self._disk, _Write(self._unsaved, self._blobs)
-            # Taken before the await: what is dispatched meanwhile belongs to the next flush.
+            # Taken before the await: later events belong to the next flush.
             self._unsaved, self._disk, self._blobs = [], False, {}
             # A place in the queue now, before anything is awaited.
             self._writing.append(write)
@@ -250,17 +268,17 @@ class Store:
                     if_quiet=if_quiet,
                 )
             except LogError as error:
-                # What failed first: a write that then misses the one before it says less.
+                # The first error: a later write that misses its predecessor is less informative.
                 self._failure = self._failure or error
                 raise self._failure  # noqa: B904 - it may be the one that is handled
             finally:
-                # Neither on disk nor to be told of. They stay in `records`: this store is worthless
-                # from here on.
+                # Neither durable nor announced. They stay in `records`: the store is unusable from
+                # here on.
                 if not write.written:
                     write.records = []
                 write.end()
-            # Who syncs to disk comes back later than who does not: listeners hear in order.
-            # Only from the front: a later write that ended first waits for those before it.
+            # Synced writes return later than others, but listeners get records in order. Only from
+            # the front: a later write that ended first waits for its predecessors.
             while self._writing and self._writing[0].over:
                 self._tell(self._writing.popleft().records)
 
@@ -271,7 +289,9 @@ class Store:
         return write is None or write.written
 
     def again(self, head: int) -> "Store":
-        """A fresh store of the same run, to re-drive it from a log that ends before `head`."""
+        """Returns a new store of the same run, to re-drive it from a log that ends
+        before `head`.
+        """
         store = Store(
             run=self.run,
             log=self._log,
@@ -284,11 +304,11 @@ class Store:
         return store
 
     def travel(self, seq: int) -> RunState:
-        """The state as it was after record `seq` (-1: before the first)."""
+        """Returns the state after record `seq` (-1: before the first)."""
         return fold((record for record in self.records if record.seq <= seq), self._initial)
 
     def rewind(self, seq: int) -> RunState:
-        """Go back to the state after record `seq`; what came later is kept but no longer counts."""
+        """Rewinds to the state after record `seq`; later records are kept but no longer count."""
         if not -1 <= seq < self.head:
             raise ConfigError(f"cannot rewind to {seq}: the records run from 0 to {self.head - 1}")
         self.dispatch(e.Rewound(to=seq))

@@ -1,8 +1,8 @@
-"""Moving a log from a file to a database, or back: every row, and a check that all arrived.
+"""Moves a log from a file to a database, or back: every row, with a check that all arrived.
 
-Whole or not at all: the target, which must be empty, is written in one transaction, read again
-and compared with what was read, digest by digest, before it is committed. Runs keep their places,
-epochs, and the ids of messages that were taken. Caches that are made from facts are left out.
+All or nothing: the target, which must be empty, is written in one transaction. It is read again and
+compared with the source by digest before the commit. Runs keep their places, epochs, and the ids of
+consumed messages. Caches derived from facts are left out.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from taofold.log.open import POSTGRES
 from taofold.log.sqlite.log import SqliteLog
 from taofold.log.sqlite.open import open_for_writing
 
-# ruff: noqa: S608 - statements are put together from constants of this module only
+# ruff: noqa: S608 - statements are built from constants of this module only
 
 
 Row: TypeAlias = tuple[Any, ...]
@@ -52,9 +52,9 @@ TABLES: Final[dict[str, tuple[str, ...]]] = {
     "streams": ("number", "stream", "head", "created_at", "updated_at", "owner", "lease_until"),
     "facts": ("number", "seq", "at", "body"),
 }
-"""What a log holds, in a form that both kinds have: texts and bodies as UTF-8 bytes."""
-# As bytes on both sides: PostgreSQL's text cannot hold NUL, and the digests of both sides must be
-# of the same bytes.
+"""The content of a log, in a form common to both kinds: texts and bodies as UTF-8 bytes."""
+# As bytes on both sides: PostgreSQL's text cannot hold NUL, and the digests of both sides must
+# cover the same bytes.
 _TEXTS: Final = frozenset(
     (
         *("run", "goal", "agent", "session", "parent", "principal", "owner", "waiting_for"),
@@ -63,38 +63,38 @@ _TEXTS: Final = frozenset(
     )
 )
 KEYS: Final = {"blobs": 1, "leases": 1, "runs": 1, "streams": 1}
-"""How many columns order a table's rows; two, if it is not said."""
+"""Number of columns that order a table's rows; the default is two."""
 
 
 class Side(Protocol):
     """A log that is read, or written, in one transaction."""
 
     def rows(self, table: str) -> Iterator[Row]:
-        """All rows, in the order of their keys."""
+        """Yields all rows, in the order of their keys."""
         ...
 
     def put(self, table: str, rows: Iterable[Row]) -> None:
-        """Write rows."""
+        """Writes rows."""
         ...
 
     def commit(self) -> None:
-        """Keep what was written."""
+        """Commits the writes."""
         ...
 
     def close(self) -> None:
-        """Let go; what was not committed is gone."""
+        """Releases the log; uncommitted writes are discarded."""
         ...
 
 
 class LogTransfer(msgspec.Struct, frozen=True):
-    """How many rows of each table were moved, and one digest of all."""
+    """The number of moved rows of each table, and one digest of all."""
 
     rows: dict[str, int]
     digest: str
 
 
 class _Digest:
-    """Counts rows and digests them as they go by."""
+    """Counts and digests rows as they pass."""
 
     def __init__(self) -> None:
         self._sum, self.count = hashlib.blake2b(digest_size=20), 0
@@ -111,14 +111,14 @@ class _Digest:
 
 
 def migrate(source: str, target: str) -> LogTransfer:
-    """Copy the log `source` to the empty log `target`. Blocks; nobody may write to them meanwhile.
+    """Copies the log `source` to the empty log `target`. Blocks; no process may write meanwhile.
 
     Both are `sqlite:PATH`, a path, or `postgresql://…`.
 
     Raises:
-        ConfigError: one of them is no such log, or they are of one kind and place.
-        LogError: the target is not empty, a run of the source is being driven, or what arrived
-            is not what was sent. The target is as it was.
+        ConfigError: One of them is no such log, or they are the same log.
+        LogError: The target is not empty, a run of the source is being driven, or the rows that
+            arrived differ from those sent. The target is unchanged.
     """
     if source == target:
         raise ConfigError("the source and the target are one log")
@@ -136,7 +136,7 @@ def migrate(source: str, target: str) -> LogTransfer:
         sent = {table: _Digest() for table in TABLES}
         for table in TABLES:
             new.put(table, sent[table].of(old.rows(table)))
-        # Read back inside the same transaction: what the database made of it, not what was sent.
+        # Read back inside the same transaction: the stored rows are compared, not the sent ones.
         for table in TABLES:
             arrived = _Digest()
             for _ in arrived.of(new.rows(table)):
@@ -156,7 +156,7 @@ def migrate(source: str, target: str) -> LogTransfer:
 
 def _side(spec: str, *, new: bool) -> Side:
     if spec.startswith(POSTGRES):
-        try:  # an extra: a file alone needs no driver of databases
+        try:  # an extra: a file alone needs no database driver
             module: Any = importlib.import_module("taofold.log.postgres.transfer")
         except ImportError as error:
             raise ConfigError(
@@ -171,32 +171,32 @@ def _side(spec: str, *, new: bool) -> Side:
 
 
 def _without_password(spec: str) -> str:
-    """The log without a password."""
+    """Returns the log without a password."""
     return "the database" if spec.startswith(POSTGRES) else repr(spec)
 
 
 class SqliteSide:
-    """The file of a log; nobody else writes to it while it is open here."""
+    """The file of a log, locked against writers while it is open here."""
 
     def __init__(self, path: Path) -> None:
         log = SqliteLog(path)
         log.open()
         self._file = log._file
         self._db = open_for_writing(path, 10.0)
-        # Takes the writer's lock at once: nobody changes the source while it is read.
+        # Takes the writer's lock at once: no process changes the source while it is read.
         self._db.execute("begin immediate")
 
     def rows(self, table: str) -> Iterator[Row]:
-        """All rows, in the order of their keys."""
+        """Yields all rows, in the order of their keys."""
         yield from self._db.execute(_SQLITE[table])
 
     def put(self, table: str, rows: Iterable[Row]) -> None:
-        """Write rows."""
+        """Writes rows."""
         if table == "leases":
             statement = "update runs set lease_until = ?3 where number = ?1 and ?2 is not null"
         elif table in ("events", "facts"):
             names = ("id", *TABLES[table][2:])
-            # Run number and sequence number in one key: records of a run lie side by side.
+            # Run number and sequence number in one key: records of a run are adjacent.
             statement = f"insert into {table}({', '.join(names)}) values(?1 << 32 | ?2, ?3, "
             statement += "?4, cast(?5 as text))" if table == "events" else "cast(?4 as text))"
         else:
@@ -210,17 +210,17 @@ class SqliteSide:
         self._db.executemany(statement, rows)
 
     def commit(self) -> None:
-        """Keep what was written."""
+        """Commits the writes."""
         self._db.execute("commit")
 
     def close(self) -> None:
-        """Let go."""
+        """Closes the file."""
         self._db.close()
         self._file.close()
 
 
 def _is_text(table: str, name: str) -> bool:
-    """Is the column text in a file? In a form that both kinds have it is bytes."""
+    """Returns whether the column is text in a file. In the common form it is bytes."""
     return name in _TEXTS and (table, name) != ("blobs", "body")
 
 

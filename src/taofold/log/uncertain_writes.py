@@ -1,8 +1,9 @@
-"""Writes whose answer was lost: `CertainLog` finds out whether they happened.
+"""Writes whose answer was lost: `CertainLog` determines whether they happened.
 
-A connection may break after the server has committed: then the client does not know. Writing again
-blindly could be refused for being there already, or worse, hide that somebody else was quicker. So
-the log is asked first; everything that is needed lies in it: epochs, heads, and ids of messages.
+A connection may break after the server has committed, and the client then does not know the
+outcome. A blind retry could be refused because the data exists already, or could hide another
+process's write. So the log is read first; it holds everything that is needed: epochs, heads, and
+ids of messages.
 """
 
 import asyncio
@@ -16,15 +17,15 @@ from taofold.log.log import Claim, Log, RunRow, Signal, WrappedLog, overtaken
 T = TypeVar("T")
 
 PAUSES_S: Final = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
-"""Before each look at what became of a write, and each further attempt."""
+"""Pauses in seconds before each check of a write's outcome, and each further attempt."""
 
 
 class CertainLog(WrappedLog):
-    """`log`, whose writes either happened or did not when they return.
+    """A wrapper of `log` whose writes have a certain outcome when they return.
 
-    A log that can lose the answer to a write (one behind a network) is opened behind this. What
-    stays unknown after some seconds is an `OutcomeUnknown` for the caller: the run's owner stops
-    there, its lease runs out, and whoever takes it over reads what is there.
+    A log that can lose the answer to a write (one behind a network) is opened behind this. If the
+    outcome stays unknown for some seconds, the caller gets `OutcomeUnknown`. The run's owner then
+    stops, its lease expires, and the next owner reads the actual state.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class CertainLog(WrappedLog):
         self._pauses_s, self._sleep = tuple(pauses_s), sleep
 
     def __getattr__(self, name: str) -> Any:
-        """What a log can do beyond the protocol."""
+        """Returns an attribute of the log beyond the protocol."""
         return getattr(self.log, name)
 
     async def create(
@@ -49,19 +50,18 @@ class CertainLog(WrappedLog):
         owner: str = "",
         **named: Any,
     ) -> Claim:
-        """Register a run; one that is there already is ours if it is as we would have made it."""
+        """Registers a run; an existing one is ours if it equals the intended one."""
 
         async def attempt() -> Claim:
             return await super(CertainLog, self).create(row, records=records, owner=owner, **named)
 
         async def found() -> Claim | None:
             try:
-                # Time and owner tell it from a run of that name that somebody else made.
+                # Time and owner distinguish it from another process's run with that name.
                 there = await self.log.row(row.run)
             except UnknownRun:
                 return None
-            # Milliseconds, owner, epoch and the number of records together:
-            # nobody else makes the same.
+            # Milliseconds, owner, epoch and the number of records together are unique to this call.
             expected = (row.goal, row.agent, row.created_at, owner, 1 if owner else 0, len(records))
             got = (there.goal, there.agent, there.created_at, there.owner, there.epoch)
             if (*got, there.events) != expected:
@@ -71,13 +71,13 @@ class CertainLog(WrappedLog):
         return await self._certain(attempt, found)
 
     async def claim(self, run: str, owner: str, *, epoch: int | None = None, **named: Any) -> Claim:
-        """Become the owner; a claim that happened unseen is one."""
+        """Makes `owner` the owner; a claim whose answer was lost is recognised."""
 
         async def attempt() -> Claim:
             return await super(CertainLog, self).claim(run, owner, epoch=epoch, **named)
 
         async def found() -> Claim | None:
-            if epoch is None:  # one claim more is as good as the one that was lost
+            if epoch is None:  # a further claim is as good as the lost one
                 return None
             row = await self.log.row(run)
             if row.epoch == epoch:
@@ -90,7 +90,7 @@ class CertainLog(WrappedLog):
         return await self._certain(attempt, found)
 
     async def append(self, run: str, epoch: int, records: Sequence[Record], **named: Any) -> bool:
-        """Write the records once. What has none may be written twice: it says the same."""
+        """Writes the records once. A write without records may be repeated: it is idempotent."""
 
         async def attempt() -> bool:
             return await super(CertainLog, self).append(run, epoch, records, **named)
@@ -99,14 +99,14 @@ class CertainLog(WrappedLog):
             row = await self.log.row(run)
             if row.epoch != epoch:
                 raise Conflict(overtaken(run, row.epoch, epoch))
-            # Nobody but the owner writes under its epoch: what is there is ours.
-            # Without records there is no trace to look for: the same row is simply written again.
+            # Only the owner writes under its epoch, so existing records are ours. Without records
+            # there is no trace to find: the same row is simply written again.
             return True if records and row.events > records[-1].seq else None
 
         return await self._certain(attempt, found)
 
     async def post(self, run: str, signal: Signal) -> bool:
-        """Put `signal` in the inbox once; one that arrived unseen is new all the same."""
+        """Puts `signal` in the inbox once; one whose answer was lost still counts as new."""
 
         async def attempt() -> bool:
             return await super(CertainLog, self).post(run, signal)
@@ -120,7 +120,7 @@ class CertainLog(WrappedLog):
     async def _certain(
         self, attempt: Callable[[], Awaitable[T]], found: Callable[[], Awaitable[T | None]]
     ) -> T:
-        """The outcome of `attempt`, found in the log if its answer was lost."""
+        """Returns the outcome of `attempt`, found in the log if its answer was lost."""
         try:
             return await attempt()
         except OutcomeUnknown as error:

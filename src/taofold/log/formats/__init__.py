@@ -1,4 +1,4 @@
-"""The text forms of a run: NDJSON (lossless), TAO YAML and ReAct JSON, written and read.
+"""The text formats of a run, for export and import: NDJSON (lossless), TAO YAML and ReAct JSON.
 
-`export` chooses one by name; each has a module. `yaml_document` reads YAML that is not ours.
+`export` selects one by name; each has a module. `yaml_document` reads foreign YAML.
 """

@@ -1,8 +1,8 @@
-"""The forms in which a run leaves and enters a log, by name. Text only: files are the caller's.
+"""The export and import formats of a run, by name. Text only: callers handle files.
 
-| name | holds | comes back as |
+| name | holds | imported as |
 |---|---|---|
-| `ndjson` | every record, and the bytes that they name | the same records |
+| `ndjson` | every record, and the blobs that they reference | the same records |
 | `tao-yaml` | thoughts, actions, observations, violations, outcome | an imported run |
 | `react-json` | thought, action, input, observation, answer | an imported run |
 """
@@ -23,13 +23,13 @@ FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 def export(
     records: Iterable[Record],
-    format: str = "ndjson",  # noqa: A002 - the word
+    format: str = "ndjson",  # noqa: A002 - the public name of the option
     blobs: Mapping[str, bytes] = {},
 ) -> str:
-    """The run as text, with the `blobs` (digest to bytes) that its records name, if it can.
+    """Returns the run as text; NDJSON includes the `blobs` (digest to bytes) of its records.
 
     Raises:
-        ConfigError: there is no such format.
+        ConfigError: There is no such format.
     """
     match format:
         case "ndjson":
@@ -44,20 +44,25 @@ def export(
 
 def read(
     text: str,
-    format: str = "ndjson",  # noqa: A002 - the word
+    format: str = "ndjson",  # noqa: A002 - the public name of the option
     *,
     run: str = "",
     at: int = 0,
     strict: bool = False,
     source: str = "",
 ) -> list[Record]:
-    """The records in `text`, under the id `run` if one is given.
+    """Returns the records in `text`, under the id `run` if one is given.
 
-    `at` (milliseconds) dates what has no time; `strict` refuses what would be mended;
-    `source` is named in errors.
+    Args:
+        text: The document.
+        format: Its format.
+        run: Replaces the run id of the document.
+        at: Time in milliseconds since the epoch for entries without one.
+        strict: Rejects faults that would be repaired otherwise.
+        source: Name of the document in errors.
 
     Raises:
-        ConfigError: there is no such format, or the text is not in it.
+        ConfigError: There is no such format, or the text is not in it.
     """
     source = source or format
     match format:
@@ -74,14 +79,14 @@ def read(
 def read_blobs(
     text: str,
     records: Iterable[Record],
-    format: str = "ndjson",  # noqa: A002 - the word
+    format: str = "ndjson",  # noqa: A002 - the public name of the option
     *,
     source: str = "",
 ) -> dict[str, bytes]:
-    """The bytes by digest that `text` carries for its `records`; only `ndjson` has any.
+    """Returns the bytes by digest that `text` holds for its `records`; only `ndjson` has any.
 
     Raises:
-        ConfigError: they are not those that the records name.
+        ConfigError: They are not those that the records reference.
     """
     return ndjson.load_blobs(text, records, source=source or format) if format == "ndjson" else {}
 

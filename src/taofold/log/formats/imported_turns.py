@@ -1,8 +1,8 @@
-"""Documents of turns as a run's records: what both `tao_yaml` and `react_json` read becomes a log.
+"""Turns of a document as a run's records, shared by `tao_yaml` and `react_json`.
 
-Both hand over turn after turn to a `RecordWriter`, which puts the records together. They fold,
-check and measure as those of a run do. What a document leaves out or says wrongly is mended and put
-on record as a violation, or refused if the import is strict: an unknown word never improves a run.
+Both pass each turn to a `RecordWriter`, which builds the records. These fold, check and measure
+like those of a run. Missing or wrong values are repaired and recorded as violations, or rejected by
+a strict import: an unknown term never improves a run.
 """
 
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ from taofold.core.values import RESERVED, ObservationStatus, Thought
 from taofold.log.formats.yaml_document import DocumentFault, Path
 
 STRATEGY: Final = "imported"
-"""The strategy of imported runs. None has this name, so nobody can drive them on."""
+"""The strategy of imported runs. No strategy has this name, so they cannot be resumed."""
 _STATUSES: Final = frozenset(get_args(ObservationStatus))
 
 
 def by_default_started(call: TracedCall) -> bool:
-    """Did the call start, as far as a document that does not say so can tell?"""
+    """Returns whether the call started, for a document that does not state it."""
     observation = call.observation
     action = call.action
-    # What `finish`, `ask_user` and unreadable actions have in common: no tool was ever called.
+    # Common to `finish`, `ask_user` and unreadable actions: no tool was called.
     if not action.tool or action.tool in RESERVED or action.error:
         return False
     return observation is None or not observation.refused
 
 
 class RecordWriter:
-    """Puts records together, one after the other. `at` is the time of the last one."""
+    """Builds records one after the other. `at` is the time of the last one."""
 
     def __init__(self, run: str, at: int, *, strict: bool) -> None:
         self.records: list[e.Record] = []
@@ -43,20 +43,20 @@ class RecordWriter:
         self._strict = strict
 
     def put(self, event: e.Event, at: int | None = None) -> None:
-        """Append `event`; without a time it happened when the last one did."""
+        """Appends `event`; without a time it gets that of the last one."""
         self.at = self.at if at is None else at
         self.records.append(e.Record(self._run, len(self.records), self.at, event))
 
     def begin_with_the_first(self) -> None:
-        """Date a start that has no time of its own: no later than what follows."""
+        """Sets the time of a start without one: not later than any following record."""
         start = self.records[0]
         self.records[0] = replace(start, at=min(record.at for record in self.records))
 
     def turn(self, number: int, at: int, thought: Thought, calls: Sequence[TracedCall]) -> None:
-        """Append a turn. `number` counts from 1."""
+        """Appends a turn. `number` counts from 1."""
         key = str(number)
         self.put(e.Proposed(key=key, thought=thought, actions=tuple([c.action for c in calls])), at)
-        # All starts before the first observation, as a run writes a batch.
+        # All starts before the first observation, as in a run's batch.
         for index, call in enumerate(calls):
             if call.started:
                 started = (
@@ -71,7 +71,7 @@ class RecordWriter:
                 self.put(observed, call.observed_at)
 
     def typed(self, thought: Thought, type_text: str, number: int, path: Path) -> Thought:
-        """`thought` with the type it names, or `reasoning` and a violation (D3)."""
+        """Returns `thought` with the named type, or with `reasoning` and a violation (D3)."""
         kind, problem = check_thought(type_text, research=True)
         if kind is None:
             self.mended(UNTYPED, problem, number, path)
@@ -79,15 +79,15 @@ class RecordWriter:
         return msgspec.structs.replace(thought, type=kind)
 
     def status(self, text: str, number: int, path: Path) -> ObservationStatus:
-        """The status that `text` names, or `partial` and a violation: never a success."""
+        """Returns the named status, or `partial` with a violation: never success."""
         if text in _STATUSES:
             return cast("ObservationStatus", text)
         self.mended(STATUS, f"unknown status {text!r}" if text else "no status", number, path)
-        # An unknown word must not improve the run's rate of success.
+        # An unknown term must not improve the run's success rate.
         return "partial"
 
     def mended(self, rule: str, detail: str, number: int, path: Path) -> None:
-        """Record what was wrong in turn `number`, or refuse it if the import is strict."""
+        """Records a fault of turn `number`, or rejects it in a strict import."""
         if self._strict:
             raise DocumentFault(path, detail)
         self.put(e.Violated(key=str(number), rule=rule, detail=detail, steps=(number,)))

@@ -1,11 +1,11 @@
-"""A run as NDJSON: a header, then one line per record. Lossless, and the form for backups.
+"""A run as NDJSON: a header, then one line per record. Lossless; the format for backups.
 
     {"format": "taofold-ndjson", "version": 1, "schema": 2}
     {"run": "r1", "seq": 0, "time": "2026-01-25T10:30:00.000Z", "at": 1769…, "event": {…}}
     {"blob": "5a0c91d2…", "body": "iVBORw0…"}
 
-`at` is the stored value in milliseconds, `time` the same for people. What the records only name
-(images, documents, large results) follows them, in base64 under its digest. Knows no files.
+`at` is the stored value in milliseconds, `time` its readable form. Referenced blobs (images,
+documents, large results) follow, in base64 under their digest. Knows nothing about files.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,10 +49,10 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 
 
 def dumps(records: Iterable[Record], blobs: Mapping[str, bytes] = {}) -> str:
-    """The records as text, one line each after the header, and then the `blobs` by digest."""
+    """Returns the records as text, one line each after the header, then the `blobs` by digest."""
     lines: list[bytes] = [msgspec.json.encode(_Header(FORMAT, VERSION, SCHEMA_VERSION))]
     for record in records:
-        # Written as it was encoded once: decoding it again could change what is stored.
+        # Written as originally encoded: another decoding could change the stored form.
         event = msgspec.Raw(encode(record.event))
         line = _Line(record.run, record.seq, iso(record.at), record.at, event)
         lines.append(msgspec.json.encode(line))
@@ -61,14 +61,14 @@ def dumps(records: Iterable[Record], blobs: Mapping[str, bytes] = {}) -> str:
 
 
 def loads(text: str, *, run: str = "", source: str = "ndjson") -> list[Record]:
-    """The records of an export; `run`, if given, replaces the run id.
+    """Returns the records of an export; `run`, if given, replaces the run id.
 
     Raises:
-        ConfigError: a line is not what it must be, lines are missing, or the records do
-            not make a run. The path is `source` and the line.
+        ConfigError: A line is invalid or missing, or the records do not form a run. The path is
+            `source` and the line.
     """
     lines = text.split("\n")
-    # A file that ends without a line end was cut off while it was written.
+    # A file without a final line end was cut off while it was written.
     if lines[-1]:
         path = _at(source, len(lines))
         raise ConfigError("the last line has no end: the export is cut off", path=path)
@@ -86,11 +86,11 @@ def loads(text: str, *, run: str = "", source: str = "ndjson") -> list[Record]:
 
 
 def load_blobs(text: str, records: Iterable[Record], *, source: str = "ndjson") -> dict[str, bytes]:
-    """The bytes that an export of `records` carries, by digest.
+    """Returns the blobs in an export of `records`, by digest.
 
     Raises:
-        ConfigError: a line behind the first of them is none, its bytes have another digest, or no
-            record speaks of them: they would lie in the log under the name of something else.
+        ConfigError: A line after the first blob is not a blob, its bytes have another digest, or no
+            record references it.
     """
     named = {digest for record in records for digest in record.event.blobs()}
     blobs: dict[str, bytes] = {}
@@ -123,7 +123,7 @@ def _schema(line: str, source: str) -> int:
             f"format {header.format!r} version {header.version} is not {FORMAT!r} {VERSION}",
             path=path,
         )
-    # From the oldest version that an upcaster takes, to ours; a newer one cannot be guessed.
+    # From the oldest version that an upcaster accepts to the present one; a newer one is unknown.
     readable = range(min(UPCASTERS, default=SCHEMA_VERSION), SCHEMA_VERSION + 1)
     if header.schema not in readable:
         raise ConfigError(
@@ -141,7 +141,7 @@ def _record(line: str, schema: int, path: str) -> Record:
         time = iso(entry.at)
     except (msgspec.DecodeError, OverflowError, KeyError, RecursionError) as error:
         raise ConfigError(f"not a record: {error}", path=path) from None
-    # The text is for people, who may have edited it: both must still say the same.
+    # The readable time may have been edited: both must still agree.
     if time != entry.time:
         raise ConfigError(f"time {entry.time!r} is not at {entry.at}, which is {time}", path=path)
     return Record(entry.run, entry.seq, entry.at, event)
@@ -158,9 +158,9 @@ def _follows(records: list[Record], path: str) -> None:
 
 
 def _foldable(records: list[Record], source: str) -> None:
-    """Every record must make sense after those before it."""
+    """Checks that every record is valid after the ones before it."""
     state = RunState()
-    # What was rewound need not fold any more.
+    # Rewound records need not fold any more.
     for record in live(records):
         try:
             state = reduce(state, record)

@@ -1,8 +1,8 @@
 """The ReAct trace of the seed: `{steps: [{step, thought, action, action_input, observation}],
 final_answer}`.
 
-A batch is several entries with one step number. The form has no types, statuses,
-rationales or times: they are lost on the way out and marked on the way in.
+A batch is several entries with one step number. The format has no types, statuses, rationales or
+times: an export loses them, and an import marks their absence.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _FINAL: Final = "final_answer"
 
 
 def dumps(records: Iterable[e.Record]) -> str:
-    """The complete steps of the run, and its output if it succeeded or gave one."""
+    """Returns the complete steps of the run, and its output if it has one."""
     live_records = live(records)
     start = opening(live_records)
     steps = [
@@ -54,17 +54,17 @@ def dumps(records: Iterable[e.Record]) -> str:
 
 
 def _closes(call: TracedCall) -> bool:
-    """Does the call only say that the work is done? Its answer stands in `final_answer`."""
+    """Returns whether the call only ends the work. Its answer is in `final_answer`."""
     return call.action.tool in (FINISH, "reason.react", "reason.plan") and (
         call.local or call.action.tool == FINISH
     )
 
 
 def loads(text: str, *, run: str = "", at: int = 0, source: str = "react-json") -> list[e.Record]:
-    """Synthetic records for a ReAct trace; everything happens at `at`.
+    """Returns synthetic records for a ReAct trace; all have the time `at`.
 
     Raises:
-        ConfigError: the text is not such a trace; the path is `source` and the line.
+        ConfigError: The text is not such a trace; the path is `source` and the line.
     """
     try:
         document = msgspec.json.decode(text)
@@ -88,7 +88,7 @@ def _trace(writer: RecordWriter, fields: Fields) -> None:
     fields.close()
     numbers: list[int] = []
     closed = False
-    # Only neighbours with one number are a batch; a number that comes back is a new turn.
+    # Only adjacent entries with one number are a batch; a number that recurs is a new turn.
     for number, (_, batch) in enumerate(groupby(entries, key=lambda entry: entry[0]), 1):
         group = list(batch)
         closed = any(call.action.tool == FINISH for _, _, call in group)
@@ -103,7 +103,7 @@ def _trace(writer: RecordWriter, fields: Fields) -> None:
 
 
 def _entry(fields: Fields, position: int) -> tuple[int, str, TracedCall]:
-    """One entry: its step number, its thought, its call."""
+    """Returns one entry: its step number, its thought, its call."""
     number = fields.whole("step", default=position)
     thought = fields.text("thought")
     tool = fields.text("action")
@@ -123,8 +123,8 @@ def _timed(call: TracedCall, at: int) -> TracedCall:
 
 
 def _answer(writer: RecordWriter, number: int, answer: Any, closed: bool) -> None:
-    """The end of the run, with a closing step if the trace has none (so that R2 holds)."""
-    # R2 wants an action after each thought; an answer without one would break it on import.
+    """Writes the end of the run, with a closing step if the trace has none (so that R2 holds)."""
+    # R2 requires an action after each thought; an answer without one would break it on import.
     if not closed:
         thought = Thought(_ANSWERED, type="synthesis", synthesized=True)
         action = Action(FINISH, {"answer": answer})

@@ -1,4 +1,4 @@
-"""The AIWG rules' own form: `ralph_tao_log` with its iterations, or `tao_iteration` documents.
+"""The AIWG rules' own format: `ralph_tao_log` with its iterations, or `tao_iteration` documents.
 
     ralph_tao_log:
       loop_id: ralph-001
@@ -9,10 +9,10 @@
         action: {tool: bash, parameters: {command: npm test}, rationale: …, timestamp: …}
         observation: {status: failure, result: …, extraction: …, duration_ms: 150, timestamp: …}
 
-A batch has `actions` and `observations`, which are lists. Everything about thoughts, actions
-and observations round-trips; replies, usage and decisions are only in NDJSON. An action's
-parameters may also stand beside `tool`, as in the rules' second example. One iteration is one turn;
-how turns become records is in `imported_turns`.
+A batch has the lists `actions` and `observations`. Thoughts, actions and observations round-trip
+completely; replies, usage and decisions are only in NDJSON. An action's parameters may also be
+beside `tool`, as in the rules' second example. One iteration is one turn; `imported_turns` turns
+them into records.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ from taofold.log.formats.yaml_document import DocumentFault, Fields, Path, confi
 
 
 def dumps(records: Iterable[e.Record]) -> str:
-    """The run as one `ralph_tao_log` document."""
+    """Returns the run as one `ralph_tao_log` document."""
     live_records = live(records)
     start = opening(live_records) or e.RunStarted(goal="")
     log: dict[str, Any] = {
@@ -75,13 +75,13 @@ def _outcome(event: e.RunFinished, at: int) -> dict[str, Any]:
 def loads(
     text: str, *, run: str = "", at: int = 0, strict: bool = False, source: str = "tao-yaml"
 ) -> list[e.Record]:
-    """Synthetic records for a TAO log; `at` dates what has no timestamp.
+    """Returns synthetic records for a TAO log; `at` is the time of entries without a timestamp.
 
-    Unknown thought types and statuses become `reasoning` and `partial` with a violation on
-    record, or are refused if `strict`.
+    Unknown thought types and statuses become `reasoning` and `partial` with a recorded violation,
+    or are rejected if `strict`.
 
     Raises:
-        ConfigError: the text is not such a log; the path is `source` and the line.
+        ConfigError: The text is not such a log; the path is `source` and the line.
     """
     documents = yaml.load(text, source)
     number = 0
@@ -98,7 +98,7 @@ def loads(
             _read_iteration(writer, Fields(inner, ("tao_iteration",)), number + 1)
     except DocumentFault as fault:
         raise config_error(fault, source, yaml.line(text, fault.path, number)) from None
-    # Only the start that was put in above: there was no iteration.
+    # Only the start added above: there was no iteration.
     if len(writer.records) == 1:
         raise ConfigError("the document is empty: expected `ralph_tao_log:`", path=source)
     writer.begin_with_the_first()
@@ -112,7 +112,7 @@ def _log(document: Any, run: str, at: int, strict: bool) -> list[e.Record]:
     dated = log.has("timestamp")
     loop = log.text("loop_id")
     writer = RecordWriter(run or loop or "imported", log.instant("timestamp", at), strict=strict)
-    # Only what the rules need; anything else in settings could name code (`core.imported_runs`).
+    # Only the settings that the rules need; others could name code (`core.imported_runs`).
     settings = {name: value for name in ("instructions", "research") if (value := log.json(name))}
     start = e.RunStarted(
         goal=log.text("task"),
@@ -158,7 +158,7 @@ def _end(writer: RecordWriter, fields: Fields) -> None:
 
 
 def _iteration(turn: TracedTurn) -> dict[str, Any]:
-    """The turn as an iteration; what holds its default is left out."""
+    """Returns the turn as an iteration, without fields that hold their default."""
     document: dict[str, Any] = {"iteration": turn.number, "thought": _thought(turn)}
     if turn.calls and not turn.complete:
         document["interrupted"] = True
@@ -200,7 +200,7 @@ def _action(call: TracedCall, proposed: int) -> dict[str, Any]:
         error=action.error,
         effect=call.effect,
     )
-    # Written only where a reader would guess wrong.
+    # Written only where a reader would infer the wrong value.
     if call.started != by_default_started(call):
         document["started"] = call.started
     return {**document, "timestamp": iso(call.started_at if call.started else proposed)}
@@ -223,15 +223,15 @@ def _observation(call: TracedCall) -> dict[str, Any] | None:
 
 
 def without_empty(**fields: Any) -> dict[str, Any]:
-    """The fields that say something."""
+    """Returns the non-empty fields."""
     return {name: value for name, value in fields.items() if value}
 
 
 def _read_iteration(writer: RecordWriter, fields: Fields, number: int) -> None:
-    """Put one iteration on the record as turn `number`.
+    """Records one iteration as turn `number`.
 
     Raises:
-        DocumentFault: a field is missing, unknown or of the wrong kind.
+        DocumentFault: A field is missing, unknown or of the wrong type.
     """
     counted = fields.whole("iteration", "iteration_number", default=number)
     # Numbers of a foreign file are checked, not trusted: `because` refers to them.
@@ -285,7 +285,7 @@ def _read_calls(writer: RecordWriter, fields: Fields, number: int, at: int) -> l
 
 
 def _values_of(fields: Fields, singular: str, plural: str) -> list[tuple[Any, Path]]:
-    """The values under either key, each with its path."""
+    """Returns the values under either key, each with its path."""
     key = plural if fields.has(plural) else singular
     value = fields.take(singular, plural)
     if is_array(value):
@@ -294,14 +294,15 @@ def _values_of(fields: Fields, singular: str, plural: str) -> list[tuple[Any, Pa
 
 
 def _read_action(value: Any, path: Path, at: int) -> TracedCall:
-    """The action; `started_at` is its time, whether it started or not."""
+    """Returns the action; `started_at` is its time, whether it started or not."""
     if isinstance(value, str):
         return TracedCall(Action("", error=f"names no tool: {value!r}"), started_at=at)
     fields = Fields(value, path)
     tool, rationale = fields.text("tool"), fields.text("rationale")
     time = fields.instant("timestamp", at)
     if not fields.has("parameters"):
-        # Taken even if null, or `close` would call it unknown. Arguments stand beside `tool`.
+        # Taken even if null, or `close` would report it as unknown. The arguments are beside
+        # `tool`.
         fields.take("parameters")
         return TracedCall(Action(tool, fields.rest(), rationale), started_at=time)
 
@@ -323,7 +324,7 @@ def _read_action(value: Any, path: Path, at: int) -> TracedCall:
 def _outcome_of(
     call: TracedCall, observation: Observation | None, observed_at: int, value: Any
 ) -> TracedCall:
-    """The call with its observation; whether it started stands in the document, or is likely."""
+    """Returns the call with its observation; its start is stated in the document, or inferred."""
     whole = TracedCall(call.action, observation, call.started_at, observed_at, effect=call.effect)
     started = by_default_started(whole)
     if is_object(value) and "parameters" in value:

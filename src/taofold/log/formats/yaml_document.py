@@ -1,8 +1,8 @@
-"""YAML documents from elsewhere, read field by field; faults are named with their path and line.
+"""Foreign YAML documents, read field by field; errors name path and line.
 
-YAML 1.2 is read as strings: JSON values out and in. Aliases, tags and duplicate keys are refused:
-a document from elsewhere may not grow in memory, construct objects or say a thing twice. Times
-stay text. Knows no formats: what fields there are is the caller's.
+YAML 1.2 is read as JSON values. Aliases, tags and duplicate keys are rejected: a foreign document
+must not grow in memory, construct objects or define a key twice. Times stay text. Knows no formats:
+the caller defines the fields.
 """
 
 import math
@@ -29,7 +29,7 @@ _DEEPEST: Final = 100
 
 
 class DocumentFault(Exception):
-    """Something at `path` in the document is not as it must be."""
+    """The value at `path` in the document is invalid."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message)
@@ -47,8 +47,8 @@ class Fields:
         self.path = path
 
     def take(self, *keys: str, default: Any = None) -> Any:
-        """The raw value of the first of `keys` that is there. Two of them are a fault."""
-        # Two spellings of one thing in a document would leave open which is meant.
+        """Returns the raw value of the first present key of `keys`. Two of them are an error."""
+        # With two spellings of one field in a document it is ambiguous which one is meant.
         there = [key for key in keys if key in self._value]
         self._taken.update(there)
         if len(there) > 1:
@@ -58,19 +58,19 @@ class Fields:
         return self._value[there[0]] if there else default
 
     def has(self, key: str) -> bool:
-        """Is `key` there and not null?"""
+        """Returns whether `key` is present and not null."""
         return self._value.get(key) is not None
 
     def text(self, *keys: str, default: str = "") -> str:
-        """A string."""
+        """Returns a string."""
         return self._typed(keys, str, default, "text")
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """True or false."""
+        """Returns true or false."""
         return self._typed((key,), bool, default, "true or false")
 
     def number(self, key: str) -> float | None:
-        """A finite number."""
+        """Returns a finite number, or None."""
         value = self.take(key)
         if value is None:
             return None
@@ -82,19 +82,19 @@ class Fields:
         return value
 
     def whole(self, *keys: str, default: int) -> int:
-        """A whole number."""
+        """Returns a whole number."""
         value = self.take(*keys, default=default)
         if isinstance(value, bool) or not isinstance(value, int):
             self._wrong(keys[0], value, "a whole number")
         return value
 
     def listed(self, key: str) -> list[Any]:
-        """A list, empty if it is missing."""
+        """Returns a list, empty if it is missing."""
         value: list[Any] = self._typed((key,), list, [], "a list")
         return value
 
     def strings(self, key: str) -> tuple[str, ...]:
-        """A list of strings."""
+        """Returns a list of strings."""
         value = self.listed(key)
         for index, item in enumerate(value):
             if not isinstance(item, str):
@@ -102,7 +102,7 @@ class Fields:
         return tuple(value)
 
     def numbers(self, key: str) -> tuple[int, ...]:
-        """A list of whole numbers."""
+        """Returns a list of whole numbers."""
         value = self.listed(key)
         for index, item in enumerate(value):
             if isinstance(item, bool) or not isinstance(item, int):
@@ -112,18 +112,18 @@ class Fields:
         return tuple(value)
 
     def json(self, *keys: str) -> Any:
-        """Any JSON value."""
+        """Returns any JSON value."""
         value = self.take(*keys)
         return check_json(value, (*self.path, *[key for key in keys if key in self._value][:1]))
 
     def mapping(self, key: str) -> dict[str, Any]:
-        """A JSON object, empty if it is missing."""
+        """Returns a JSON object, empty if it is missing."""
         value: dict[str, Any] = self._typed((key,), dict, {}, "a mapping")
         check_json(value, (*self.path, key))
         return value
 
     def instant(self, key: str, default: int) -> int:
-        """An ISO 8601 time, as milliseconds since the epoch."""
+        """Returns an ISO 8601 time as milliseconds since the epoch."""
         value = self.text(key)
         if not value:
             return default
@@ -133,14 +133,14 @@ class Fields:
             self._wrong(key, value, "an ISO 8601 time such as 2026-01-25T10:30:01.150Z")
 
     def rest(self) -> dict[str, Any]:
-        """What was not taken yet, as a JSON object."""
+        """Returns the remaining fields as a JSON object."""
         left = {key: value for key, value in self._value.items() if key not in self._taken}
         self._taken.update(left)
         check_json(left, self.path)
         return left
 
     def close(self) -> None:
-        """Nothing may be left over."""
+        """Rejects remaining fields."""
         for key in self._value:
             if key not in self._taken:
                 raise DocumentFault((*self.path, key), "unknown field: remove it, or move it")
@@ -160,16 +160,16 @@ class Fields:
 
 
 def check_json(value: Any, path: Path) -> Any:
-    """`value`, which is JSON that a log can keep.
+    """Returns `value` if it is JSON that a log can keep.
 
     Raises:
-        DocumentFault: a type, number or character that JSON cannot say, or absurd depth.
+        DocumentFault: A type, number or character that JSON lacks, or excessive depth.
     """
-    # A stack of its own: a document may be nested deeper than Python recurses.
+    # An explicit stack: a document may be nested deeper than Python's recursion limit.
     left: list[tuple[Any, Path]] = [(value, path)]
     while left:
         item, location = left.pop()
-        # The path is as long as the value is deep, so it counts the depth by itself.
+        # The path is as long as the value is deep, so its length is the depth.
         if len(location) > _DEEPEST:
             raise DocumentFault(path, f"is nested more than {_DEEPEST} deep")
         if isinstance(item, dict):
@@ -189,8 +189,7 @@ def check_json(value: Any, path: Path) -> Any:
 def _leaf(item: Any, place: Path) -> None:
     if isinstance(item, str):
         try:
-            # Refused here, with its path: the log would refuse it later, when
-            # nobody knows where it stood.
+            # Rejected here, with its path: the log would reject it later, without the place.
             item.encode()
         except UnicodeEncodeError:
             raise DocumentFault(
@@ -203,7 +202,7 @@ def _leaf(item: Any, place: Path) -> None:
 
 
 def path_text(path: Sequence[str | int]) -> str:
-    """`iterations[2].action.tool`."""
+    """Returns a path as `iterations[2].action.tool`."""
     spelling = ""
     for part in path:
         spelling += f"[{part}]" if isinstance(part, int) else f".{part}" if spelling else str(part)
@@ -211,7 +210,7 @@ def path_text(path: Sequence[str | int]) -> str:
 
 
 def config_error(fault: DocumentFault, source: str, line: int) -> ConfigError:
-    """The fault as the error that a caller sees."""
+    """Returns the fault as the error for the caller."""
     location = path_text(fault.path)
     message = f"{location} {fault}" if location else str(fault)
     return ConfigError(message, path=f"{source}:{line}" if line else source)
@@ -221,7 +220,7 @@ def _short(value: Any) -> str:
     return clip(repr(value), 60)
 
 
-# ruamel.yaml leaves most of its parameters without types; ours are all there.
+# ruamel.yaml has few parameter types; ours are complete.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false
 
@@ -236,10 +235,10 @@ class _Composer(Composer):
 
 
 class _Constructor(SafeConstructor):
-    """Without times: they stay the text they are."""
+    """Without timestamps: they stay text."""
 
 
-# Python's dates would lose the offset and the spelling; times are read by `instant`.
+# Python's dates would lose the offset and the spelling; `instant` parses times.
 _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
 
 
@@ -257,7 +256,7 @@ _Representer.add_representer(str, _Representer.text)
 
 
 def _plain(data: str) -> bool:
-    """Can a block scalar hold `data` so that every reader gets the same back?"""
+    """Returns whether a block scalar preserves `data` for every reader."""
     lines = data.split("\n")
     whole = len(lines) > 1 and bool(data.strip())
     return whole and all(line.isprintable() and line == line.rstrip(" ") for line in lines)
@@ -268,25 +267,25 @@ def _yaml() -> YAML:
     yaml.Composer, yaml.Constructor, yaml.Representer = _Composer, _Constructor, _Representer
     yaml.default_flow_style = False
     yaml.allow_unicode = True
-    # No line breaks where the text has none: ruamel folds at 80 columns otherwise.
+    # No line breaks that the text lacks: ruamel folds at 80 columns otherwise.
     yaml.width = 1 << 20
-    # The order of the keys is that of the reader's interest, not of the alphabet.
+    # Keys keep their order instead of an alphabetical one.
     setattr(yaml, "sort_base_mapping_type_on_output", False)  # noqa: B010 - typed as None
     return yaml
 
 
 def dump(value: Any) -> str:
-    """`value`, which is JSON, as a block-style document; strings of several lines as blocks."""
+    """Returns `value`, JSON, in block style; strings of several lines become blocks."""
     out = StringIO()
     _yaml().dump(value, out)
     return out.getvalue()
 
 
 def load(text: str, source: str) -> list[Any]:
-    """The documents in `text`.
+    """Returns the documents in `text`.
 
     Raises:
-        ConfigError: it is not YAML, or uses what is refused; the path is `source:line`.
+        ConfigError: It is not YAML, or uses a rejected feature; the path is `source:line`.
     """
     try:
         return list(_yaml().load_all(text))
@@ -300,7 +299,7 @@ def load(text: str, source: str) -> list[Any]:
 
 
 def line(text: str, path: Path, document: int = 0) -> int:
-    """The line, from 1, at which `path` stands, or the nearest thing around it; 0 if unknown."""
+    """Returns the line, from 1, of `path` or of its nearest enclosing node; 0 if unknown."""
     nodes = _nodes(text)
     if len(nodes) <= document:
         return 0
@@ -316,9 +315,9 @@ def line(text: str, path: Path, document: int = 0) -> int:
 
 @lru_cache(maxsize=1)
 def _nodes(text: str) -> Sequence[Any]:
-    """The documents of `text` as nodes, which know their lines; () if it cannot be read."""
-    # Read a second time, and only for an error message: the values that `load` gives carry no
-    # lines. Kept, for a text with many faults would else be read for each of them.
+    """Returns the documents of `text` as nodes with line numbers; () if it is unreadable."""
+    # Parsed a second time, only for an error message: the values of `load` have no lines. Cached,
+    # because a text with many errors would otherwise be parsed for each of them.
     try:
         return tuple(_yaml().compose_all(text))
     except (YAMLError, ValueError, RecursionError):
@@ -326,7 +325,7 @@ def _nodes(text: str) -> Sequence[Any]:
 
 
 def _inside(node: Any, part: str | int) -> tuple[Any, int] | None:
-    """The node at `part` of `node`, and its line."""
+    """Returns the node at `part` of `node`, and its line."""
     if isinstance(node, MappingNode):
         for key, value in node.value:
             if key.value == str(part):

@@ -1,1 +1,1 @@
-"""The registry of patterns as it is kept: `stores` hold facts and tables, `json_files` exports."""
+"""Storage of the pattern registry: `stores` has facts and tables, `json_files` has exports."""

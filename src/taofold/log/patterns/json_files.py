@@ -1,8 +1,8 @@
-"""Pattern files on disk: exported whole or not at all, imported as far as they are sound.
+"""Pattern files on disk: exported atomically, imported as far as they are valid.
 
-A name that ends in `.json` is one file with everything, any other a folder in the seed's
-layout. An export copies a damaged file to `NAME.bak` before it replaces it. An import writes
-nothing beside what it reads.
+A name that ends in `.json` is one file with everything, any other a folder in the seed's layout. An
+export copies a damaged file to `NAME.bak` before it replaces it. An import writes nothing beside
+the files it reads.
 """
 
 import asyncio
@@ -19,32 +19,34 @@ from taofold.learning.registry import Registry
 from taofold.reserved_places import make_folder, read_file, read_named, write_file
 
 _SHARED = "shared"
-"""Where the seed's layout has patterns, archive and metrics; `memory` and `loops` are beside it."""
+"""The folder of patterns, archive and metrics in the seed's layout; `memory` and `loops` are beside
+it.
+"""
 _FOLDERS = ("", "patterns", "archive", f"{_SHARED}/patterns", f"{_SHARED}/archive")
-"""Where patterns are looked for: in the seed's layout, and in that of release 0.1."""
+"""The folders searched for patterns: of the seed's layout, and of release 0.1."""
 
 
 async def export_to(registry: Registry, path: Path) -> list[Path]:
-    """Write everything the registry has. Returns the files.
+    """Writes the whole registry. Returns the files.
 
     Raises:
-        LogError: a file cannot be written; each that was is complete.
+        LogError: A file cannot be written; each written one is complete.
     """
     return await asyncio.to_thread(_export, await registry.export(), path)
 
 
 async def import_from(registry: Registry, path: Path) -> ImportReport:
-    """Take in the file, or the folder, `path`.
+    """Imports the file, or the folder, `path`.
 
     Raises:
-        LogError: there is nothing to be read at `path`.
+        LogError: Nothing at `path` can be read.
     """
     files = await asyncio.to_thread(_read, path)
     return await registry.import_({str(file): body for file, body in files.items()})
 
 
 def _export(contents: dict[str, Any], path: Path) -> list[Path]:
-    # The person has named this folder; what is made below it must not be a link.
+    # The user named this folder; files and folders below it must not be links.
     place = path
     if path.suffix == ".json":
         place, files = path.parent, {path: bundle(contents)}
@@ -68,7 +70,7 @@ def _file_name(name: str) -> str:
 
 def _read(path: Path) -> dict[Path, bytes]:
     if path.is_dir():
-        # In the seed's layout, and in a fixed order, so that two imports of one folder end alike.
+        # In a fixed order, so that two imports of one folder have the same result.
         files = [file for name in _FOLDERS for file in sorted((path / name).glob("*.json"))]
         if not files:
             raise LogError(
@@ -86,7 +88,7 @@ def _read(path: Path) -> dict[Path, bytes]:
 
 
 def _back_up_if_damaged(file: Path, body: bytes, place: Path) -> None:
-    """Write `body`, which the file holds, to `NAME.bak` if it is no JSON."""
+    """Writes `body`, the content of the file, to `NAME.bak` if it is not JSON."""
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):

@@ -1,10 +1,10 @@
-"""Where a registry of patterns is kept: in the log's SQLite file, or in a journal in memory.
+"""Storage of a pattern registry: in the log's SQLite file, or in memory from a journal.
 
-The facts are the truth, in the stream `patterns`; `Tables` beside them, so that a loop's start need
-not fold them, are written in the same transaction: patterns, what is known of loops, rates of
-edits, and an index of terms that is searched (FTS5). A journal's facts, as in PostgreSQL, are
-folded into such tables in memory. Two processes take turns, so every event of both counts. What the
-events and the fold mean is in `taofold.learning`.
+The facts, in the stream `patterns`, are authoritative. `Tables` are written in the same transaction
+so that the start of a loop need not fold the facts: patterns, notes about loops, rates of edits,
+and a searched index of terms (FTS5). A journal's facts, as in PostgreSQL, are folded into such
+tables in memory. Two processes take turns, so every event of both counts. `taofold.learning`
+defines the events and the fold.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ T = TypeVar("T")
 _CHUNK: Final = 2000
 _TRIES: Final = 100
 _HANDLES: Final = frozenset({"e", "loop", "id", "shown", "month", "project"})
-"""Fields of an event by which things are found again; all others are prose, or hold some."""
+"""Fields of an event that identify things; all others are prose, or hold some."""
 
 
 def open_registry(
@@ -64,10 +64,10 @@ def open_registry(
     adopt: bool = False,
     now: Callable[[], int] = clock,
 ) -> Registry:
-    """The registry in the log's file, made if it is missing; "memory" for one that passes.
+    """Returns the registry in the log's file, created if missing; "memory" for a transient one.
 
     Raises:
-        LogError: the file cannot be used; the message says why.
+        LogError: The file cannot be used; the message has the reason.
     """
     if str(path) == "memory":
         return memory_registry(now=now)
@@ -81,14 +81,14 @@ def memory_registry(
     *,
     now: Callable[[], int] = clock,
 ) -> Registry:
-    """A registry that is folded in memory, from a journal's facts if one is given."""
+    """Returns a registry folded in memory, from a journal's facts if one is given."""
     return Registry(JournalBook(journal or MemoryJournal()), now)
 
 
 def registry_beside(log: Log) -> Registry:
-    """The registry of patterns in the log's file or database.
+    """Returns the registry of patterns in the log's file or database.
 
-    In a database its state is folded in memory from the facts, which others write too.
+    In a database its state is folded in memory from the facts, which other processes write too.
     """
     inner = innermost(log)
     if isinstance(inner, SqliteLog):
@@ -97,18 +97,18 @@ def registry_beside(log: Log) -> Registry:
 
 
 TERMS: Final = 32
-"""Of a question, the rarest words that are searched for."""
+"""Maximum number of words of a query that are searched, the rarest first."""
 MOST_POSTINGS: Final = 2_500
-"""The search looks at the rarest words until they stand in so many patterns together."""
+"""Maximum number of pattern entries of the searched words together."""
 FORM: Final = 15
-"""Of these tables. Raise it when they, the words in them, or a fold's result change."""
+"""Version of these tables. Raise it when they, their words, or the result of a fold change."""
 
 TABLES: Final = (
     """create table if not exists pattern_rows(
         number integer primary key autoincrement, id text not null unique, month text,
         said blob not null, stems text, body blob not null)""",
     "create index if not exists pattern_said on pattern_rows(said)",
-    # An index only: the words stand in pattern_rows, where they are needed to take a row out.
+    # An index only: the words are in pattern_rows, where a deletion from the index needs them.
     """create virtual table if not exists pattern_words using fts5(
         words, content='',
         tokenize="unicode61 remove_diacritics 0 tokenchars '_='")""",
@@ -121,7 +121,7 @@ TABLES: Final = (
     "create index if not exists pattern_best on pattern_rates(wins, expected)",
     "create table if not exists pattern_state(key text primary key, value) without rowid",
 )
-_MADE: Final = (  # virtual ones first: they take those with them that they consist of
+_MADE: Final = (  # virtual ones first: they remove the tables that they consist of
     "select name from sqlite_master where type = 'table' and name glob 'pattern_*' "
     "order by rootpage"
 )
@@ -138,7 +138,7 @@ _TELLING: Final = (
 _RATES: Final = (
     "select key, wins, expected from pattern_rates where key in (select value from json_each(?))"
 )
-# FTS5 without content must be told what it had indexed.
+# FTS5 without content needs the indexed text for a deletion.
 _UNINDEX: Final = "insert into pattern_words(pattern_words, rowid, words) values('delete', ?, ?)"
 _INDEX: Final = "insert into pattern_words(rowid, words) values(?, ?)"
 _COUNT: Final = (
@@ -163,7 +163,7 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 def position(db: sqlite3.Connection) -> int | None:
-    """The number of the last fact in the tables; None if they must be built."""
+    """Returns the number of the last fact in the tables; None if they must be built."""
     if db.execute(_HAS).fetchone() is None:
         return None
     stored = dict(db.execute("select key, value from pattern_state where key in ('form', 'head')"))
@@ -171,7 +171,7 @@ def position(db: sqlite3.Connection) -> int | None:
 
 
 def build(db: sqlite3.Connection) -> None:
-    """Make the tables, empty. Those of other releases go."""
+    """Creates the tables, empty. Those of other releases are dropped."""
     for (name,) in db.execute(_MADE).fetchall():
         db.execute(f"drop table if exists {name}")
     for statement in TABLES:
@@ -181,33 +181,33 @@ def build(db: sqlite3.Connection) -> None:
 
 
 def set_position(db: sqlite3.Connection, head: int) -> None:
-    """Note that everything up to fact `head` is in the tables."""
+    """Records that everything up to fact `head` is in the tables."""
     db.execute(_SET, ("head", head))
 
 
 class Tables:
-    """The registry's state in an open database: what commands may ask."""
+    """The registry's state in an open database: the queries of commands."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
     def pattern(self, identity: str) -> Pattern | None:
-        """The pattern in the registry."""
+        """Returns the pattern in the registry."""
         return self._body("select body from pattern_rows where id = ? and month is null", identity)
 
     def archived(self, identity: str) -> Pattern | None:
-        """The pattern in the archive."""
+        """Returns the pattern in the archive."""
         return self._body(
             "select body from pattern_rows where id = ? and month is not null", identity
         )
 
     def loop(self, loop: str) -> LoopNote | None:
-        """What is known of the loop."""
+        """Returns the note about the loop."""
         row = self._db.execute("select note from pattern_loops where loop = ?", (loop,)).fetchone()
         return _LOOP.decode(row[0]) if row else None
 
     def rates(self, keys: Iterable[str] | None = None) -> EditRates:
-        """How good edits with these keys have been, or the most telling of all."""
+        """Returns the success rates of edits with these keys, or the most informative of all."""
         if keys is None:
             rows = self._db.execute(_TELLING, (MOST_KEYS,))
         else:
@@ -217,38 +217,38 @@ class Tables:
         return EditRates(by_key, tuple(_COSTS.decode(costs))) if costs else EditRates(by_key)
 
     def stats(self) -> LoopStats:
-        """The sums."""
+        """Returns the sums."""
         body: bytes | None = self._state("stats")
         return _STATS.decode(body) if body else LoopStats()
 
     def patterns(self) -> Iterator[Pattern]:
-        """The registry's patterns, the oldest first."""
+        """Returns the registry's patterns, the oldest first."""
         rows = self._db.execute("select body from pattern_rows where month is null order by number")
         return (_PATTERN.decode(row[0]) for row in rows)
 
     def archive(self) -> Iterator[tuple[Pattern, str]]:
-        """What was archived, with its month."""
+        """Returns the archived patterns, each with its month."""
         rows = self._db.execute(
             "select body, month from pattern_rows where month is not null order by number"
         )
         return ((_PATTERN.decode(row[0]), row[1]) for row in rows)
 
     def loops(self) -> Iterator[LoopNote]:
-        """What is known of loops, the oldest first."""
+        """Returns the notes about loops, the oldest first."""
         rows = self._db.execute("select note from pattern_loops order by number")
         return (_LOOP.decode(row[0]) for row in rows)
 
     def ids(self, prefix: str) -> list[str]:
-        """The ids in use that start with `prefix`."""
+        """Returns the used ids that start with `prefix`."""
         rows = self._db.execute(
-            # The last code point of Unicode: no id that begins with the prefix sorts behind it.
+            # The last code point of Unicode: no id with the prefix sorts after it.
             "select id from pattern_rows where id >= ?1 and id < ?1 || char(1114111)",
             (prefix,),
         )
         return [row[0] for row in rows]
 
     def same(self, pattern: Pattern) -> str:
-        """The id of a pattern that says exactly the same, one in the archive last."""
+        """Returns the id of a pattern with identical content, preferring unarchived ones."""
         row = self._db.execute(
             "select id from pattern_rows where said = ? order by month is not null, number",
             (_content_digest(pattern),),
@@ -256,13 +256,13 @@ class Tables:
         return row[0] if row else ""
 
     def search(self, terms: Sequence[str]) -> list[PatternHit]:
-        """Patterns with the rarest of `terms`, the likeliest first."""
+        """Returns patterns with the rarest of `terms`, the most similar first."""
         query = " OR ".join([f'"{_token(term)}"' for term in self._rarest(terms)])
         rows = self._db.execute(_SEARCH, (query, POOL)) if query else ()
         return [PatternHit(*row) for row in rows]
 
     def _rarest(self, terms: Sequence[str]) -> list[str]:
-        """Those of `terms` that are searched for: the rarest of those that occur."""
+        """Returns the searched terms: the rarest of those that occur."""
         distinct = list(dict.fromkeys(terms))
         marks = ",".join("?" * len(distinct))
         rows = self._db.execute(
@@ -275,14 +275,14 @@ class Tables:
         chosen: list[str] = []
         for term in there[:TERMS]:
             left -= counts[term]
-            # The rarest word is searched for in any case.
+            # The rarest word is always searched.
             if left < 0 and chosen:
                 break
             chosen.append(term)
         return chosen
 
     def fold(self, facts: Iterable[Fact]) -> None:
-        """Write what the facts changed. A damaged one is passed over, and told by `faults`."""
+        """Writes the changes of the facts. A damaged one is skipped, and reported by `faults`."""
         for fact in facts:
             try:
                 event = decode(fact.body)
@@ -291,7 +291,7 @@ class Tables:
             self.keep(step(self, event, fact.at))
 
     def keep(self, changes: Changes) -> None:
-        """Write what an event changed."""
+        """Writes the changes of an event."""
         for pattern in changes.patterns:
             self._put(pattern, None)
         if changes.archived is not None:
@@ -308,13 +308,13 @@ class Tables:
             self._db.execute(_SET, ("stats", _ENCODE(changes.stats)))
 
     def _put(self, pattern: Pattern, month: str | None) -> None:
-        """Write a pattern, and let the search find it unless it is archived."""
+        """Writes a pattern, and updates the search index unless it is archived."""
         row = self._db.execute(_ENTRY, (pattern.id,)).fetchone()
         new = entry(pattern) if month is None else None
         values = (pattern.id, month, _content_digest(pattern), new, _ENCODE(pattern))
         inserted = self._db.execute(_PUT, values).lastrowid
         number, old = row or (inserted, None)
-        # Most changes of a pattern are counters, which no search looks at.
+        # Most changes of a pattern are counters, which the search does not use.
         if old == new:
             return
         change: Counter[str] = Counter()
@@ -340,15 +340,15 @@ def _tokens(words: str) -> str:
 
 
 def _token(term: str) -> str:
-    """The term as FTS5 is given it: the letters at which that cuts words are no others than ours.
+    """Returns the term in a form that FTS5 splits in the same way as taofold.
 
-    A rule's name such as `no-undef` would be two words to it, and a question for it an error.
+    A rule's name such as `no-undef` would be two words to FTS5, and an error in a query.
     """
     return term if _PLAIN.fullmatch(term) else f"=x{term.encode().hex()}"
 
 
 def _content_digest(pattern: Pattern) -> bytes:
-    """A digest of what the pattern says."""
+    """Returns a digest of the pattern's content."""
     return blake2b(_ENCODE((pattern.name, pattern.body)), digest_size=16).digest()
 
 
@@ -359,14 +359,14 @@ class SqliteBook:
         self._file = SqliteFile(path, wait_s=5.0, adopt=adopt, max_bytes=0, sync=full_sync)
 
     def open(self) -> None:
-        """Open the file, or create it, now. Blocks."""
+        """Opens the file, or creates it, now. Blocks."""
         self._file.open()
 
     async def read(self, work: Callable[[View], T]) -> T:
-        """The result of `work`; the tables are brought up to date before."""
+        """Returns the result of `work`; the tables are updated before."""
 
         def look(db: sqlite3.Connection) -> tuple[bool, T | None]:
-            # A reader may not write: the tables are brought up to date in a transaction that may.
+            # A reader may not write: the tables are updated in a separate write transaction.
             if position(db) != journals.head(db, STREAM):
                 return False, None
             return True, work(Tables(db))
@@ -379,7 +379,7 @@ class SqliteBook:
         return result if fresh else await self._file.write(renew)  # type: ignore[return-value]
 
     async def write(self, work: Callable[[Writing], T], at: int) -> T:
-        """The result of `work`, its events in one transaction with it."""
+        """Returns the result of `work`, with its events in one transaction."""
 
         def change(db: sqlite3.Connection) -> T:
             # Inside the writer's lock: the fold below sees every event of the other process.
@@ -388,24 +388,24 @@ class SqliteBook:
             result = work(tx)
             if tx.events:
                 facts = [(at, encode(event)) for event in tx.events]
-                # Facts and tables move in one transaction: after a crash both
-                # are old or both are new.
+                # Facts and tables change in one transaction: after a crash both are old or both are
+                # new.
                 set_position(db, journals.append(db, STREAM, head, facts))
             return result
 
         return await self._file.write(change)
 
     async def faults(self) -> list[str]:
-        """Facts that cannot be read."""
+        """Returns the facts that cannot be read."""
         facts = await self._file.read(lambda db: journals.read(db, STREAM, -1, -1))
         return [fault for fact in facts if (fault := _fault(fact))]
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Closes the file."""
         await asyncio.to_thread(self._file.close)
 
     def _catch_up(self, db: sqlite3.Connection) -> int:
-        """Bring the tables up to the last fact; returns its number."""
+        """Updates the tables to the last fact; returns its number."""
         head = journals.head(db, STREAM)
         read = position(db)
         # Ahead of the facts: the file was replaced by an older copy.
@@ -427,25 +427,27 @@ class _Change(Tables):
     def __init__(self, db: sqlite3.Connection, at: int) -> None:
         super().__init__(db)
         self._at = at
-        # Patterns go to other projects and machines: what only looks like a secret stays behind.
+        # Patterns go to other projects and machines: even possible secrets are removed.
         self._redactor = Redactor(Redactor.secrets_in(os.environ), guesses=True)
         self.events: list[LearningEvent] = []
 
     def clean(self, pattern: Pattern) -> Pattern:
-        """The pattern without the secrets in what it says."""
-        # Raises if nothing is left that is a pattern: then nothing is kept.
+        """Returns the pattern without the secrets in its text."""
+        # Raises if the rest is no pattern: then nothing is kept.
         said = msgspec.to_builtins(pattern)
         # Only its text: the sources are names of loops.
         for prose in ("name", "body"):
             said[prose] = hosts_removed(said[prose], platform.node())
         cleaned = msgspec.convert(self._redactor.json(said), Pattern)
-        # A project's name and its digest are no prose: lessons are kept apart by them.
+        # A project's name and its digest are no prose: they separate lessons.
         return msgspec.structs.replace(
             cleaned, id=pattern.id, scope=pattern.scope, only_in=pattern.only_in
         )
 
     def emit(self, event: LearningEvent) -> bool:
-        """Note the event, without the secrets in its texts, and what it changes, if it does."""
+        """Applies and records the event, without secrets in its texts. Returns whether it changed
+        anything.
+        """
         event = self._cleaned(event)
         changes = step(self, event, self._at)
         changed = changes != Changes()
@@ -467,31 +469,32 @@ class _Change(Tables):
 
 
 class JournalBook:
-    """The registry's facts in any journal; the tables lie in memory and are folded from them."""
+    """The registry's facts in any journal; the tables are in memory and folded from them."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         # One fold at a time: `_catch_up` awaits between reading the facts and applying them.
         self._lock = asyncio.Lock()
-        # Transactions are begun by hand; the server and its workers use one registry.
+        # Transactions are begun explicitly; the server and its workers use one registry.
         self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        # Python warns of a connection that is collected open, and a registry need not be closed.
+        # Python warns about a connection that is collected open, and a registry need not be closed.
         weakref.finalize(self, self._db.close)
         build(self._db)
         self._head = -1
 
     async def read(self, work: Callable[[View], T]) -> T:
-        """The result of `work` on what the journal holds now."""
+        """Returns the result of `work` on the journal's present content."""
         async with self._lock:
             await self._catch_up()
             return work(Tables(self._db))
 
     async def write(self, work: Callable[[Writing], T], at: int) -> T:
-        """The result of `work`; run again if somebody else wrote meanwhile."""
+        """Returns the result of `work`; repeated if another process wrote in between."""
         async with self._lock:
             for _ in range(_TRIES):
                 await self._catch_up()
-                # What `work` did to the tables in memory is taken back if it could not be written.
+                # Changes of `work` to the tables in memory are rolled back if they could not be
+                # written.
                 with suppress(Conflict), self._db:
                     self._db.execute("begin")
                     tx = _Change(self._db, at)
@@ -502,11 +505,11 @@ class JournalBook:
         raise LogError(f"the registry could not be written: {_TRIES} times somebody was quicker")
 
     async def faults(self) -> list[str]:
-        """Facts that cannot be read."""
+        """Returns the facts that cannot be read."""
         return [fault for fact in await self._journal.facts(STREAM) if (fault := _fault(fact))]
 
     async def close(self) -> None:
-        """Nothing to let go of: the journal is its owner's."""
+        """Does nothing: the owner closes the journal."""
 
     async def _catch_up(self) -> None:
         if facts := await self._journal.facts(STREAM, after=self._head):

@@ -1,8 +1,8 @@
 """A log, and a journal, in a PostgreSQL database: for more than one machine.
 
-`database` holds the connections, `schema` the tables and the functions that write, `log` and
-`journal` are what the rest of the house sees. They need psycopg 3 (`pip install
-'taofold[postgres]'`), which is imported only here.
+`database` holds the connections, `schema` the tables and the writing functions, `log` and `journal`
+the public classes. They need psycopg 3 (`pip install 'taofold[postgres]'`), which is imported only
+here.
 """
 
 from taofold.log.postgres.database import Database
@@ -14,8 +14,8 @@ __all__ = ["Database", "PostgresJournal", "PostgresLog", "open_postgres"]
 
 
 def open_postgres(dsn: str) -> CertainLog:
-    """The log at `dsn`, opened."""
+    """Returns the opened log at `dsn`."""
     log = PostgresLog(dsn)
     log.open()
-    # Only a log behind a network can lose the answer to a write that happened.
+    # Only a log behind a network can lose the answer to a completed write.
     return CertainLog(log)

@@ -1,11 +1,11 @@
 """The connections of one process to one database, in a thread with an event loop of its own.
 
-So a log can be used from any event loop and from several, leases are renewed however long somebody
-holds up theirs, and all that write share one transaction at a time: what is handed in while a
-commit is on its way to the disk goes along with the next. Broken connections are made anew; a write
-whose answer was lost says so. Processes tell each other of changes and send short messages by
-LISTEN and NOTIFY, and share small documents (`kept`, `keep`). Of runs it knows only their inboxes,
-which many ask for at once. A forked child leaves its parent's connections alone and begins anew.
+A log can therefore be used from several event loops, and leases are renewed even if these are
+blocked. All writers share one transaction at a time: writes handed in during a commit are batched
+into the next one. Broken connections are replaced; a write whose answer was lost raises
+`OutcomeUnknown`. Processes notify each other of changes and send short messages by LISTEN and
+NOTIFY, and share small documents (`kept`, `keep`). Of runs it knows only their inboxes, which many
+callers read at once. A forked child does not touch its parent's connections and starts without any.
 """
 
 import asyncio
@@ -54,14 +54,16 @@ Row: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
 Listener: TypeAlias = Callable[[str], None]
 Bulk: TypeAlias = Callable[[Sequence[Values]], tuple[str, Values]]
-"""Makes one statement of many calls; it tells a row for each, in their order."""
+"""Builds one statement from many calls; it returns a row for each, in their order."""
 
 MOST: Final = 8
-"""Connections that read and write at once; one more writes, one listens, one renews leases."""
+"""Maximum connections that read and write at once; three more write in batches, listen, and renew
+leases.
+"""
 ANSWER_S: Final = 30.0
-"""How long a statement may take: a server that stopped, or is no more, breaks no connection."""
+"""Maximum seconds of a statement: a stopped or vanished server does not break the connection."""
 _RENEW_S: Final = 3.0
-"""The same for what renews leases: by another connection there is time before they are over."""
+"""The same for lease renewal: it leaves time for another connection before the leases expire."""
 _BATCH: Final = 200
 _CONNECT_S: Final = 5
 _LOCK_MS: Final = 5000
@@ -69,11 +71,11 @@ _ATTEMPTS: Final = 5
 _PAUSE_S: Final = 0.05
 _RELISTEN_S: Final = 1.0
 _MESSAGES: Final = 2000
-"""Broadcasts that wait to be sent; of more the oldest are lost."""
+"""Maximum number of unsent broadcasts; beyond it the oldest are lost."""
 _LONGEST: Final = 7999
 
-# Nobody waits for these commits, so they need not wait for the disk: a commit that notifies holds
-# a lock that all others that notify wait for.
+# These commits need not wait for the disk, because no caller waits for them. A commit that notifies
+# holds a lock that all other notifying commits wait for.
 _BROADCAST: Final = (
     "with quick as materialized (select set_config('synchronous_commit', 'off', true)) "
     "select pg_notify(taofold_channel() || '_live', message) "
@@ -95,20 +97,20 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class _Call(Generic[T]):
-    """What somebody waits for."""
+    """A call with a waiting caller."""
 
     done: "asyncio.Future[T]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
-    """Of the caller's loop: only there it may be set."""
+    """In the caller's loop: it may be set only there."""
 
 
 @dataclass(slots=True)
 class _Write(_Call[Row]):
-    """One call of a function that writes, and who waits for what it tells."""
+    """One call of a writing function, and the future for its result."""
 
     order: bytes
-    """Locks are taken in this order, so that two batches never wait for each other."""
+    """Locks are taken in this order, so that two batches never deadlock."""
     statement: str | Bulk
     values: Values
     disk: bool
@@ -116,7 +118,7 @@ class _Write(_Call[Row]):
 
 @dataclass(slots=True)
 class _Read(_Call[list[Row]]):
-    """One look into the inbox of a run, and who waits for its rows."""
+    """One query of a run's inbox, and the future for its rows."""
 
     run: bytes
 
@@ -128,12 +130,12 @@ class Database:
     """Connections to the database at `dsn`. Connects at the first use.
 
     Args:
-        dsn: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE`; `pool_max` among the
-            options is the size of the pool, all others are libpq's.
-        most: Connections at once, if the address does not say.
-        wait_s: How long a call waits for a free connection, and a read for a server that is
-            away, in seconds.
-        answer_s: How long a statement may take, in seconds; then its connection is given up.
+        dsn: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?OPTION=VALUE`; the option `pool_max` is
+            the size of the pool, all others are libpq's.
+        most: Maximum number of connections, if the address does not set it.
+        wait_s: Maximum wait in seconds for a free connection, and of a read for an unreachable
+            server.
+        answer_s: Maximum seconds of a statement; then its connection is dropped.
 
     Raises:
         ConfigError: `dsn` is no address.
@@ -166,21 +168,21 @@ class Database:
         self._reading: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._calls: set[Future[Any]] = set()
-        """What other threads wait for, each until it is over."""
+        """Calls that other threads wait for, each until it is done."""
         self._listeners: list[Listener] = []
         self._broadcast_listeners: list[Listener] = []
         self._listening = False
         self._messages: deque[str] = deque(maxlen=_MESSAGES)
         self._sending = False
         self._weak = False
-        """Does the server, by itself, tell of commits before they are on disk?"""
+        """True if the server by default acknowledges commits before they are on disk."""
 
     def forked(self) -> None:
-        """A child process has no thread, and must not use its parent's connections."""
+        """Resets a child process, which has no thread and must not use its parent's connections."""
         # The parent's lock may have been held by another thread at the fork.
         self._guard = threading.Lock()
-        # Kept alive for ever: closing a connection here would end the
-        # parent's session on the server.
+        # Kept alive forever: closing a connection here would end the parent's session on the
+        # server.
         _inherited.append((self._made, self._loop, self._tasks))
         self._start()
 
@@ -191,41 +193,41 @@ class Database:
 
     @property
     def closed(self) -> bool:
-        """Was it closed? It does not open again."""
+        """True after `close`. It does not open again."""
         return self._closed
 
     @property
     def identity(self) -> str:
-        """That of the tables: two addresses may lead to the same. Blocks the first time."""
+        """The identity of the tables: two addresses may lead to the same. Blocks the first time."""
         if not self._identity:
             self.open()
         return self._identity
 
     def open(self) -> None:
-        """Connect, and create or upgrade the tables, now. Blocks.
+        """Connects, and creates or upgrades the tables, now. Blocks.
 
         Raises:
-            LogError: the database cannot be reached or used; the message says why.
-            Incompatible: it is newer than this release.
+            LogError: The database cannot be reached or used; the message has the reason.
+            Incompatible: It is newer than this release.
         """
         self.call_now(self._opened)
 
     def call_now(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of `work` in the database's thread. Blocks."""
+        """Returns the result of `work` in the database's thread. Blocks."""
         return self._submit(work).result()
 
     async def call(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of `work` in the database's thread.
+        """Returns the result of `work` in the database's thread.
 
-        Whoever is cancelled meanwhile hears of it after that: a write has happened or not when
-        it returns.
+        A cancellation of the caller is raised after that: a write has happened or not when it
+        returns.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         result = self._submit(work)
 
         def finished(_: "Future[T]") -> None:
-            with suppress(RuntimeError):  # the caller's loop was closed meanwhile
+            with suppress(RuntimeError):  # the caller's loop has been closed
                 loop.call_soon_threadsafe(_finish, done)
 
         result.add_done_callback(finished)
@@ -233,14 +235,14 @@ class Database:
         return result.result()
 
     async def fetch(self, statement: str, values: Values = ()) -> list[Row]:
-        """The rows of a statement that only reads; asked again if the connection is lost."""
+        """Returns the rows of a reading statement; repeated if the connection is lost."""
         return await self.call(lambda: self._fetch(statement, values))
 
     async def inbox(self, run: bytes) -> list[Row]:
-        """The body of each message of a run, in order: one of None if there is no message.
+        """Returns the body of each message of a run, in order; one None if there is no message.
 
-        No row if there is no such run. What is asked while an answer is on its way goes along
-        with the next statement, so that many runs cost one round trip.
+        No row if there is no such run. Requests that arrive while a query is running share the next
+        statement, so that many runs cost one round trip.
         """
         rows: list[Row] = await self._hand_in(self._questions, _Read(run))
         return rows
@@ -248,46 +250,46 @@ class Database:
     async def write(
         self, order: bytes, statement: str | Bulk, values: Values, *, disk: bool = False
     ) -> Row:
-        """What a function that writes tells, together with others in one transaction.
+        """Returns the result of a writing function, batched with others in one transaction.
 
-        Two writes of this process with the same `order` happen as they were handed in. Calls of
-        one `Bulk` that are neighbours become one statement.
+        Two writes of this process with the same `order` keep their order. Adjacent calls of one
+        `Bulk` become one statement.
         """
         row: Row = await self._hand_in(self._queue, _Write(order, statement, values, disk))
         return row
 
     async def alone(self, statement: str, values: Sequence[Any], *, disk: bool = False) -> Row:
-        """What a function that writes tells, in a transaction of its own."""
+        """Returns the result of a writing function, in a transaction of its own."""
         return await self.call(lambda: self._alone(statement, values, disk))
 
     def renew_now(self, statement: str, values: Sequence[Any]) -> list[Row]:
-        """The rows of a statement that renews leases. Blocks, for seconds at most."""
+        """Returns the rows of a statement that renews leases. Blocks, for seconds at most."""
         return self.call_now(lambda: self._renewed(statement, values))
 
     def kept(self, key: str) -> tuple[int, bytes]:
-        """What servers share under `key`, with its version; (0, b"") if nothing. Blocks.
+        """Returns the shared document `key` with its version; (0, b"") if there is none. Blocks.
 
-        It does not wait for a server that is away.
+        It does not wait for an unreachable server.
         """
         rows = self.call_now(lambda: self._rows(_KEPT, (key,)))
         return (rows[0][0], rows[0][1]) if rows else (0, b"")
 
     def keep(self, key: str, version: int, body: bytes) -> bool:
-        """Put `body` where `version` was; False if somebody else was quicker. Blocks."""
+        """Replaces version `version` by `body`; False if another process was faster. Blocks."""
         return bool(self.call_now(lambda: self._rows(_KEEP, (key, body, version))))
 
     def on_run_changed(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener`, in the database's thread, with each run that changed.
+        """Calls `listener`, in the database's thread, with each changed run.
 
-        "" stands for any: connections break, and nobody knows what was missed. Only statuses
-        and messages are told, not events. Returns the way to stop it.
+        "" stands for any run: after a broken connection changes may have been missed. Only statuses
+        and messages are notified, not events. Returns a function that stops it.
         """
         return self._subscribed(self._listeners, listener)
 
     def on_broadcast(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener`, in the database's thread, with each broadcast, of this process too.
+        """Calls `listener`, in the database's thread, with each broadcast, including own ones.
 
-        Returns the way to stop it.
+        Returns a function that stops it.
         """
         return self._subscribed(self._broadcast_listeners, listener)
 
@@ -306,12 +308,12 @@ class Database:
         return stop
 
     def broadcast(self, message: str) -> None:
-        """Tell `message`, ASCII of less than 8000 bytes, to all who hear. It does not wait.
+        """Sends `message`, ASCII of less than 8000 bytes, to all listeners. Does not wait.
 
-        It may be lost: when the server is away, or when more is told than can be sent.
+        It may be lost if the server is unreachable, or if too many messages are queued.
 
         Raises:
-            LogError: it is too long, or this database is closed.
+            LogError: It is too long, or this database is closed.
         """
         if len(message) > _LONGEST or not message.isascii():
             raise LogError(f"a broadcast is ASCII of at most {_LONGEST} bytes")
@@ -325,11 +327,11 @@ class Database:
         self._submit(hand_in)
 
     def close(self) -> None:
-        """Finish what was handed in, and let go of all connections. Blocks."""
+        """Finishes pending calls, and closes all connections. Blocks."""
         with self._guard:
             if self._closed:
                 return
-            # First, under the guard, so that nothing more is handed in while the rest is finished.
+            # First, under the guard, so that no more calls are accepted while the rest is finished.
             self._closed = True
             loop, thread = self._loop, self._thread
         if loop is None or thread is None:
@@ -345,24 +347,24 @@ class Database:
                 raise LogError("this log is closed; open it again to use it")
             call = asyncio.run_coroutine_threadsafe(work(), self._started())
             self._calls.add(call)
-        # Not under the guard: it is called at once if the work is over already.
+        # Not under the guard: it is called at once if the work is done already.
         call.add_done_callback(self._calls.discard)
         return call
 
     def _started(self) -> asyncio.AbstractEventLoop:
-        """The loop of the thread, begun if need be. Under the guard."""
+        """Returns the loop of the thread, started if necessary. Under the guard."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
                 target=_run, args=(self._loop,), name="taofold-postgres", daemon=True
             )
             self._thread.start()
-            # Without a reference to self, which would keep the database alive for ever.
+            # Without a reference to self, which would keep the database alive forever.
             weakref.finalize(self, _let_go, os.getpid(), self._loop, self._made)
         return self._loop
 
     async def _hand_in(self, queue: deque[C], call: C) -> Any:
-        """Queue it, wake the thread once for all that comes until it looks, and wait."""
+        """Queues the call, wakes the thread once for all calls until it runs, and waits."""
         with self._guard:
             if self._closed:
                 raise LogError("this log is closed; open it again to use it")
@@ -375,10 +377,10 @@ class Database:
         return call.done.result()
 
     def _take(self) -> None:
-        """See that somebody writes what is in the queue, and asks what is to be asked."""
-        # Before the queues are looked at: what is handed in from now on wakes again.
+        """Starts a task that writes the queue, and one that runs the queries, if needed."""
+        # Before the queues are read: later calls wake the thread again.
         self._woken = False
-        # One task writes at a time; it takes with it what came while the last commit was under way.
+        # One task writes at a time; it takes all writes that arrived during the last commit.
         if self._queue and self._writing is None:
             self._writing = self._keep(self._write_all())
         if self._questions and self._reading is None:
@@ -391,7 +393,7 @@ class Database:
         return task
 
     async def _stop(self) -> None:
-        # First: it may hand in writes. Nothing is asked any more.
+        # First: these may queue writes. No more calls are accepted.
         calls = [asyncio.wrap_future(call) for call in tuple(self._calls)]
         await asyncio.gather(*calls, return_exceptions=True)
         if self._writing is not None:
@@ -408,10 +410,10 @@ class Database:
             pass
 
     async def _connect(self) -> Connection:
-        """A new connection to tables that are ready.
+        """Returns a new connection to prepared tables.
 
         Raises:
-            LogError: the server is away, refuses, or the tables cannot be used.
+            LogError: The server is unreachable, refuses, or the tables cannot be used.
         """
         try:
             db = await psycopg.AsyncConnection.connect(
@@ -419,8 +421,8 @@ class Database:
                 autocommit=True,
                 connect_timeout=_CONNECT_S,
                 application_name="taofold",
-                # The same few statements come all the time: from the third on the
-                # server has them planned.
+                # The same few statements recur: from the third time on the server has prepared
+                # plans.
                 prepare_threshold=2,
             )
         except psycopg.Error as error:
@@ -430,14 +432,14 @@ class Database:
         self._made -= {connection for connection in self._made if connection.closed}
         self._made.add(db)
         try:
-            # A row that stays locked is an error after 5 s instead of a run that hangs.
+            # A row that stays locked is an error after 5 s instead of a hanging run.
             with self._patience(db):
                 await db.execute(f"set lock_timeout = {_LOCK_MS}".encode())
-                # Some servers tell of a commit before it is on disk; then
-                # `disk=True` has to insist on it.
+                # Some servers acknowledge a commit before it is on disk; then `disk=True` must
+                # request it.
                 weak = await (await db.execute("show synchronous_commit")).fetchone()
             if not self._identity:
-                # An upgrade of large tables takes its time.
+                # An upgrade of large tables takes long.
                 self._identity = f"postgres:{await schema.prepare(db, self.name)}"
             self._weak = weak is not None and weak[0] == "off"
         except psycopg.Error as error:
@@ -450,7 +452,7 @@ class Database:
 
     @contextmanager
     def _patience(self, db: Connection, seconds: float = 0) -> Generator[None]:
-        """Break the connection if it does not answer in time (0: `answer_s`)."""
+        """Breaks the connection if it does not respond in time (0: `answer_s`)."""
         seconds = seconds or self._answer_s
         timer = asyncio.get_running_loop().call_later(seconds, self._hang_up, db, seconds)
         try:
@@ -462,16 +464,16 @@ class Database:
         _logger.warning(
             "the log %r has not answered for %g s: its connection is given up", self.name, seconds
         )
-        # Ended, not closed: whoever waits for an answer hears it as a connection that broke.
+        # Shut down, not closed: a waiting statement fails as on a broken connection.
         with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(db.fileno())) as line:
             line.shutdown(socket.SHUT_RDWR)
 
     @asynccontextmanager
     async def _connection(self, *, renews: bool = False) -> AsyncGenerator[Connection]:
-        """A connection of the pool. Who renews leases does not wait for one: it is one more.
+        """Yields a connection of the pool. Lease renewal has an extra one and does not wait.
 
         Raises:
-            LogError: none became free, or none can be made.
+            LogError: None became free, or none can be made.
         """
         free = self._renewing if renews else self._free
         try:
@@ -489,7 +491,7 @@ class Database:
             try:
                 yield db
             except BaseException:
-                # After an error the server told, the connection is as good as before.
+                # After an error reported by the server the connection is still usable.
                 if not db.closed and db.info.transaction_status == _AT_REST:
                     self._idle.append(db)
                 else:
@@ -500,9 +502,9 @@ class Database:
             free.release()
 
     async def _drop(self, db: Connection) -> None:
-        """One connection is broken: so are those that were made before, most likely."""
-        # After a restart of the server all connections of the pool are dead; the
-        # next call makes new ones.
+        """Closes a broken connection and all idle ones, which are most likely broken too."""
+        # After a restart of the server all connections of the pool are dead; the next call makes
+        # new ones.
         stale, self._idle = [*self._idle, db], []
         for connection in stale:
             with suppress(psycopg.Error):
@@ -512,7 +514,7 @@ class Database:
         try:
             return await self._rows(statement, values, renews=True)
         except _Lost:
-            # Done twice it is the same, and by a new connection there is still time.
+            # Idempotent, and with a new connection there is still time.
             return await self._rows(statement, values, renews=True)
 
     async def _fetch(self, statement: str, values: Values) -> list[Row]:
@@ -521,25 +523,26 @@ class Database:
     async def _patiently(
         self, work: Callable[[], Awaitable[T]], causes: tuple[type[LogError], ...]
     ) -> T:
-        """The result of `work`, tried again for a while when it fails for one of `causes`."""
+        """Returns the result of `work`, repeated for a while if it fails for one of `causes`."""
         clock = asyncio.get_running_loop()
         deadline = clock.time() + self._wait_s
         while True:
             try:
                 return await work()
             except causes as error:
-                # Once it was there it will be back; an address that never worked is wrong.
+                # A server that was reached before may return; an address that never worked is
+                # wrong.
                 if clock.time() > deadline or not self._identity:
                     kind = LogAway if isinstance(error, LogAway) else LogError
                     raise kind(str(error)) from error
             await asyncio.sleep(_PAUSE_S)
 
     async def _rows(self, statement: str, values: Values, *, renews: bool = False) -> list[Row]:
-        """The rows of one statement, in a transaction of its own.
+        """Returns the rows of one statement, in a transaction of its own.
 
         Raises:
-            OutcomeUnknown: the connection broke (as `_Lost`).
-            LogError: the server refuses.
+            OutcomeUnknown: The connection broke (as `_Lost`).
+            LogError: The server refuses.
         """
         for attempt in range(_ATTEMPTS):
             async with self._connection(renews=renews) as db:
@@ -549,8 +552,8 @@ class Database:
                 except psycopg.Error as error:
                     if db.closed:
                         await self._drop(db)
-                        # Reads ask again (`_fetch`); a write may have happened, so it is for the
-                        # caller to find out.
+                        # Reads are repeated (`_fetch`); a write may have happened, so the caller
+                        # must determine that.
                         raise _Lost(str(outcome_unknown(error, self.name))) from error
                     if error.sqlstate not in RETRYABLE or attempt == _ATTEMPTS - 1:
                         raise explain(error, self.name) from error
@@ -568,7 +571,7 @@ class Database:
         return rows[0]
 
     async def _read_all(self) -> None:
-        """Ask what is to be asked, of many keys at once, until nothing is left."""
+        """Runs the queued queries, many keys at once, until none is left."""
         batch: list[_Read] = []
         try:
             while self._questions:
@@ -596,15 +599,15 @@ class Database:
         _tell_all([(read, inboxes[read.run]) for read in batch])
 
     async def _write_all(self) -> None:
-        """Take what is in the queue, a batch for each transaction, until it is empty."""
+        """Writes the queue, one transaction per batch, until it is empty."""
         batch: list[_Write] = []
         try:
             while self._queue:
                 batch = [self._queue.popleft() for _ in range(min(len(self._queue), _BATCH))]
                 await self._write_batch(batch)
         except BaseException as error:
-            # Whether the batch was committed is unknown; what was still in the queue was not sent.
-            # One by one: others hand in meanwhile, and nothing may be forgotten.
+            # It is unknown whether the batch was committed; the writes still queued were not sent.
+            # One by one: others are queued meanwhile, and none may be forgotten.
             while self._queue:
                 batch.append(self._queue.popleft())
             _refuse(batch, OutcomeUnknown(f"the log stopped: {error!r}"))
@@ -616,11 +619,11 @@ class Database:
         try:
             await self._patiently(lambda: self._transact(batch), (LogAway,))
         except _Undone as error:
-            # Nothing of it happened: whose fault it was shows when each goes by itself.
+            # Nothing of it happened: single transactions show which write was at fault.
             if len(batch) == 1 and not error.again:
                 _refuse(batch, explain(error.cause, self.name))
                 return
-            # In order still: two writes to one run must not overtake each other.
+            # In order: two writes to one run must not overtake each other.
             for write in batch:
                 await self._write_one(write)
         except LogError as error:
@@ -641,12 +644,12 @@ class Database:
                 return
 
     async def _transact(self, batch: list[_Write]) -> None:
-        """Do all writes of the batch in one transaction.
+        """Performs all writes of the batch in one transaction.
 
         Raises:
-            _Undone: the server refused one, so none happened.
-            OutcomeUnknown: the connection broke.
-            LogError: there is no connection.
+            _Undone: The server refused one, so none happened.
+            OutcomeUnknown: The connection broke.
+            LogError: There is no connection.
         """
         # A connection of its own, so that writes do not wait for reads.
         if self._writer is None or self._writer.closed:
@@ -656,7 +659,8 @@ class Database:
             with self._patience(db):
                 rows = await self._sent(db, batch)
         except psycopg.Error as error:
-            # The server has rolled back and told why; on a broken connection nobody knows.
+            # The server rolled back and reported why; on a broken connection the outcome is
+            # unknown.
             if not db.closed and db.info.transaction_status == _AT_REST:
                 raise _Undone(error) from error
             self._writer = None
@@ -666,14 +670,14 @@ class Database:
         _tell_all(rows)
 
     async def _sent(self, db: Connection, batch: list[_Write]) -> list[tuple[_Write, Row]]:
-        """Each write with what it told."""
+        """Returns each write with its result."""
         disk = self._weak and any(write.disk for write in batch)
         calls = list(_calls(batch))
         if len(calls) == 1 and not disk:
             ((writes, statement, values),) = calls
             cursor = await db.execute(statement.encode(), values)
             return list(zip(writes, await cursor.fetchall(), strict=True))
-        # All statements go out at once and are answered at once: one round trip for a whole batch.
+        # All statements are sent and answered at once: one round trip for a whole batch.
         async with db.pipeline(), db.transaction():
             if disk:
                 await db.execute("set local synchronous_commit = on")
@@ -688,7 +692,7 @@ class Database:
         ]
 
     async def _send_all(self) -> None:
-        """Send what was handed in, all that waits in one transaction."""
+        """Sends queued broadcasts, all waiting ones in one transaction."""
         try:
             while self._messages:
                 messages = list(self._messages)
@@ -710,7 +714,7 @@ class Database:
                     channel = row[0] if row else ""
                     await db.execute(f'listen "{channel}"'.encode())
                     await db.execute(f'listen "{channel}_live"'.encode())
-                # From now on changes are heard; what came before may have been missed.
+                # From now on changes are received; earlier ones may have been missed.
                 self._tell(self._listeners, "")
                 async for notice in db.notifies():
                     if notice.channel == channel:
@@ -738,11 +742,11 @@ _AT_REST: Final = psycopg.pq.TransactionStatus.IDLE
 
 
 class _Lost(OutcomeUnknown):
-    """The connection broke while a statement was on its way."""
+    """The connection broke while a statement was running."""
 
 
 class _Undone(Exception):
-    """The server undid a transaction. `again`: only because of another one."""
+    """The server rolled back a transaction. `again`: only because of another one."""
 
     def __init__(self, cause: psycopg.Error) -> None:
         super().__init__(str(cause))
@@ -751,7 +755,7 @@ class _Undone(Exception):
 
 
 _inherited: Final[list[object]] = []
-"""Connections of a parent process: never closed by a child, for they are shared."""
+"""Connections of a parent process: a child never closes them, because they are shared."""
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -760,7 +764,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _let_go(process: int, loop: asyncio.AbstractEventLoop, connections: set[Connection]) -> None:
-    """Close what a database held that nobody closed."""
+    """Closes the connections of a database that was not closed."""
     if process != os.getpid() or loop.is_closed():
         return
     for connection in connections:
@@ -770,7 +774,7 @@ def _let_go(process: int, loop: asyncio.AbstractEventLoop, connections: set[Conn
 
 
 def _calls(batch: list[_Write]) -> Iterator[tuple[list[_Write], str, Values]]:
-    """The statements of a batch, in the order of locks, each with the writes that it does."""
+    """Yields the statements of a batch, in the order of locks, each with its writes."""
     ordered = sorted(batch, key=lambda write: write.order)
     for statement, group in groupby(ordered, key=lambda write: write.statement):
         writes = list(group)
@@ -778,7 +782,7 @@ def _calls(batch: list[_Write]) -> Iterator[tuple[list[_Write], str, Values]]:
             try:
                 text, values = statement([write.values for write in writes])
             except (struct.error, TypeError, ValueError) as error:
-                # As the server refuses a value: then each write is tried by itself.
+                # As if the server refused a value: then each write is tried alone.
                 raise psycopg.DataError(f"a value cannot be written: {error}") from error
             yield writes, text, values
         else:
@@ -790,7 +794,7 @@ def _refuse(batch: Sequence[_Call[Any]], error: LogError) -> None:
 
 
 def _tell_all(outcomes: Sequence[tuple[_Call[Any], Any]]) -> None:
-    """Give the callers what came of their calls, a result or a `LogError`.
+    """Delivers the outcomes of calls, a result or a `LogError`.
 
     Each loop is woken once for all of them.
     """
@@ -798,7 +802,7 @@ def _tell_all(outcomes: Sequence[tuple[_Call[Any], Any]]) -> None:
     for call, outcome in outcomes:
         loops.setdefault(call.done.get_loop(), []).append((call, outcome))
     for loop, finished_calls in loops.items():
-        with suppress(RuntimeError):  # the callers' loop was closed meanwhile
+        with suppress(RuntimeError):  # the callers' loop has been closed
             loop.call_soon_threadsafe(_settle, finished_calls)
 
 
@@ -813,14 +817,14 @@ def _settle(outcomes: Sequence[tuple[_Call[Any], Any]]) -> None:
 
 
 async def _waited(done: "asyncio.Future[Any]") -> None:
-    """Wait until `done` is, also when the caller is cancelled: what is on its way has an answer.
+    """Waits for `done`, even if the caller is cancelled, because a running write has an outcome.
 
-    The cancellation comes after that.
+    The cancellation is delivered afterwards.
     """
     cancelled = False
     while not done.done():
         try:
-            # Unlike `shield` it raises nothing of what `done` holds: that is for the caller.
+            # Unlike `shield` it does not raise the exception of `done`, which is for the caller.
             await asyncio.wait([done])
         except asyncio.CancelledError:
             cancelled = True
@@ -834,7 +838,7 @@ def _finish(done: "asyncio.Future[None]") -> None:
 
 
 def _cancel_later() -> None:
-    """Deliver a cancellation, held back until a write was over, at the next await."""
+    """Delivers a cancellation that was held back during a write, at the next await."""
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()  # it is counted again

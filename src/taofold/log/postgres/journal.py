@@ -1,6 +1,6 @@
 """The PostgreSQL journal: streams of facts in the same database as the runs.
 
-It knows nothing about what facts mean.
+It knows nothing about the meaning of facts.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _DROP: Final = (
 
 
 class PostgresJournal:
-    """A `Journal` in the PostgreSQL database at `dsn`, or in a `Database` that is a log's too."""
+    """A `Journal` in the PostgreSQL database at `dsn`, or in a `Database` shared with a log."""
 
     def __init__(self, dsn: str | Database) -> None:
         self._own = not isinstance(dsn, Database)
@@ -44,7 +44,7 @@ class PostgresJournal:
 
     @property
     def identity(self) -> str:
-        """The tables, by whatever address."""
+        """The identity of the tables, for any address."""
         return f"journal:{self.database.identity}"
 
     async def write(
@@ -57,7 +57,7 @@ class PostgresJournal:
         owner: str = "",
         lease_ms: int = 0,
     ) -> int:
-        """Append behind number `after`, in one transaction."""
+        """Appends facts after number `after`, in one transaction."""
         values = (
             stream.encode(),
             after,
@@ -66,7 +66,7 @@ class PostgresJournal:
             owner.encode(),
             lease_ms,
         )
-        # Locks of streams sort behind each other and apart from those of runs.
+        # Locks of streams sort after each other and apart from those of runs.
         row = await self.database.write(b"stream " + values[0], _WRITE, values, disk=disk)
         code, at = row[0], int(row[1])
         if code == "outrun":
@@ -74,12 +74,12 @@ class PostgresJournal:
         return at
 
     def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
-        """Make the leases of `streams` end in `lease_ms` from now. Blocks."""
+        """Makes the leases of `streams` end in `lease_ms` from now. Blocks."""
         values = (lease_ms, [name.encode() for name in sorted(streams)], owner.encode())
         return {name.decode() for (name,) in self.database.renew_now(_RENEW, values)}
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
-        """Facts with `seq > after`, in order."""
+        """Returns facts with `seq > after`, in order."""
         facts: list[Fact] = []
         while True:
             most = min(_CHUNK, limit - len(facts)) if limit > 0 else _CHUNK
@@ -91,7 +91,7 @@ class PostgresJournal:
             await asyncio.sleep(0)
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
-        """Streams whose name starts with `prefix`, newest first."""
+        """Returns streams whose name starts with `prefix`, newest first."""
         start = prefix.encode()
         rows = await self.database.fetch(
             f"{_ROW} where stream >= %b and stream < %b order by number desc",
@@ -100,16 +100,16 @@ class PostgresJournal:
         return [_stream_row(row) for row in rows]
 
     async def row(self, stream: str) -> StreamRow | None:
-        """The stream's row."""
+        """Returns the stream's row."""
         rows = await self.database.fetch(f"{_ROW} where stream = %b", (stream.encode(),))
         return _stream_row(rows[0]) if rows else None
 
     async def drop(self, stream: str) -> None:
-        """Forget the stream."""
+        """Deletes the stream."""
         await self.database.fetch(_DROP + " returning 1", (stream.encode(),))
 
     async def close(self) -> None:
-        """Let go of the connections, if they are this journal's own."""
+        """Closes the connections, if they are this journal's own."""
         if self._own:
             await asyncio.to_thread(self.database.close)
 

@@ -1,9 +1,8 @@
 """The log for more than one machine: a PostgreSQL database, used by any number of processes.
 
-Each method is one short transaction, those that write call a function of `schema`. Leases are
-compared with the database's clock; those of its clients do not matter. `prune` deletes old
-runs, `broadcast` tells the database's processes something. It knows nothing about strategies or
-tools.
+Each method is one short transaction; writing methods call a function of `schema`. Leases are
+compared with the database's clock, so the clients' clocks do not matter. `prune` deletes old runs,
+`broadcast` sends a message to the database's processes. It knows nothing about strategies or tools.
 """
 
 import asyncio
@@ -39,12 +38,12 @@ from taofold.log.sqlite.statements import (
 )
 
 _CHUNK: Final = 1000
-"""Records read between two breaths of the event loop."""
+"""Records read between two yields to the event loop."""
 _LAST: Final = 2**31 - 1
 _COMPACT: Final = 200
-"""Changes of statuses after which a process sums them up."""
+"""Number of status changes after which a process compacts them."""
 _SUM: Final = 2000
-"""Rows of differences above which whoever counts sums them up."""
+"""Number of difference rows above which a count compacts them."""
 
 _ROW: Final = (
     "select r.run, r.status, r.goal, r.agent, r.session, r.parent, r.principal, "  # noqa: S608 - constants
@@ -81,7 +80,7 @@ _READ: Final = (
 )
 _CREATE: Final = f"select * from taofold_create({', '.join(['%b'] * 20)})"  # noqa: S608 - marks
 _CLAIM: Final = "select * from taofold_claim(%b, %b, %b::bigint, %b, %b)"
-# Many appends at once: of the elements of all, each takes its own slices.
+# Many appends at once: each takes its own slices of the concatenated arrays.
 _APPEND: Final = """
 select a.* from unnest(%b::bytea[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[],
     %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bigint[], %b::bigint[])
@@ -114,13 +113,13 @@ _COUNT: Final = (
 class PostgresLog:
     """A `Log` in the PostgreSQL database at `dsn`.
 
-    A write whose connection breaks raises `OutcomeUnknown`: put a `CertainLog` in front of it, as
+    A write whose connection breaks raises `OutcomeUnknown`: wrap it in a `CertainLog`, as
     `open_log` does.
 
     Args:
         dsn: The address, or a `Database` that is shared with a journal and closed by this log.
-        most: Connections at once.
-        wait_s: How long a call waits for a free connection or a server that is away, in seconds.
+        most: Maximum number of connections.
+        wait_s: Maximum wait in seconds for a free connection or an unreachable server.
 
     >>> log = PostgresLog("postgresql://ann@db.example/agents")
     >>> log.database.name
@@ -135,36 +134,36 @@ class PostgresLog:
 
     @property
     def closed(self) -> bool:
-        """Was it closed? It does not open again."""
+        """True after `close`. It does not open again."""
         return self.database.closed
 
     @property
     def identity(self) -> str:
-        """The tables, by whatever address."""
+        """The identity of the tables, for any address."""
         return self.database.identity
 
     def open(self) -> None:
-        """Connect, and create or upgrade the tables, now. Blocks.
+        """Connects, and creates or upgrades the tables, now. Blocks.
 
         Raises:
-            LogError: the database cannot be reached or used; the message says why.
-            Incompatible: it is newer than this release.
+            LogError: The database cannot be reached or used; the message has the reason.
+            Incompatible: It is newer than this release.
         """
         self.database.open()
 
     def journal(self) -> PostgresJournal:
-        """The journal in the same database. It ends with this log."""
+        """Returns the journal in the same database. It ends with this log."""
         return PostgresJournal(self.database)
 
     def on_change(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener`, in another thread, with each run whose status or inbox changed.
+        """Calls `listener`, in another thread, with each run whose status or inbox changed.
 
-        "" stands for any: something may have been missed. Returns the way to stop it.
+        "" stands for any run: a change may have been missed. Returns a function that stops it.
         """
         return self.database.on_run_changed(listener)
 
     def broadcast(self, message: str) -> None:
-        """Tell all processes on this database, without waiting; it is not kept and may be lost.
+        """Sends a message to all processes on this database. Does not wait; it may be lost.
 
         Raises:
             LogError: `message` is not ASCII of less than 8000 bytes, or the log is closed.
@@ -172,7 +171,9 @@ class PostgresLog:
         self.database.broadcast(message)
 
     def on_broadcast(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener`, in another thread, with each message. Returns the way to stop it."""
+        """Calls `listener`, in another thread, with each message. Returns a function
+        that stops it.
+        """
         return self.database.on_broadcast(listener)
 
     async def create(
@@ -185,7 +186,7 @@ class PostgresLog:
         lease_ms: int = 0,
         disk: bool = False,
     ) -> Claim:
-        """Register a run with its first records."""
+        """Registers a run with its first records."""
         content = blobs or {}
         events = _events(row.run, records)
         texts = (row.run, row.status, row.goal, row.agent, row.session, row.parent, row.principal)
@@ -206,7 +207,8 @@ class PostgresLog:
             _digests(blob_digests(records)),
             tags_json(row),
         )
-        # Told here: the function in the database numbers the records itself and would not notice.
+        # Checked here: the function in the database numbers the records itself and would not
+        # notice.
         if _first(row.run, records, 0) != 0 and records:
             raise Conflict(misplaced_text(row.run, *_wrong(row.run, records, 0)))
         code, _, who, what = await self.database.alone(_CREATE, values, disk=disk)
@@ -230,7 +232,7 @@ class PostgresLog:
         lease_ms: int = 0,
         force: bool = False,
     ) -> Claim:
-        """Become the owner of the run."""
+        """Makes `owner` the owner of the run."""
         values = (_bytes(run), _bytes(owner), epoch, lease_ms, force)
         code, at, who, _ = await self.database.write(values[0], _CLAIM, values)
         if code == "ok":
@@ -240,8 +242,8 @@ class PostgresLog:
         raise _refusal(code, run, at, epoch or 0)
 
     def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
-        """Make the leases of `runs` end in `lease_ms` from now. Blocks."""
-        # In one order, so that two processes that renew do not lock each other's rows.
+        """Makes the leases of `runs` end in `lease_ms` from now. Blocks."""
+        # In one order, so that two renewing processes do not deadlock.
         values = (lease_ms, [_bytes(run) for run in sorted(runs)], _bytes(owner))
         return {_text(run) for (run,) in self.database.renew_now(_RENEW, values)}
 
@@ -259,7 +261,7 @@ class PostgresLog:
         wake_at: int = 0,
         if_quiet: bool = False,
     ) -> bool:
-        """Write all of `records` in one transaction, or nothing."""
+        """Writes all of `records` in one transaction, or nothing."""
         first = records[0].seq if records else 0
         ats, texts, version = _events(run, records)
         content = blobs or {}
@@ -292,9 +294,10 @@ class PostgresLog:
         raise _refusal(code, run, at, epoch)
 
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
-        """Records with `seq > after`, in order."""
+        """Returns records with `seq > after`, in order."""
         records: list[Record] = []
-        # Numbers are 32 bits there; a larger one would be an error instead of an empty answer.
+        # Sequence numbers have 32 bits there; a larger one would be an error instead of an empty
+        # answer.
         last = min(max(after, -1), _LAST)
         while True:
             count = min(_CHUNK, limit - len(records)) if limit > 0 else _CHUNK
@@ -311,7 +314,7 @@ class PostgresLog:
             await asyncio.sleep(0)
 
     async def row(self, run: str) -> RunRow:
-        """The run's row."""
+        """Returns the run's row."""
         rows = await self.database.fetch(f"{_FROM_RUNS} where r.run = %b", (_bytes(run),))
         if not rows:
             raise UnknownRun(f"no run {run!r} in this log")
@@ -329,10 +332,10 @@ class PostgresLog:
         before: int = 0,
         limit: int = 100,
     ) -> list[RunRow]:
-        """Runs, newest first; a `limit` of 0 means all."""
+        """Returns runs, newest first; a `limit` of 0 means all."""
         names = {"session": session, "parent": parent, "principal": principal, "agent": agent}
         tests = [(f"r.{name} = %b", _bytes(value)) for name, value in names.items() if value]
-        # Said once more, so that an index of only those that have one can be used.
+        # A redundant condition that makes the partial indexes usable.
         tests += [(f"r.{name} <> %b", b"") for name in ("session", "parent") if names[name]]
         clauses, values = [test for test, _ in tests], list[Any]([value for _, value in tests])
         if status:
@@ -348,7 +351,7 @@ class PostgresLog:
             clauses.append("t.tag = %b")
             values.append(_bytes(tag))
         where = f"where {' and '.join(clauses)}" if clauses else ""
-        # Literals: with a bound limit a prepared plan is made for any, and sorts all.
+        # Literals: with a bound limit a prepared plan is generic and sorts all rows.
         most = f"limit {int(limit)}" if limit > 0 else ""
         inner = f"(select r.* from {source} {where} order by {order} desc {most})"  # noqa: S608 - only parameters
         rows = await self.database.fetch(
@@ -357,7 +360,7 @@ class PostgresLog:
         return [_row(row) for row in rows]
 
     async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        """Ids of runs that begin with `prefix`, in order."""
+        """Returns ids of runs that begin with `prefix`, in order."""
         start = _bytes(prefix)
         rows = await self.database.fetch(
             "select run from taofold_runs where run >= %b and run < %b order by run limit %b",
@@ -366,19 +369,19 @@ class PostgresLog:
         return [_text(run) for (run,) in rows]
 
     async def clock(self) -> int:
-        """The time by the clock of leases, which is the database's."""
+        """Returns the time by the clock of leases, which is the database's."""
         ((now,),) = await self.database.fetch("select taofold_now()")
         return int(now)
 
     async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
-        """Runs that somebody should look at, the longest due first."""
+        """Returns due runs, the longest due first."""
         at, start = (0, 0) if after is None else (due_at(after), after.place)
         values = {"now": now, "at": at, "place": start, "limit": limit}
         rows = await self.database.fetch(_DUE, values)
         return [_row(row) for row in rows]
 
     async def count(self, *, principal: str | None = None) -> dict[str, int]:
-        """How many runs there are by status."""
+        """Returns the number of runs by status."""
         scope = b"*" if principal is None else b"@" + _bytes(principal)
         row = await self.database.fetch(_COUNT, {"scope": scope})
         if sum(rows for _, _, rows in row) > _SUM:
@@ -386,11 +389,11 @@ class PostgresLog:
         return {status: runs for status, runs, _ in row if runs}
 
     async def compact(self) -> None:
-        """Sum up the changes of statuses, so that counting costs the same for ever."""
+        """Compacts the changes of statuses, so that the cost of counting does not grow."""
         await self.database.fetch("select taofold_compact()")
 
     async def post(self, run: str, signal: Signal) -> bool:
-        """Put `signal` in the inbox, once, on disk: a person was told that it is taken."""
+        """Puts `signal` in the inbox, once, durably: its sender got a confirmation."""
         values = (_bytes(run), _bytes(signal.id), message(signal), signal.kind != "refused")
         code, at, _, _ = await self.database.alone(_POST, values, disk=True)
         if code == "unknown":
@@ -398,14 +401,14 @@ class PostgresLog:
         return bool(code == "ok")
 
     async def inbox(self, run: str) -> list[Signal]:
-        """Messages not yet consumed, in order of arrival."""
+        """Returns the messages not yet consumed, in order of arrival."""
         rows = await self.database.inbox(_bytes(run))
         if not rows:
             raise UnknownRun(f"no run {run!r} in this log")
         return [signal(body) for (body,) in rows if body is not None]
 
     async def blob(self, digest: str) -> bytes:
-        """The content with this digest."""
+        """Returns the content with this digest."""
         rows = await self.database.fetch(
             "select body from taofold_blobs where digest = %b", (_bytes(digest),)
         )
@@ -415,13 +418,13 @@ class PostgresLog:
         return body
 
     async def delete(self, run: str) -> None:
-        """Forget the run, and the blobs that no other run refers to."""
+        """Deletes the run, and the blobs that no other run references."""
         code, at, _, _ = await self.database.alone(_DELETE, (_bytes(run),))
         if code != "ok":
             raise _refusal(code, run, at, 0)
 
     async def prune(self, before_ms: int, *, keep: Collection[str] = ()) -> list[str]:
-        """Delete the runs that ended and saw nothing since `before_ms`. Returns their ids.
+        """Deletes ended runs that are unchanged since `before_ms`. Returns their ids.
 
         Args:
             before_ms: Milliseconds since the epoch.
@@ -433,18 +436,18 @@ class PostgresLog:
         return old
 
     async def close(self) -> None:
-        """Finish what was asked for and let go of the connections."""
+        """Finishes pending calls and closes the connections."""
         await asyncio.to_thread(self.database.close)
 
     async def _count_changes(self) -> None:
         self._changed += 1
-        # Now and then by whoever writes, so that nobody has to run a service for it.
+        # Now and then by each writer, so that no separate service is needed.
         if self._changed % _COMPACT == 0:
             await self.compact()
 
 
 def _appends(calls: Sequence[Values]) -> tuple[str, Values]:
-    """One statement for the values of many appends."""
+    """Returns one statement for the values of many appends."""
     runs, epochs, firsts, quiet, status, waiting, wakes, versions, *lists = zip(*calls, strict=True)
     ats, texts, digests, contents, refs, consumed = lists
     return _APPEND, (
@@ -466,7 +469,7 @@ def _appends(calls: Sequence[Values]) -> tuple[str, Values]:
 
 
 def _slices(parts: Sequence[Sequence[Any]]) -> list[int]:
-    """Where each part begins and ends among all elements, as one number: 32 bits each."""
+    """Returns start and end of each part among all elements, as one number: 32 bits each."""
     ends = list(accumulate(map(len, parts)))
     return [(end - len(part)) << 32 | end for part, end in zip(parts, ends, strict=True)]
 
@@ -489,12 +492,14 @@ def _digests(digests: Iterable[str]) -> list[bytes]:
 
 
 def _events(run: str, records: Sequence[Record]) -> tuple[list[int], list[bytes], int]:
-    """The records' times, bodies and schema version."""
+    """Returns the records' times, bodies and schema version."""
     return [record.at for record in records], bodies(run, records), SCHEMA_VERSION
 
 
 def _first(run: str, records: Sequence[Record], first: int) -> int:
-    """The number of the first record; -1 if one of them is not the next, -2 if there are none."""
+    """Returns the first record's number; -1 if a record is not the next one, -2 if
+    there are none.
+    """
     if not records:
         return -2
     placed = all(
@@ -504,7 +509,7 @@ def _first(run: str, records: Sequence[Record], first: int) -> int:
 
 
 def _wrong(run: str, records: Sequence[Record], head: int) -> tuple[int, Record]:
-    """The first record that is not the next of a run that is at `head`, and which would be."""
+    """Returns the first misplaced record of a run that is at `head`, and the expected number."""
     for seq, written in enumerate(records, head):
         if written.seq != seq or written.run != run:
             return seq, written

@@ -1,9 +1,9 @@
-"""What psycopg leaves to us: addresses, what errors mean, and arrays in binary.
+"""Additions to psycopg: addresses, error messages, and binary arrays.
 
-An address is read with the size of the pool that only we know of, is given keepalives, and is shown
-without its password. An error becomes one that tells the person who reads it what to do. Arrays are
-written at once: psycopg looks at every element to learn its type, which costs more than everything
-else about an append; the log knows its types.
+An address may contain the size of the pool, which libpq does not know. It gets keepalives, and is
+shown without its password. Errors tell the operator what to do. Arrays are encoded directly:
+psycopg inspects every element to determine its type, which costs more than the rest of an append,
+whereas the log knows its types.
 """
 
 import struct
@@ -19,7 +19,7 @@ from taofold.core.errors import ConfigError, LogAway, LogError, OutcomeUnknown
 from taofold.log.log import NOTHING_SAVED
 
 RETRYABLE: Final = frozenset({"40001", "40P01"})
-"""A transaction that was undone because of another one: it may simply be done again."""
+"""Errors of a transaction that was rolled back because of another one: it may be repeated."""
 
 _TEXTS: Final = {
     "42501": "refuses: the role lacks a right. {saved} Let an administrator grant it (CREATE on "
@@ -43,16 +43,16 @@ _TEXTS: Final = {
 
 
 def parse_dsn(dsn: str) -> tuple[str, int]:
-    """The address for libpq, and the size of the pool that it names (0 = none).
+    """Returns the address for libpq, and its pool size (0 = none).
 
     Raises:
-        ConfigError: it is no address of a PostgreSQL database.
+        ConfigError: It is not an address of a PostgreSQL database.
     """
     address, most = _without_pool(dsn)
     try:
         conninfo_to_dict(address)
     except psycopg.ProgrammingError as error:
-        # The text of the error repeats the address, and with it a password.
+        # The text of the error repeats the address, including a password.
         raise ConfigError(
             "the log's address is no address of a PostgreSQL database: write "
             "postgresql://USER@HOST:PORT/DATABASE, with %-codes for special characters",
@@ -76,9 +76,9 @@ def _without_pool(dsn: str) -> tuple[str, int]:
 
 
 def with_keepalive(dsn: str) -> str:
-    """The address, with options by which libpq hears that a server is gone unless it has its own.
+    """Returns the address with keepalive options, unless it has its own.
 
-    Who only listens would never hear of it.
+    Without them libpq would not detect a vanished server while it only listens.
     """
     defaults: dict[str, Any] = {
         "keepalives_idle": 30,
@@ -90,14 +90,14 @@ def with_keepalive(dsn: str) -> str:
 
 
 def without_password(dsn: str) -> str:
-    """The address without its password."""
+    """Returns the address without its password."""
     fields = {**conninfo_to_dict(dsn)}
     fields.pop("password", None)
     return make_conninfo("", **{name: value for name, value in fields.items() if value is not None})
 
 
 def explain(error: psycopg.Error, name: str) -> LogError:
-    """The error to raise for one that the server told: nothing was written."""
+    """Returns the error to raise for one reported by the server: nothing was written."""
     text = _TEXTS.get(error.sqlstate or "")
     if text is None:
         return LogError(f"the log {name!r} failed: {_line(error)}. {NOTHING_SAVED}")
@@ -105,7 +105,7 @@ def explain(error: psycopg.Error, name: str) -> LogError:
 
 
 def unreachable(error: psycopg.Error, name: str) -> LogError:
-    """The error to raise when no connection could be made: `LogAway` if that passes."""
+    """Returns the error for a failed connection: `LogAway` if it is temporary."""
     kind = LogAway if passing(error) else LogError
     text = _TEXTS.get(error.sqlstate or "")
     if text is not None:
@@ -117,13 +117,13 @@ def unreachable(error: psycopg.Error, name: str) -> LogError:
 
 
 def passing(error: psycopg.Error) -> bool:
-    """Does it go by, as a restart does? A wrong password does not."""
+    """Returns whether the error is temporary, like a restart. A wrong password is not."""
     # 57P01 to 57P03: shutting down, crashed, starting; 08…: no connection. None: the socket failed.
     return error.sqlstate is None or error.sqlstate.startswith(("57P", "08"))
 
 
 def outcome_unknown(error: psycopg.Error, name: str) -> OutcomeUnknown:
-    """The error to raise when the connection broke while a write was on its way."""
+    """Returns the error to raise when the connection broke during a write."""
     return OutcomeUnknown(f"the connection to the log {name!r} was lost: {_line(error)}")
 
 
@@ -140,7 +140,7 @@ class ByteaArray(bytes):
 
     @classmethod
     def of(cls, contents: Sequence[bytes]) -> "ByteaArray":
-        """The array with these elements."""
+        """Returns the array with these elements."""
         length = struct.Struct("!i").pack
         parts = [_head(_BYTEA, len(contents))]
         for content in contents:
@@ -153,10 +153,10 @@ class BigintArray(bytes):
 
     @classmethod
     def of(cls, numbers: Sequence[int]) -> "BigintArray":
-        """The array with these elements.
+        """Returns the array with these elements.
 
         Raises:
-            struct.error: one has more than 64 bits.
+            struct.error: One has more than 64 bits.
         """
         # Each element with its length, which is 8.
         flat = [part for number in numbers for part in (8, number)]
@@ -164,7 +164,7 @@ class BigintArray(bytes):
 
 
 def _head(element: int, count: int) -> bytes:
-    """Dimensions, no nulls, type of the elements; length and first index if there are any."""
+    """Returns dimensions, no nulls, element type; length and first index if there are elements."""
     if not count:
         return struct.pack("!iii", 0, 0, element)
     return struct.pack("!iiiii", 1, 0, element, count, 1)
@@ -186,6 +186,6 @@ class _BigintArrayDumper(_BinaryDumper):
 
 
 def register(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Let `connection` take both."""
+    """Registers both array types at `connection`."""
     connection.adapters.register_dumper(ByteaArray, _ByteaArrayDumper)
     connection.adapters.register_dumper(BigintArray, _BigintArrayDumper)

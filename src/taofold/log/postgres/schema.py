@@ -1,13 +1,13 @@
 """The tables of the PostgreSQL log, and the functions that write to them.
 
-Each write is one function: it locks the run's row, compares the epoch, and tells what came of it
-by a `code`, so that several can share a transaction without one's refusal undoing the others.
-Names and bodies are bytea: text may hold NUL, which PostgreSQL's `text` and `jsonb` cannot.
-The tables lie in the first schema of the connection's search path.
+Each write is one function. It locks the run's row, compares the epoch, and reports the outcome by a
+`code`, so that several can share a transaction and a refusal of one does not undo the others. Names
+and bodies are bytea: text may hold NUL, which PostgreSQL's `text` and `jsonb` cannot. The tables
+are in the first schema of the connection's search path.
 
-A lease is a row of a table of its own: it is renewed every few seconds, and a row of `runs` has a
-dozen indexes. How many runs there are is kept as differences that are only ever inserted, because
-one row for each status would have all writers wait for each other.
+A lease is a row of a separate table, because it is renewed every few seconds and a row of `runs`
+has a dozen indexes. The number of runs is kept as differences that are only ever inserted, because
+one row for each status would make all writers wait for each other.
 """
 
 from typing import Final
@@ -18,14 +18,14 @@ from taofold.core.errors import Incompatible, LogError
 from taofold.core.state import ENDED
 from taofold.log.log import LONGEST_LEASE_MS
 
-# ruff: noqa: S608 - statements are put together from constants of this module only
+# ruff: noqa: S608 - statements are built from constants of this module only
 
 
 VERSION: Final = 2
 """Version of the layout. Raise it with statements in `UPGRADES`."""
 
 _LOCK: Final = 0x7A0F01D5
-"""Advisory lock for changing the layout; with 1 added, for blobs that come and go."""
+"""Advisory lock for changing the layout; with 1 added, for adding and deleting blobs."""
 _ENDED: Final = ", ".join(repr(status) for status in sorted(ENDED))
 HELD: Final = (
     "r.status = 'running' and coalesce(l.until, 0) > taofold_now() "
@@ -306,7 +306,7 @@ _TRIGGERS: Final = (
     "for each row when (old.status <> new.status) execute function taofold_count()",
 )
 UPGRADES: Final[dict[int, tuple[str, ...]]] = {}
-"""Statements that turn layout n into n + 1, from the first release on."""
+"""Statements that upgrade layout n to n + 1, never changed once released."""
 
 # Only in the schema that will be used: another schema may hold another log.
 _PRESENT: Final = (
@@ -324,13 +324,13 @@ _RIGHTS: Final = (
 
 
 async def prepare(db: psycopg.AsyncConnection[tuple[object, ...]], name: str) -> str:
-    """Create the tables, or upgrade them, if that was not done; returns the log's identity.
+    """Creates the tables, or upgrades them, if necessary; returns the log's identity.
 
-    One transaction under a lock: of several that start at once one does it.
+    One transaction under a lock: of several processes that start at once, one does it.
 
     Raises:
-        Incompatible: the database is newer than this release, or too old.
-        LogError: the role may not use it.
+        Incompatible: The database is newer than this release, or too old.
+        LogError: The role may not use it.
     """
     layout = await _layout(db)
     oldest = min(UPGRADES, default=VERSION)
@@ -341,9 +341,9 @@ async def prepare(db: psycopg.AsyncConnection[tuple[object, ...]], name: str) ->
         )
     if layout < VERSION:
         async with db.transaction():
-            # Let go at the end of the transaction, also when the process dies in it.
+            # Released at the end of the transaction, even if the process dies in it.
             await db.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
-            # Read again under the lock: somebody else may have built it meanwhile.
+            # Read again under the lock: another process may have built it in the meantime.
             await _build(db, await _layout(db))
     elif layout > VERSION:
         raise Incompatible(
@@ -363,13 +363,13 @@ async def _build(db: psycopg.AsyncConnection[tuple[object, ...]], layout: int) -
     if layout == 0:
         for statement in (*_TABLES, *_TAGS, *FUNCTIONS, *_TRIGGERS):
             await db.execute(statement.encode())
-        # The identity lies in the tables, so it is equal for all addresses that lead to them.
+        # The identity is in the tables, so it is equal for all addresses that lead to them.
         await db.execute("insert into taofold_meta values('identity', gen_random_uuid()::text)")
     else:
         for step in range(layout, VERSION):
             for statement in UPGRADES[step]:
                 await db.execute(statement.encode())
-        # All of them anew: they are `create or replace`, and an upgrade may have changed any.
+        # All of them again: they are `create or replace`, and an upgrade may have changed any.
         for statement in FUNCTIONS:
             await db.execute(statement.encode())
     await db.execute(
@@ -380,8 +380,8 @@ async def _build(db: psycopg.AsyncConnection[tuple[object, ...]], layout: int) -
 
 
 async def _layout(db: psycopg.AsyncConnection[tuple[object, ...]]) -> int:
-    """The layout of the tables that are there; 0 = there are none."""
-    # Not by `to_regclass`: that believes a cache, which may hold what was before the lock.
+    """Returns the layout of the existing tables; 0 = there are none."""
+    # Not by `to_regclass`, which uses a cache that may be older than the lock.
     if await _value(db, _PRESENT) is None:
         return 0
     layout = await _value(db, "select value from taofold_meta where key = 'layout'")

@@ -1,4 +1,4 @@
-"""For moving a log: a PostgreSQL log as a whole, read or written in one transaction."""
+"""A PostgreSQL log as a side of a transfer, read or written in one transaction."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -23,7 +23,7 @@ class PostgresSide:
             self._db: psycopg.Connection[Row] = psycopg.connect(parse_dsn(dsn)[0])
             for table in TABLES:
                 self._db.execute(
-                    # Readers go on; writers wait until this transaction is over.
+                    # Readers continue; writers wait until this transaction ends.
                     sql.SQL("lock table {} in share row exclusive mode").format(_name(table))
                 )
         except psycopg.Error as error:
@@ -34,8 +34,8 @@ class PostgresSide:
             raise
 
     def rows(self, table: str) -> Iterator[Row]:
-        """All rows, in the order of their keys."""
-        # A named cursor lives on the server: a log need not fit into memory.
+        """Yields all rows, in the order of their keys."""
+        # A named cursor is on the server: a log need not fit into memory.
         with self._db.cursor(f"read_{table}") as cursor:
             cursor.itersize = _FETCHED
             if table == "held":
@@ -48,12 +48,11 @@ class PostgresSide:
             yield from cursor
 
     def put(self, table: str, rows: Iterable[Row]) -> None:
-        """Write rows."""
+        """Writes rows."""
         names = sql.SQL(", ").join(map(sql.Identifier, TABLES[table]))
         try:
             with self._db.cursor() as cursor:
-                # COPY bypasses the functions that write: places, epochs and
-                # numbers stay as they are.
+                # COPY bypasses the writing functions: places, epochs and numbers stay unchanged.
                 statement = sql.SQL("copy {} ({}) from stdin").format(_name(table), names)
                 with cursor.copy(statement) as copy:
                     for row in rows:
@@ -66,10 +65,10 @@ class PostgresSide:
             raise explain(error, self._database.name) from error
 
     def _raise(self, table: str, column: str) -> None:
-        """Let the next number be behind those that were written."""
+        """Sets the sequence after the written numbers."""
         self._db.execute(
             sql.SQL(
-                # Numbers were written explicitly, which does not move the sequence.
+                # Numbers were written explicitly, which does not advance the sequence.
                 "select setval(pg_get_serial_sequence({}, {}), (select max({}) from {})) "
                 "where exists (select from {})"
             ).format(
@@ -82,14 +81,14 @@ class PostgresSide:
         )
 
     def commit(self) -> None:
-        """Keep what was written."""
+        """Commits the writes."""
         try:
             self._db.commit()
         except psycopg.Error as error:
             raise explain(error, self._database.name) from error
 
     def close(self) -> None:
-        """Let go."""
+        """Closes the connections."""
         self._db.close()
         self._database.close()
 

@@ -1,12 +1,11 @@
-"""One open file of a log: short transactions on the calling thread, and patience off it.
+"""One open file of a log: short transactions on the calling thread, and waits off it.
 
-A transaction here takes about as long as handing it to another thread would. It never waits on
-the spot: while another process writes, the call tries again between sleeps, and writes that come
-meanwhile wait behind it. `Disk` is the one thread that makes the file survive power cuts, for all
-who ask at once: a commit in WAL mode is a write to the -wal file, and syncing that file makes
-everything committed so far durable, which is what SQLite's `synchronous=FULL` does at each commit.
-Done there it holds no database lock, blocks no event loop, and one sync serves everyone who waited.
-Knows nothing about what is written.
+A transaction takes about as long as handing it to another thread would. It never waits on the spot:
+while another process writes, the call retries between sleeps, and later writes wait behind it.
+`Disk` is the one thread that makes the file survive power failures, for all concurrent requests. A
+commit in WAL mode is a write to the -wal file, and syncing that file makes all commits so far
+durable, as SQLite's `synchronous=FULL` does at each commit. In the thread a sync holds no database
+lock, blocks no event loop, and serves every waiting request. Knows nothing about the content.
 """
 
 import asyncio
@@ -42,18 +41,20 @@ if sys.platform == "darwin":
     from fcntl import F_FULLFSYNC, fcntl
 
     def full_sync(descriptor: int) -> None:
-        """Wait until the file is on the medium; on macOS `fsync` stops at the drive's cache."""
+        """Waits until the file is on the medium; on macOS `fsync` stops at the drive's cache."""
         fcntl(descriptor, F_FULLFSYNC)
 
 else:
 
     def full_sync(descriptor: int) -> None:
-        """Wait until the file is on the medium."""
+        """Waits until the file is on the medium."""
         os.fsync(descriptor)
 
 
 class Disk:
-    """Syncs the file `path` on request; `fold` moves its content into the database."""
+    """A thread that syncs the file `path` on request; `fold` moves its content into the
+    database.
+    """
 
     def __init__(
         self, path: Path, fold: Callable[[], None], sync: Callable[[int], None] = full_sync
@@ -69,7 +70,7 @@ class Disk:
         self._lock = Lock()
 
     def forked(self) -> None:
-        """Forget the thread: a child process has none, and would wait for it for ever."""
+        """Discards the thread: a child process has none, and would wait for it forever."""
         self._start()
         # A descriptor is no lock and no connection: the child may close its copy.
         if self._descriptor >= 0:
@@ -77,11 +78,11 @@ class Disk:
             self._descriptor = -1
 
     async def settle(self) -> None:
-        """Return when everything committed before this call survives a power cut.
+        """Returns when everything committed before this call survives a power failure.
 
         Raises:
-            OSError: the disk reports an error, or this was closed meanwhile; what was
-                committed may not be on the medium.
+            OSError: The disk reports an error, or this object was closed in the meantime; commits
+                may not be on the medium.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
@@ -89,13 +90,13 @@ class Disk:
         await done
 
     def checkpoint(self) -> None:
-        """Move the -wal file's content into the database, some time soon."""
+        """Requests that the -wal file's content is moved into the database soon."""
         self._ask(_FOLD)
 
     def close(self) -> None:
-        """Finish what was asked for, then stop. Blocks."""
+        """Finishes pending requests, then stops. Blocks."""
         with self._lock:
-            # Under the lock, so that nobody asks behind the stop and waits for ever.
+            # Under the lock, so that no request arrives after the stop and waits forever.
             self._closed = True
             self._asked.put(_STOP)
         if self._thread is not None:
@@ -121,11 +122,12 @@ class Disk:
             with suppress(Empty):
                 while True:
                     batch.append(self._asked.get_nowait())
-            # Whoever asked before this sync began is served by it; who asks meanwhile, by the next.
+            # Group commit: a sync covers every request made before it started; later ones wait for
+            # the next.
             waiters = [request for request in batch if not isinstance(request, str)]
             if waiters:
                 _answer(waiters, self._settled())
-            # After the answers: folding takes longer, and nobody waits for it.
+            # After the answers: folding takes longer, and no request waits for it.
             if _FOLD in batch:
                 self._fold()
             running = _STOP not in batch
@@ -135,7 +137,7 @@ class Disk:
             if self._descriptor < 0:
                 self._descriptor = os.open(self._path, os.O_RDWR)
                 _sync_folder(self._path.parent)
-            # Syncing a file that nobody reads any more would promise what does not hold.
+            # Syncing a replaced file would give a false guarantee.
             if not os.path.samestat(os.fstat(self._descriptor), self._path.stat()):
                 raise OSError(errno.ESTALE, "the -wal file was replaced by somebody else")
             self._sync(self._descriptor)
@@ -145,7 +147,7 @@ class Disk:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new file's name durable; only POSIX lets one open a folder."""
+    """Makes a new file's name durable; only POSIX can open a folder."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -156,7 +158,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _answer(waiters: list[_Waiter], error: OSError | None) -> None:
     for loop, done in waiters:
-        with suppress(RuntimeError):  # the loop was closed while its write was on the way
+        with suppress(RuntimeError):  # the loop was closed during its write
             loop.call_soon_threadsafe(_finish, done, error)
 
 
@@ -173,9 +175,9 @@ T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
 
 FOLD_AFTER: Final = 500
-"""Writes after which the -wal file is folded back: of a page or more each, some 2 MB."""
+"""Number of writes after which the -wal file is folded; at a page or more each, about 2 MB."""
 TOO_FAR: Final = 2000
-"""Writes after which writers wait for it: a loop that never pauses would starve the thread."""
+"""Number of writes after which writers wait for it: a continuous loop would starve the thread."""
 _FOLD_WAIT_S: Final = 0.5
 _FIRST_PAUSE_S: Final = 0.0002
 _LONGEST_PAUSE_S: Final = 0.05
@@ -191,24 +193,24 @@ class SqliteFile:
         self._wait_s, self._adopt, self._max_bytes = wait_s, adopt, max_bytes
         self._connection: sqlite3.Connection | None = None
         self._opened_as = (path, 0, 0)
-        """Where the open file lay, with its device and inode."""
+        """The path of the open file, with its device and inode."""
         self._folding: sqlite3.Connection | None = None
         self._closed = False
         self._inherited = False
         self._lock = Lock()
         self._behind = 0
         self._folded = False
-        """Was the -wal file folded since this was opened?"""
+        """True if the -wal file was folded since this object was opened."""
         self._waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[Any]] = (
             WeakKeyDictionary()
         )
-        """Of each event loop the write that came last of those that had to wait."""
-        # What was committed lies in the -wal file until it is folded: that is the one to sync.
+        """For each event loop, the last of the writes that had to wait."""
+        # Commits are in the -wal file until it is folded, so that file is synced.
         self._disk = Disk(Path(f"{path}-wal"), self._fold, sync)
         forks.tell(self)
 
     def forked(self) -> None:
-        """Let go of the parent process's connections, without closing them."""
+        """Releases the parent process's connections without closing them."""
         self._lock = Lock()
         self._disk.forked()
         for connection in (self._folding, self._connection):
@@ -219,7 +221,7 @@ class SqliteFile:
         self._folding = self._connection = None
 
     def open(self) -> None:
-        """Open or create the file. Blocks; does nothing if it is open."""
+        """Opens or creates the file. Blocks; does nothing if it is open."""
         with self._lock:
             if self._closed:
                 raise LogError(f"the log {str(self.path)!r} is closed; open it again to use it")
@@ -228,29 +230,30 @@ class SqliteFile:
                 self._connection = connect(
                     self.path, wait_s=self._wait_s, adopt=self._adopt, max_bytes=self._max_bytes
                 )
-                # Absolute: a program may change its folder.
+                # Absolute: a program may change its working directory.
                 path = self.path.absolute()
                 status = path.stat()
                 self._opened_as = (path, status.st_dev, status.st_ino)
 
     async def read(self, work: Work[T]) -> T:
-        """The result of `work`, which only reads."""
+        """Returns the result of `work`, which only reads."""
         return await self._again(self._read, work, self._deadline())
 
     async def write(self, work: Work[T]) -> T:
-        """The result of `work`, run in one transaction: all of it happens, or nothing.
+        """Returns the result of `work`, run in one transaction.
 
-        Writes of one event loop happen as they were handed in. Once begun, a write is brought to
-        its end even if the caller is cancelled.
+        Writes of one event loop keep their order. Once begun, a write is completed even if the
+        caller is cancelled.
         """
         result = await self._in_turn(work)
         if self._behind > TOO_FAR:
-            with suppress(LogError):  # it was written; whoever asks for the disk will hear of it
+            # it was written; a request for durability will report the error
+            with suppress(LogError):
                 await self.settle()
         return result
 
     def write_now(self, work: Work[T]) -> T:
-        """`write` for a thread that may wait: it blocks until it is done."""
+        """Performs `write` for a thread that may wait; blocks until it is done."""
         self.open()
         until, pause = self._deadline(), _FIRST_PAUSE_S
         while True:
@@ -263,7 +266,7 @@ class SqliteFile:
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     async def settle(self) -> None:
-        """Return when what was written before this call survives a power cut."""
+        """Returns when everything written before this call survives a power failure."""
         self._mine()
         try:
             await self._disk.settle()
@@ -275,11 +278,11 @@ class SqliteFile:
 
     @property
     def closed(self) -> bool:
-        """Was it closed?"""
+        """True after `close`."""
         return self._closed
 
     def close(self) -> None:
-        """Finish what was asked for and let go of the file. Blocks."""
+        """Finishes pending requests and closes the file. Blocks."""
         # First the thread, which may be folding with a connection that is closed below.
         self._disk.close()
         with self._lock:
@@ -299,9 +302,9 @@ class SqliteFile:
             # On the calling thread: nearly always the lock is free, and this takes microseconds.
             with suppress(BlockingIOError):
                 return self._try(self._write, work)
-        # A task of its own: cancelling the caller must not tear a write apart from its answer.
+        # A separate task: a cancelled caller must not separate a write from its result.
         trying = loop.create_task(self._again(self._write, work, self._deadline(), before))
-        # Whoever comes while it waits waits behind it: the records of a run are numbered.
+        # Later writes wait behind it: the records of a run are numbered.
         self._waiting[loop] = trying
         try:
             return await asyncio.shield(trying)
@@ -316,7 +319,7 @@ class SqliteFile:
         until: float,
         before: "asyncio.Task[Any] | None" = None,
     ) -> T:
-        """The result of `attempt`, tried until that time, when the task `before` is over."""
+        """Returns the result of `attempt`, retried until that time, after the task `before`."""
         if before is not None:
             await asyncio.wait({before})
         if self._connection is None:
@@ -332,7 +335,9 @@ class SqliteFile:
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     def _try(self, attempt: Callable[[Work[T]], T], work: Work[T]) -> T:
-        """The result of `attempt`; a `BlockingIOError` says that another process writes."""
+        """Returns the result of `attempt`; raises `BlockingIOError` while another
+        process writes.
+        """
         try:
             return attempt(work)
         except sqlite3.Error as error:
@@ -360,24 +365,23 @@ class SqliteFile:
         with self._lock:
             connection = self._opened()
             self._still_there()
-            # The write lock at once: a transaction that begins as a reader may
-            # find that it cannot write.
+            # The write lock at once: a transaction that begins as a reader may be unable to write.
             connection.execute("begin immediate")
             try:
                 result = work(connection)
                 connection.execute("commit")
-            # Also for Ctrl-C in the middle: an open transaction would lock everybody out.
+            # Also for Ctrl-C in the middle: an open transaction would lock all others out.
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("rollback")
                 raise
             self._behind += 1
-            # Once at the beginning: from then on the database notes that a -wal file belongs to it.
+            # Once at the start: from then on the database records that a -wal file belongs to it.
             due = not self._folded or self._behind % FOLD_AFTER == 0
             self._folded = True
-        # Outside the lock: the thread that folds takes it for nothing, and the next writer goes on.
+        # Outside the lock: the folding thread does not need it, and the next writer can continue.
         if due:
-            with suppress(OSError):  # closed meanwhile: closing folds as well
+            with suppress(OSError):  # closed in the meantime: closing folds as well
                 self._disk.checkpoint()
         return result
 
@@ -392,14 +396,16 @@ class SqliteFile:
         return self._connection
 
     def _still_there(self) -> None:
-        """What is written to a file without a name is lost with this process."""
+        """Raises if the file was replaced or deleted: writes to it would be lost with
+        this process.
+        """
         path, device, inode = self._opened_as
         try:
             status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
             status = None
         except OSError:
-            return  # its folder cannot be looked into: that says nothing of the file
+            return  # its folder is inaccessible: this is no evidence about the file
         if status is None or (status.st_dev, status.st_ino) != (device, inode):
             what = "replaced" if status else "deleted or moved"
             raise LogError(
@@ -408,17 +414,17 @@ class SqliteFile:
             )
 
     def _fold(self) -> None:
-        with suppress(sqlite3.Error):  # somebody was in the way; soon again
+        with suppress(sqlite3.Error):  # another process prevented it; it is retried soon
             if self._folding is None:
-                # A connection that only this thread uses: ours may be in the middle of a write.
+                # A connection for this thread only: the other one may be in the middle of a write.
                 self._folding = open_for_writing(self.path, _FOLD_WAIT_S)
             checkpoint(self._folding)
-            # Not exact, since writers go on; it only says when to fold next.
+            # Not exact, since writers continue; it only schedules the next fold.
             self._behind = 0
 
 
 def file_identity(path: Path) -> str:
-    """Equal for two names of one file; its path as long as it does not exist."""
+    """Returns a name equal for two names of one file; its path while it does not exist."""
     try:
         status = path.stat()
     except OSError:

@@ -1,7 +1,7 @@
 """The SQLite journal: streams of facts in the same file as the runs.
 
-A fact's id is `number << 32 | seq`, as an event's is. The functions work inside somebody's
-transaction; the class makes transactions of them. It knows nothing about what facts mean.
+A fact's id is `number << 32 | seq`, like an event's. The functions run inside a caller's
+transaction; the class wraps them in transactions. It knows nothing about the meaning of facts.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _DROP: Final = "delete from facts where id between ?1 << 32 and (?1 << 32) + 429
 
 
 def head(db: sqlite3.Connection, stream: str) -> int:
-    """The number of the stream's last fact, -1 if there is none."""
+    """Returns the number of the stream's last fact, -1 if there is none."""
     row = db.execute(_FIND, (stream,)).fetchone()
     return -1 if row is None else int(row[1])
 
@@ -46,15 +46,15 @@ def head(db: sqlite3.Connection, stream: str) -> int:
 def append(
     db: sqlite3.Connection, stream: str, after: int, facts: Sequence[tuple[int, bytes]]
 ) -> int:
-    """Write `facts` behind number `after`, in the caller's transaction.
+    """Writes `facts` after number `after`, in the caller's transaction.
 
     Raises:
-        Conflict: the stream's last fact is not `after`.
+        Conflict: The stream's last fact is not `after`.
     """
     row = db.execute(_FIND, (stream,)).fetchone()
     last = -1 if row is None else int(row[1])
     if last != after:
-        # Inside the transaction, so that nobody can write between this check and the insert.
+        # Inside the transaction, so that no write can happen between this check and the insert.
         raise Conflict(outrun(stream, after, last))
     if not facts:
         return last
@@ -71,7 +71,7 @@ def append(
 
 
 def read(db: sqlite3.Connection, stream: str, after: int, most: int) -> list[Fact]:
-    """At most `most` facts with `seq > after`, in order."""
+    """Returns at most `most` facts with `seq > after`, in order."""
     row = db.execute(_FIND, (stream,)).fetchone()
     if row is None:
         return []
@@ -85,9 +85,10 @@ class SqliteJournal:
 
     Args:
         path: The log's file.
-        wait_s: How long to wait for another process's lock, in seconds.
-        adopt: Trust a file that another user or machine created, from now on.
-        sync: How a file is synced; tests look in here.
+        wait_s: Maximum wait in seconds for another process's lock.
+        adopt: Trusts a file that another user or machine created, from now on.
+        max_bytes: Maximum size of the file; 0 = limited by the disk.
+        sync: Syncs a file; replaceable for tests.
         now: The clock of leases, in milliseconds.
     """
 
@@ -108,15 +109,15 @@ class SqliteJournal:
 
     @property
     def identity(self) -> str:
-        """The file, by whatever name."""
+        """The identity of the file, under any name."""
         return f"journal:{file_identity(self.path)}"
 
     def open(self) -> None:
-        """Open the file, or create it, now. Blocks.
+        """Opens the file, or creates it, now. Blocks.
 
         Raises:
-            LogError: the file is locked, damaged, read-only, or cannot be created.
-            Incompatible: it is newer than this release, or somebody else's.
+            LogError: The file is locked, damaged, read-only, or cannot be created.
+            Incompatible: It is newer than this release, or foreign.
         """
         self._file.open()
 
@@ -130,7 +131,7 @@ class SqliteJournal:
         owner: str = "",
         lease_ms: int = 0,
     ) -> int:
-        """Append behind number `after`, in one transaction."""
+        """Appends facts after number `after`, in one transaction."""
 
         def work(db: sqlite3.Connection) -> int:
             last = append(db, stream, after, facts)
@@ -144,7 +145,7 @@ class SqliteJournal:
         return last
 
     def renew(self, owner: str, streams: Collection[str], lease_ms: int) -> set[str]:
-        """Make the leases of `streams` end in `lease_ms` from now. Blocks."""
+        """Makes the leases of `streams` end in `lease_ms` from now. Blocks."""
 
         def work(db: sqlite3.Connection) -> set[str]:
             until = self._now() + lease_ms
@@ -153,7 +154,7 @@ class SqliteJournal:
         return self._file.write_now(work)
 
     async def facts(self, stream: str, *, after: int = -1, limit: int = 0) -> list[Fact]:
-        """Facts with `seq > after`, in order."""
+        """Returns facts with `seq > after`, in order."""
         facts: list[Fact] = []
         while True:
             most = min(_CHUNK, limit - len(facts)) if limit > 0 else _CHUNK
@@ -165,13 +166,13 @@ class SqliteJournal:
             await asyncio.sleep(0)
 
     async def streams(self, prefix: str = "") -> list[StreamRow]:
-        """Streams whose name starts with `prefix`, newest first."""
+        """Returns streams whose name starts with `prefix`, newest first."""
         values = (self._now(), prefix)
         rows = await self._file.read(lambda db: db.execute(_ROWS, values).fetchall())
         return [_stream_row(row) for row in rows]
 
     async def row(self, stream: str) -> StreamRow | None:
-        """The stream's row."""
+        """Returns the stream's row."""
         values = (self._now(), stream)
         row = await self._file.read(
             lambda db: db.execute(f"{_ROW} where stream = ?2", values).fetchone()
@@ -179,7 +180,7 @@ class SqliteJournal:
         return None if row is None else _stream_row(row)
 
     async def drop(self, stream: str) -> None:
-        """Forget the stream; its bytes may lie in the file until the log is scrubbed."""
+        """Deletes the stream; its bytes may remain in the file until the log is scrubbed."""
 
         def work(db: sqlite3.Connection) -> None:
             row = db.execute(_FIND, (stream,)).fetchone()
@@ -190,7 +191,7 @@ class SqliteJournal:
         await self._file.write(work)
 
     async def close(self) -> None:
-        """Finish what was asked for and let go of the file."""
+        """Finishes pending calls and closes the file."""
         await asyncio.to_thread(self._file.close)
 
     async def _chunk(self, stream: str, after: int, most: int) -> list[Fact]:

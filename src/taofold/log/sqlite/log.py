@@ -1,8 +1,8 @@
 """The default log: one SQLite file, many runs, several processes.
 
 Each method is one short transaction. Leases are compared with this machine's clock, which all
-processes that can share the file have in common. What is deleted is overwritten in the file
-(`scrub`). It knows nothing about strategies or tools.
+processes that can share the file have in common. Deleted data is overwritten in the file (`scrub`).
+It knows nothing about strategies or tools.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ _LOST: Final = (
 def keep(
     db: sqlite3.Connection, number: int, blobs: Mapping[str, bytes], referred: Iterable[str]
 ) -> None:
-    """Write `blobs`, and that run `number` speaks of them and of those `referred` to."""
+    """Writes `blobs`, and the references of run `number` to them and to `referred`."""
     if blobs:
         db.executemany("insert or ignore into blobs(digest, body) values(?, ?)", blobs.items())
     digests = {*blobs, *referred}
@@ -59,15 +59,15 @@ def keep(
 
 
 def forget(path: Path, runs: Iterable[str], wait_s: float) -> None:
-    """Delete `runs` in one transaction, then `scrub`. Blocks.
+    """Deletes `runs` in one transaction, then scrubs the file. Blocks.
 
     Raises:
-        LogError: the file is in use or full; says whether the runs are deleted.
+        LogError: The file is in use or full; the message states whether the runs are deleted.
     """
     try:
         with closing(open_for_writing(path, wait_s)) as db:
-            # Freed pages are overwritten with zeros; otherwise a deleted secret
-            # stays readable in the file.
+            # Freed pages are overwritten with zeros; otherwise a deleted secret stays readable in
+            # the file.
             db.execute("pragma secure_delete = on")
             db.execute("begin immediate")
             for run in runs:
@@ -81,16 +81,15 @@ def forget(path: Path, runs: Iterable[str], wait_s: float) -> None:
 
 
 def scrub(path: Path, wait_s: float) -> None:
-    """Rewrite the file so that nothing deleted is left in it. Blocks.
+    """Rewrites the file so that no deleted data is left in it. Blocks.
 
     Raises:
-        LogError: other processes are using the file, or the disk is full.
+        LogError: Other processes are using the file, or the disk is full.
     """
     try:
         with closing(open_for_writing(path, wait_s)) as db:
             db.execute("pragma secure_delete = on")
-            # Pages that were freed before secure_delete was on are only gone in a
-            # file that is written anew.
+            # Pages freed before secure_delete was on disappear only when the file is rewritten.
             db.execute("vacuum")
         emptied = truncate_wal(path, wait_s)
         reason = "" if emptied else "other processes are reading it"
@@ -104,7 +103,7 @@ def scrub(path: Path, wait_s: float) -> None:
 
 
 def _forget(db: sqlite3.Connection, number: int) -> None:
-    # Before the references go: then nothing would say any more which blobs were this run's.
+    # Before the references are deleted, which identify this run's blobs.
     lost = [row[0] for row in db.execute(_LOST, (number,))]
     db.executemany("delete from blobs where digest = ?", [(digest,) for digest in lost])
     db.execute("delete from refs where number = ?", (number,))
@@ -113,7 +112,7 @@ def _forget(db: sqlite3.Connection, number: int) -> None:
 
 
 _CHUNK: Final = 500
-"""Records read between two breaths of the event loop: some 3 ms."""
+"""Records read between two yields to the event loop: about 3 ms."""
 
 
 class SqliteLog:
@@ -121,10 +120,10 @@ class SqliteLog:
 
     Args:
         path: The file. Its folder must exist.
-        wait_s: How long a call waits for other processes that write, in seconds.
-        adopt: Trust a file that another user or machine created, from now on.
-        max_bytes: Refuse to grow beyond this size; 0 = as the disk allows.
-        sync: What makes a file's content survive a power cut.
+        wait_s: Maximum wait in seconds for other processes that write.
+        adopt: Trusts a file that another user or machine created, from now on.
+        max_bytes: Maximum size of the file; 0 = limited by the disk.
+        sync: Makes a file's content survive a power failure.
         now: The clock of leases, in milliseconds.
     """
 
@@ -146,25 +145,25 @@ class SqliteLog:
         self._numbers: dict[str, int] = {}
 
     def journal(self) -> SqliteJournal:
-        """The journal in the same file, with a connection of its own; its opener closes it."""
+        """Returns the journal in the same file, with its own connection; the caller closes it."""
         return SqliteJournal(self.path)
 
     @property
     def closed(self) -> bool:
-        """Was it closed? It does not open again."""
+        """True after `close`. It does not open again."""
         return self._file.closed
 
     @property
     def identity(self) -> str:
-        """The file, by whatever name."""
+        """The identity of the file, under any name."""
         return file_identity(self.path)
 
     def open(self) -> None:
-        """Open the file, or create it, now. Blocks.
+        """Opens the file, or creates it, now. Blocks.
 
         Raises:
-            LogError: the file is locked, damaged, read-only, or cannot be created.
-            Incompatible: it is newer than this release, or somebody else's.
+            LogError: The file is locked, damaged, read-only, or cannot be created.
+            Incompatible: It is newer than this release, or foreign.
         """
         self._file.open()
 
@@ -178,12 +177,12 @@ class SqliteLog:
         lease_ms: int = 0,
         disk: bool = False,
     ) -> Claim:
-        """Register a run with its first records."""
+        """Registers a run with its first records."""
         # Encoded before the transaction begins: others wait for it.
         bodies = sql.bodies(row.run, records)
 
         def work(db: sqlite3.Connection) -> Claim:
-            # In the transaction of the insert: of two processes that begin at once one is refused.
+            # In the transaction of the insert: of two simultaneous processes one is refused.
             other = db.execute(sql.UNENDED, (row.session,)).fetchone() if row.session else None
             if other is not None:
                 raise Conflict(
@@ -212,7 +211,7 @@ class SqliteLog:
         lease_ms: int = 0,
         force: bool = False,
     ) -> Claim:
-        """Become the owner of the run."""
+        """Makes `owner` the owner of the run."""
 
         def work(db: sqlite3.Connection) -> Claim:
             number, current, before, status, until = sql.owner(db, run)
@@ -220,7 +219,7 @@ class SqliteLog:
                 raise Conflict(overtaken(run, current, epoch))
             # Inside the transaction, after any wait for the lock: the lease is compared with now.
             now = self._now()
-            # Whoever held it may take it again before its lease is over: it is the same process.
+            # The holder may take it again before its lease is over: it is the same process.
             held = status == "running" and lease_lasts(until, now)
             if held and not force and owner != before:
                 raise Conflict(still_leased(run, until - now))
@@ -233,7 +232,7 @@ class SqliteLog:
         return await self._file.write(work)
 
     def renew(self, owner: str, runs: Collection[str], lease_ms: int) -> set[str]:
-        """Make the leases of `runs` end in `lease_ms` from now. Blocks."""
+        """Makes the leases of `runs` end in `lease_ms` from now. Blocks."""
 
         def work(db: sqlite3.Connection) -> set[str]:
             until = self._now() + lease_ms
@@ -255,13 +254,12 @@ class SqliteLog:
         wake_at: int = 0,
         if_quiet: bool = False,
     ) -> bool:
-        """Write all of `records` in one transaction, or nothing."""
+        """Writes all of `records` in one transaction, or nothing."""
         bodies = sql.bodies(run, records)
 
         def work(db: sqlite3.Connection) -> bool:
             number, head = self._fence(db, run, epoch)
-            # Checked all the same: whoever was overtaken must hear of it now
-            # and not at the next write.
+            # Checked all the same: an overtaken owner must learn of it now, not at the next write.
             if if_quiet and _messages(db, number) - {*consume}:
                 _rows(run, number, head, records, bodies)
                 return False
@@ -278,7 +276,7 @@ class SqliteLog:
         return written
 
     async def read(self, run: str, *, after: int = -1, limit: int = 0) -> list[Record]:
-        """Records with `seq > after`, in order."""
+        """Returns records with `seq > after`, in order."""
         number = await self._file.read(lambda db: sql.number(db, run))
         records: list[Record] = []
         last, end = (number << 32) + max(after, -1), (number << 32) + sql.LAST
@@ -289,11 +287,11 @@ class SqliteLog:
             if len(rows) < _CHUNK or len(records) == limit:
                 return records
             last = (number << 32) + records[-1].seq
-            # Another task may close the log here; then the next read says so.
+            # Another task may close the log here; then the next read raises.
             await asyncio.sleep(0)
 
     async def row(self, run: str) -> RunRow:
-        """The run's row."""
+        """Returns the run's row."""
         rows = await self._all(f"{sql.ROW} where run = ?2", self._now(), run)
         if not rows:
             raise UnknownRun(f"no run {run!r} in this log")
@@ -311,11 +309,11 @@ class SqliteLog:
         before: int = 0,
         limit: int = 100,
     ) -> list[RunRow]:
-        """Runs, newest first; a `limit` of 0 means all."""
+        """Returns runs, newest first; a `limit` of 0 means all."""
         filters = {"principal": principal, "agent": agent, "status": status}
         narrow = {"session": session, "parent": parent}
-        # `session <> ''` is what makes the partial indexes usable; where they can be used, `+`
-        # keeps SQLite from a wider one.
+        # `session <> ''` makes the partial indexes usable; with them, `+` keeps SQLite from using a
+        # wider one.
         plus = "+" if any(narrow.values()) else ""
         tests = [(f"{name} = ? and {name} <> ''", value) for name, value in narrow.items() if value]
         tests += [(f"{plus}{name} = ?", value) for name, value in filters.items() if value]
@@ -337,34 +335,34 @@ class SqliteLog:
         return [sql.run_row(row) for row in rows]
 
     async def ids(self, prefix: str, *, limit: int = 10) -> list[str]:
-        """Ids of runs that begin with `prefix`, in order."""
-        # No text is behind the last code point, repeated: only ids that begin with it are missed.
+        """Returns ids of runs that begin with `prefix`, in order."""
+        # No text sorts after the last code point except ids that begin with it, which are missed.
         rows = await self._all(sql.IDS, prefix, prefix + chr(0x10FFFF), limit)
         return [run for (run,) in rows]
 
     async def clock(self) -> int:
-        """The time by the clock of leases, in milliseconds since the epoch."""
+        """Returns the time by the clock of leases, in milliseconds since the epoch."""
         return self._now()
 
     async def due(self, now: int, *, limit: int = 100, after: RunRow | None = None) -> list[RunRow]:
-        """Runs that somebody should look at, the longest due first."""
+        """Returns due runs, the longest due first."""
         at, start = (0, 0) if after is None else (due_at(after), after.place)
         rows = await self._all(sql.DUE, self._now(), now, at, start, limit)
         return [sql.run_row(row) for row in rows]
 
     async def count(self, *, principal: str | None = None) -> dict[str, int]:
-        """How many runs there are by status."""
+        """Returns the number of runs by status."""
         scope = "*" if principal is None else f"@{principal}"
         return dict(await self._all(sql.COUNT, scope))
 
     async def post(self, run: str, signal: Signal) -> bool:
-        """Put `signal` in the inbox, once, on disk: a person was told that it is taken."""
+        """Puts `signal` in the inbox, once, durably: its sender got a confirmation."""
         body = sql.message(signal)
 
         def work(db: sqlite3.Connection) -> bool:
             number = sql.number(db, run)
-            # The ids stay known when the message is consumed: sent again, it
-            # is still the same message.
+            # The ids are kept after the message is consumed: a repeated one is still the same
+            # message.
             if db.execute(sql.SEE, (number, signal.id)).rowcount == 0:
                 return False
             db.execute(sql.POST, (number, signal.id, body))
@@ -377,7 +375,7 @@ class SqliteLog:
         return new
 
     async def inbox(self, run: str) -> list[Signal]:
-        """Messages not yet consumed, in order of arrival."""
+        """Returns the messages not yet consumed, in order of arrival."""
 
         def work(db: sqlite3.Connection) -> list[tuple[str]]:
             number = self._number(db, run)
@@ -386,7 +384,7 @@ class SqliteLog:
         return [sql.signal(body) for (body,) in await self._file.read(work)]
 
     async def blob(self, digest: str) -> bytes:
-        """The content with this digest."""
+        """Returns the content with this digest."""
         rows = await self._all("select body from blobs where digest = ?", digest)
         if not rows:
             raise LogError(f"no blob {digest!r}: it was never written, or its run was deleted")
@@ -394,12 +392,12 @@ class SqliteLog:
         return body
 
     async def delete(self, run: str) -> None:
-        """Forget the run, and the blobs that no other run refers to."""
+        """Deletes the run, and the blobs that no other run references."""
         await self._file.read(lambda db: sql.number(db, run))
         await self._forget([run])
 
     async def prune(self, before_ms: int, *, keep: Collection[str] = ()) -> list[str]:
-        """Delete the runs that ended and saw nothing since `before_ms`. Returns their ids.
+        """Deletes ended runs that are unchanged since `before_ms`. Returns their ids.
 
         Args:
             before_ms: Milliseconds since the epoch.
@@ -411,12 +409,12 @@ class SqliteLog:
         return old
 
     async def scrub(self) -> None:
-        """Rewrite the file so that nothing deleted is left in it; `delete` and `prune` do it."""
+        """Rewrites the file so that no deleted data is left in it. `delete` and `prune` call it."""
         await self._file.read(lambda db: None)  # opened, and not closed
         await asyncio.to_thread(scrub, self.path, self._wait_s)
 
     async def close(self) -> None:
-        """Finish what was asked for and let go of the file."""
+        """Finishes pending calls and closes the file."""
         await asyncio.to_thread(self._file.close)
 
     async def _all(self, statement: str, *values: object) -> list[Any]:
@@ -434,9 +432,9 @@ class SqliteLog:
         return number
 
     def _fence(self, db: sqlite3.Connection, run: str, epoch: int) -> tuple[int, int]:
-        """The run's number and next sequence number, if `epoch` is the current one."""
+        """Returns the run's number and next sequence number, if `epoch` is the current one."""
         number = self._number(db, run)
-        # One statement reads the owner and the last event, with one look-up in the same b-tree.
+        # One statement reads the owner and the last event, with one lookup in the same b-tree.
         fence = db.execute(sql.FENCE, (number << 32, number)).fetchone()
         if fence is None:  # deleted by another process
             del self._numbers[run]
@@ -449,10 +447,10 @@ class SqliteLog:
 def _rows(
     run: str, number: int, head: int, records: Sequence[Record], bodies: Sequence[bytes]
 ) -> list[tuple[int, int, bytes]]:
-    """The records as rows of the run that is at `head`.
+    """Returns the records as rows of the run that is at `head`.
 
     Raises:
-        Conflict: one of them is not the next.
+        Conflict: A record is not the next one.
     """
     rows: list[tuple[int, int, bytes]] = []
     for seq, (record, body) in enumerate(zip(records, bodies, strict=True), head):
@@ -471,7 +469,7 @@ def _insert(
     bodies: Sequence[bytes],
     blobs: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write the next records, with the blobs that they speak of."""
+    """Writes the next records, with the blobs they reference."""
     db.executemany(sql.INSERT, _rows(run, number, head, records, bodies))
     keep(db, number, blobs or {}, sql.blob_digests(records))
 

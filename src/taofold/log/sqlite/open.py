@@ -1,9 +1,9 @@
-"""Opens a log's SQLite file: found or created, known to be ours, brought to this release's layout.
+"""Opens a log's SQLite file: finds or creates it, verifies its origin, and upgrades its layout.
 
-All connections to such a file are made here, SQLite's errors are explained, the -wal file is moved
-into the database, and a copy is made before a layout changes; transactions are in `file`. Nothing
-is written before the file is known to be a log, ours (`origin`) and readable. `faults_in` says
-whether one is sound, for `doctor` and for whoever restored a backup.
+All connections to such a file are made here. This module also explains SQLite's errors, folds the
+-wal file into the database, and makes a backup before a layout changes; transactions are in `file`.
+Nothing is written before the file is known to be a log, ours (`origin`) and readable. `faults_in`
+checks whether one is sound, for `doctor` and for restored backups.
 """
 
 import os
@@ -25,43 +25,43 @@ from taofold.log.sqlite.statements import APPLICATION, TABLES, UPGRADES, VERSION
 from taofold.reserved_places import check_file, in_project, open_file, reserve_file
 
 BESIDE: Final = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a file and believes when it opens it."""
+"""The files that SQLite keeps beside a database and trusts when it opens it."""
 _KEPT_WAL_BYTES: Final = 8 << 20
 
 
 def open_existing(
     path: Path, mode: Literal["ro", "rw"], wait_s: float, *, immutable: bool = False
 ) -> sqlite3.Connection:
-    """A connection to a file that exists; with "ro" it can change nothing.
+    """Returns a connection to an existing file; with "ro" it can change nothing.
 
     `immutable` means that there is no writer: SQLite then makes no files beside it.
 
     Raises:
-        LogError: this process was forked while the file was open.
+        LogError: This process was forked while the file was open.
     """
     forks.refuse(path)
     # The files beside it decide what SQLite reads: no tool of an agent may write them either.
     reserve_file(path, BESIDE)
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}{'&immutable=1' if immutable else ''}",
-        # Only a URI can say mode=rw: a file that was deleted meanwhile is not made anew, empty.
+        # Only a URI can set mode=rw: a file deleted in the meantime is not recreated empty.
         uri=True,
         timeout=wait_s,
-        # Transactions are begun and ended by hand; Python would begin them too late, as readers.
+        # Transactions are begun and ended explicitly; Python would begin them too late, as readers.
         isolation_level=None,
         check_same_thread=False,
     )
 
 
 def open_for_writing(path: Path, wait_s: float) -> sqlite3.Connection:
-    """A connection that writes to a file that is known to be a log."""
+    """Returns a writing connection to a file that is known to be a log."""
     connection = open_existing(path, "rw", wait_s)
-    # The -wal file is folded back by the disk thread, never in the middle of a step.
+    # The disk thread folds the -wal file, never in the middle of a step.
     for pragma in (
         "synchronous = normal",
         "wal_autocheckpoint = 0",
         f"journal_size_limit = {_KEPT_WAL_BYTES}",
-        # A file from elsewhere may hold triggers or views with functions that act.
+        # A foreign file may hold triggers or views that call functions.
         "trusted_schema = off",
     ):
         connection.execute(f"pragma {pragma}")
@@ -86,20 +86,20 @@ _TEXTS: Final = {
 
 
 def code(error: sqlite3.Error) -> int:
-    """The primary result code; 0 if SQLite gave none."""
+    """Returns the primary result code; 0 if SQLite gave none."""
     # Extended codes hold the primary one in their lowest byte.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def busy(error: sqlite3.Error) -> bool:
-    """True if trying again may help."""
+    """Returns whether a retry may help."""
     return code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def explain(error: sqlite3.Error, path: Path) -> LogError:
-    """What to raise instead of SQLite's own error: it names the file and says what to do."""
+    """Returns the error to raise for SQLite's: it names the file and the remedy."""
     if str(error).startswith("Could not decode to UTF-8"):
-        # Bytes of a record have changed. Python says so itself, without a code of SQLite's, and
+        # Bytes of a record have changed. Python reports this itself, without an SQLite code, and
         # quotes the whole record.
         return LogError(
             f"the log {str(path)!r} {_TEXTS[sqlite3.SQLITE_CORRUPT]} (a text in it is no UTF-8)"
@@ -124,11 +124,11 @@ _COPY_S: Final = 5.0
 def connect(
     path: Path, *, wait_s: float, adopt: bool = False, max_bytes: int = 0
 ) -> sqlite3.Connection:
-    """Open the log at `path`, or create it. Blocks for at most about `wait_s` seconds.
+    """Opens the log at `path`, or creates it. Blocks for at most about `wait_s` seconds.
 
     Raises:
-        LogError: the file is locked, damaged, read-only, or cannot be created.
-        Incompatible: it is newer than this release, or somebody else's.
+        LogError: The file is locked, damaged, read-only, or cannot be created.
+        Incompatible: It is newer than this release, or foreign.
     """
     forks.refuse(path)
     try:
@@ -138,14 +138,14 @@ def connect(
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
-    """Move the -wal file's content into the database, so that it starts over.
+    """Moves the -wal file's content into the database, so that it starts over.
 
-    Writers go on meanwhile. Where they are too many for it to ever be empty, they are
-    locked out for the last bit, some milliseconds. The database then holds the note that records
-    may follow in the -wal file, and the -wal file that they do not: a copy of the database alone
-    is known by it (`lacks_records`).
+    Writers continue. If they keep it from ever becoming empty, they are locked out for the last
+    part, some milliseconds. The database then holds the note that records may follow in the -wal
+    file, and the -wal file the note that they do not. A copy of the database alone is recognised by
+    this (`lacks_records`).
     """
-    # On a full disk the note cannot be written, and only the checkpoint makes room.
+    # On a full disk the note cannot be written, and only the checkpoint frees space.
     with suppress(sqlite3.Error):
         _note_more(connection, "1")
     try:
@@ -159,7 +159,7 @@ def checkpoint(connection: sqlite3.Connection) -> None:
 
 
 def settle_note(connection: sqlite3.Connection) -> None:
-    """Takes back the note of a checkpoint that a killed process left. Call it before closing."""
+    """Removes the note of a checkpoint in a killed process. Call it before closing."""
     with suppress(sqlite3.Error):  # another writer will do it
         if _notes(connection).get(_MORE) == "1":
             _note_more(connection, "0")
@@ -170,7 +170,7 @@ def _note_more(connection: sqlite3.Connection, value: str) -> None:
 
 
 def lacks_records(path: Path) -> bool:
-    """Is the log a copy that was made while it was in use, without its -wal file?"""
+    """Returns whether the log is a copy made while it was in use, without its -wal file."""
     forks.refuse(path)
     if not path.exists() or not _is_alone(path):
         return False
@@ -180,18 +180,18 @@ def lacks_records(path: Path) -> bool:
 
 
 def _is_alone(path: Path) -> bool:
-    """Is no -wal file beside the log? SQLite looks where links lead."""
+    """Returns whether no -wal file is beside the log. SQLite searches at the target of links."""
     real = path.resolve()
     return not real.with_name(f"{real.name}-wal").exists()
 
 
 def _reader(path: Path, *, alone: bool) -> sqlite3.Connection:
-    """A connection that changes nothing: of a log that is alone it makes no -wal file either."""
+    """Returns a read-only connection. For a log without a -wal file it creates none either."""
     return open_existing(path, "ro", 0, immutable=alone)
 
 
 def truncate_wal(path: Path, wait_s: float) -> bool:
-    """Cut the -wal file to nothing. False if somebody was in the way."""
+    """Truncates the -wal file. Returns False if another connection prevented it."""
     until = time.monotonic() + wait_s
     with closing(open_for_writing(path, wait_s)) as connection:
         while True:
@@ -212,27 +212,27 @@ def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.
         if not stored_version:
             # Takes effect in an empty file only; small pages keep a commit to the -wal small.
             connection.execute(f"pragma page_size = {_PAGE_BYTES}")
-        # SQLite answers with the mode that it really took: on network drives it keeps another.
+        # SQLite returns the mode that it really set: on network drives it keeps another.
         mode: str = connection.execute("pragma journal_mode = wal").fetchone()[0]
         if mode != "wal":
             raise LogError(
                 f"the folder of {str(path)!r} cannot hold a log: its file system does not allow "
                 "several processes to share one (no WAL); choose a local disk"
             )
-        # A read makes SQLite create the -wal file. It is marked before the first write: one that
-        # has content and no mark was not written here.
+        # A read makes SQLite create the -wal file. It is marked before the first write: one with
+        # content but without a mark was not written here.
         number(connection, "schema_version")
         mark_wal(path.with_name(path.name + "-wal"))
         if not stored_version and not adopt:
-            # What was empty may hold a log by now: that of a process that began with this one, or
-            # one that a journal brought, which SQLite has played back.
+            # A file that was empty may now hold a log: from a process that started at the same
+            # time, or from a journal that SQLite has played back.
             layout(connection, path, adopt=False, alone=False)
         if stored_version != VERSION or adopt:
             prepare(connection, path)
         if max_bytes:
             size = number(connection, "page_size")
             connection.execute(f"pragma max_page_count = {max(max_bytes // size, 1)}")
-        # Waiting is ours from here on: SQLite's would block the event loop.
+        # From here on this code does the waiting: SQLite's would block the event loop.
         connection.execute("pragma busy_timeout = 0")
     except BaseException:
         connection.close()
@@ -241,7 +241,7 @@ def _connect(path: Path, wait_s: float, adopt: bool, max_bytes: int) -> sqlite3.
 
 
 def _touch(path: Path) -> None:
-    """Create the file, for its owner only, if it is missing."""
+    """Creates the file, for its owner only, if it is missing."""
     if not path.parent.is_dir():
         raise LogError(f"the folder {str(path.parent)!r} does not exist; create it first")
     if path.is_dir():
@@ -249,7 +249,7 @@ def _touch(path: Path) -> None:
     try:
         if in_project(path):
             _refuse_foreign(path)
-        # O_EXCL: where another process creates it at the same moment, its file is the one.
+        # O_EXCL: if another process creates it at the same moment, its file is used.
         if not os.path.lexists(path):
             with suppress(FileExistsError):
                 os.close(open_file(path, os.O_CREAT | os.O_EXCL | os.O_RDWR))
@@ -264,30 +264,30 @@ def _touch(path: Path) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Refuses what a repository or another user has put in the place of a log.
+    """Rejects files that a repository or another user has put in the place of a log.
 
-    SQLite believes the files beside a log and opens all of them by name.
+    SQLite trusts the files beside a log and opens all of them by name.
 
     Raises:
-        LogError: one of them is a link, is of another kind, or belongs to another user.
+        LogError: One of them is a link, has another kind, or belongs to another user.
     """
     for file in (path, *(path.with_name(path.name + end) for end in BESIDE)):
         try:
-            # Never opened here: closing it would drop the locks of this process's connections,
-            # and another process, as "the last one", would remove the -wal file under them.
+            # Never opened here: closing it would drop the locks of this process's connections.
+            # Another process, as "the last one", would then remove the -wal file under them.
             check_file(file)
         except ConfigError as error:
             raise LogError(str(error)) from error
 
 
 def _refuse_planted_journals(path: Path) -> None:
-    """Refuses journals that would change a log and were not written here.
+    """Rejects journals that would change a log and were not written here.
 
     Raises:
-        Incompatible: there is one.
+        Incompatible: There is one.
     """
     wal, journal = (path.with_name(path.name + end) for end in ("-wal", "-journal"))
-    # A log has no rollback journal but while its first page is written.
+    # A log has a rollback journal only while its first page is written.
     has_content = path.stat().st_size > _PAGE_BYTES
     planted = has_content and journal.exists() and journal.stat().st_size > 0
     for file, refused in ((wal, not wal_is_ours(wal)), (journal, planted)):
@@ -300,8 +300,8 @@ def _refuse_planted_journals(path: Path) -> None:
 
 
 def _inspect(path: Path, *, adopt: bool) -> int:
-    """The layout version of the file, found without changing a byte of it."""
-    # mode=ro: nothing of a file that is not ours is changed, not even its -wal folded.
+    """Returns the layout version of the file without changing it."""
+    # mode=ro: a foreign file is not changed at all, not even by folding its -wal file.
     alone = _is_alone(path)
     with closing(_reader(path, alone=alone)) as reader:
         return layout(reader, path, adopt=adopt, alone=alone)
@@ -319,17 +319,17 @@ def _patiently(work: Callable[[], T], wait_s: float) -> T:
 
 
 def layout(connection: sqlite3.Connection, path: Path, *, adopt: bool, alone: bool) -> int:
-    """The layout version of the file; 0 if it is empty. Only reads.
+    """Returns the layout version of the file; 0 if it is empty. Only reads.
 
     `alone`: no -wal file is beside it.
 
     Raises:
-        Incompatible: the file is newer or too old, not a log, lacks its last records, or is another
+        Incompatible: The file is newer or too old, not a log, lacks its last records, or is another
             user's.
     """
     version = number(connection, "user_version")
     if number(connection, "application_id") != APPLICATION:
-        # An empty file is one that we, or another process that began with us, have just created.
+        # An empty file was just created, here or by a process that started at the same time.
         if connection.execute("select count(*) from sqlite_master").fetchone()[0]:
             raise Incompatible(f"{str(path)!r} is a database, but not a taofold log")
         return 0
@@ -367,9 +367,10 @@ def prepare(
     target: int = VERSION,
     upgrades: Mapping[int, tuple[str, ...]] = UPGRADES,
 ) -> None:
-    """Create the tables, or upgrade them with a backup beside the file, and make it ours.
+    """Creates the tables, or upgrades them with a backup beside the file, and marks the file as
+    ours.
 
-    One transaction: it happens as a whole or not at all.
+    One transaction, all or nothing.
     """
     connection.execute("begin immediate")
     try:
@@ -378,7 +379,8 @@ def prepare(
             for statement in TABLES:
                 connection.execute(statement)
             version = VERSION
-        # In the same transaction that upgrades: nobody can write between the copy and the change.
+        # In the same transaction as the upgrade: no write can happen between the copy and the
+        # change.
         elif version < target:
             backup(path, version)
         for step in range(version, target):
@@ -401,12 +403,12 @@ def _note(connection: sqlite3.Connection, notes: Mapping[str, str]) -> None:
 
 
 def _notes(connection: sqlite3.Connection) -> dict[str, str]:
-    """What the file says about itself."""
+    """Returns the notes in the file about itself."""
     return dict(connection.execute("select key, value from meta").fetchall())
 
 
 def backup(path: Path, version: int) -> Path:
-    """Copy the database to `<name>.v<version>.bak`, complete or not at all."""
+    """Copies the database to `<name>.v<version>.bak`, atomically."""
     final = path.with_name(f"{path.name}.v{version}.bak")
     try:
         copy_to(path, final)
@@ -418,17 +420,17 @@ def backup(path: Path, version: int) -> Path:
 
 
 def copy_to(path: Path, final: Path) -> None:
-    """Copy the log at `path`, which may be in use, to `final`, complete or not at all. Blocks.
+    """Copies the log at `path`, which may be in use, to `final`, atomically. Blocks.
 
     Raises:
-        Incompatible: a journal lies beside it that was not written here.
-        sqlite3.Error: it could not be copied.
-        OSError: the file cannot be made.
+        Incompatible: A journal beside it was not written here.
+        sqlite3.Error: It could not be copied.
+        OSError: The file cannot be created.
     """
-    # Opened for writing, SQLite would put what they hold into the log.
+    # Opened for writing, SQLite would add their content to the log.
     _refuse_planted_journals(path)
     partial = final.with_name(final.name + ".part")
-    # Left by a process that was killed in the middle of its copy.
+    # Left by a process that was killed during its copy.
     partial.unlink(missing_ok=True)
     # SQLite would create it with the umask's permissions, and a log is for its owner only.
     os.close(open_file(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -439,10 +441,11 @@ def copy_to(path: Path, final: Path) -> None:
         ):
             source.backup(copy)
             settle_note(copy)
-            # It is the user's own copy, so it can be opened; another's stays another's.
+            # A copy of one's own log is marked as ours, so that it can be opened; a foreign one is
+            # not.
             if ours(path, _notes(source)):
                 _note(copy, mark_as_ours(partial))
-            # So that the copy is one file: what is beside it would belong to it otherwise.
+            # So that the copy is one file: files beside it would belong to it otherwise.
             copy.execute("pragma journal_mode = delete")
     except BaseException:
         partial.unlink(missing_ok=True)
@@ -451,7 +454,7 @@ def copy_to(path: Path, final: Path) -> None:
 
 
 def number(connection: sqlite3.Connection, pragma: str) -> int:
-    """The value of a numeric pragma."""
+    """Returns the value of a numeric pragma."""
     value: int = connection.execute(f"pragma {pragma}").fetchone()[0]
     return value
 
@@ -464,15 +467,15 @@ _STRAYS: Final = "select count(*) from events where id >> 32 not in (select numb
 
 
 def faults_in(path: Path) -> list[str]:
-    """What is wrong with the log at `path`, a line each; nothing, if it is sound. Blocks.
+    """Returns the faults of the log at `path`, one line each; empty if it is sound. Blocks.
 
-    Reads every record: some 10 microseconds each.
+    Reads every record, about 10 microseconds each.
     """
     try:
         if lacks_records(path):
             return [f"it was copied while it was in use, without {path.name}-wal"]
         with closing(open_existing(path, "ro", _COPY_S)) as db:
-            # Pages first: what the rows below say is worth nothing in a damaged file.
+            # Pages first: in a damaged file the rows below are meaningless.
             problems = [row[0] for row in db.execute("pragma quick_check") if row[0] != "ok"]
             return problems or _inconsistencies(db)
     except LogError as error:
@@ -494,7 +497,7 @@ def _inconsistencies(db: sqlite3.Connection) -> list[str]:
 def _faults(db: sqlite3.Connection, number: int, run: str) -> list[str]:
     problems: list[str] = []
     seqs = [-1]
-    # READ takes ids greater than its first parameter; -1 as a limit means all.
+    # READ selects ids greater than its first parameter; -1 as a limit means all.
     for row in db.execute(sql.READ, ((number << 32) - 1, (number << 32) + sql.LAST, -1)):
         seqs.append(row[0])
         try:

@@ -1,18 +1,18 @@
-"""Whose a log's SQLite file is: only one of this user on this machine is opened unasked (D16).
+"""The origin of a log's SQLite file: only this user's, from this machine, is opened unasked (D16).
 
-A log that came with a cloned repository holds somebody else's approvals, and its author can read
-every log that was passed on. So nothing in a file proves by itself whose it is. A mark beside its
-content does: an extended attribute that names the file's number on its file system, and that git,
-archives and downloads do not bring along. A new container on the same volume opens its own log.
+A log from a cloned repository holds foreign approvals, and its author can read every log that was
+passed on. So no content of a file proves its origin by itself. A mark beside its content does: an
+extended attribute that names the file's number on its file system, and that git, archives and
+downloads do not transfer. A new container on the same volume opens its own log.
 
-Where a file system keeps no attributes a seal in the file takes its place: over the file's number,
-made with a secret in this user's state folder. It proves less: who was given the log may give it
-back changed, and a file that is created again may have the old number.
+If a file system keeps no attributes, a seal in the file replaces it: over the file's number, made
+with a secret in this user's state folder. It proves less: a recipient of the log may return it
+changed, and a recreated file may have the old number.
 
 A copy has another number, so its owner has to adopt it.
 
-The -wal file beside a log bears such a mark, too: SQLite takes its content for the newest
-content of the log, and one that came with a repository would put approvals into it.
+The -wal file beside a log has such a mark, too. SQLite treats its content as the newest content of
+the log, and one from a repository would add approvals to it.
 """
 
 import os
@@ -35,10 +35,10 @@ _ATTRIBUTE: Final = "user.taofold"
 
 
 def ours(path: Path, noted: Mapping[str, str]) -> bool:
-    """Is the log at `path`, which notes this about itself, this user's?
+    """Returns whether the log at `path`, with these notes about itself, is this user's.
 
     Raises:
-        LogError: the secret's file is a link, another user's, or open to others.
+        LogError: The secret's file is a link, another user's, or open to others.
     """
     token = noted.get("mark", "")
     if not token:
@@ -52,10 +52,10 @@ def ours(path: Path, noted: Mapping[str, str]) -> bool:
 
 
 def mark_as_ours(path: Path) -> dict[str, str]:
-    """What the log at `path` notes about itself to be ours from now on. Marks the file.
+    """Marks the log at `path` as ours. Returns the notes to write into it.
 
     Raises:
-        LogError: the secret's file is a link, another user's, or open to others.
+        LogError: The secret's file is a link, another user's, or open to others.
     """
     token = token_hex(16)
     # Attributes are not part of git, tar or a download, and `cp` leaves them out by default.
@@ -65,21 +65,21 @@ def mark_as_ours(path: Path) -> dict[str, str]:
 
 
 def mark_wal(path: Path) -> None:
-    """Marks the -wal file beside a log as written by this user, before anything is in it."""
+    """Marks the -wal file beside a log as written by this user, before it has content."""
     with suppress(FileNotFoundError):
         _set_attribute(path, _mark(path, ""))
 
 
 def wal_is_ours(path: Path) -> bool:
-    """Was the -wal file written here? An empty one is accepted; others must bear our mark."""
+    """Returns whether the -wal file was written here: it is empty, or has our mark."""
     if not path.exists() or path.stat().st_size == 0:
         return True
-    # On a file system without attributes no -wal file can bear a mark.
+    # On a file system without attributes no -wal file can have a mark.
     return _attribute(path) == _mark(path, "") or not _keeps_attributes(path)
 
 
 def _secret(*, make: bool) -> bytes:
-    """This user's secret; empty if there is none, or if it cannot be kept."""
+    """Returns this user's secret; empty if there is none, or if it cannot be stored."""
     # Without a home, or on a read-only one, the mark beside the content has to suffice.
     with suppress(OSError, RuntimeError):
         path = state_folder() / KEY_FILE
@@ -104,7 +104,7 @@ def _checked(secret: bytes, path: Path) -> bytes:
 
 
 def _make_secret(path: Path) -> None:
-    """Makes the secret. Where another process does so at the same moment, its secret stands."""
+    """Creates the secret. If another process does so at the same moment, its secret is kept."""
     folder = path.parent.with_name(f"{path.parent.name}.{token_hex(4)}.part")
     make_folder(folder)
     try:

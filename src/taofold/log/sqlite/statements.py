@@ -44,7 +44,7 @@ _RUNS_BY: Final = (
     "create index runs_agent on runs(agent)",
     "create index runs_agent_status on runs(agent, status)",
 )
-"""The filters of `rows`: within equal values an index is in the order of registration."""
+"""Indexes for the filters of `rows`: within equal values they have the order of registration."""
 _RUNS_DUE: Final = (
     "create index runs_leased on runs(lease_until) where status = 'running' and lease_until > 0",
     "create index runs_waking on runs(wake_at) where status = 'waiting' and wake_at > 0",
@@ -54,7 +54,7 @@ _SCOPES: Final = (("'*'", ""), ("'@' || {row}.principal", "where {row}.parent = 
 
 
 def _counting(row: str, by: int) -> str:
-    """Statements of a trigger that count `row` in, or out."""
+    """Returns statements of a trigger that count `row` in, or out."""
     return " ".join(
         f"insert into counts select {scope.format(row=row)}, {row}.status, {by} "
         f"{where.format(row=row) or 'where true'} "
@@ -71,9 +71,9 @@ _COUNTS: Final = (
     "create trigger runs_recounted after update of status on runs "
     f"when old.status <> new.status begin {_counting('old', -1)} {_counting('new', 1)} end",
 )
-"""How many runs there are, kept by the database itself in every transaction that changes it."""
+"""The number of runs, kept by the database itself in every transaction that changes it."""
 _TAGS: Final = (
-    # Within one tag the runs are in the order of registration, as lists have them.
+    # Within one tag the runs are in the order of registration, as in lists.
     "create table tags(tag text not null, number integer not null, "
     "primary key(tag, number)) without rowid",
     "create trigger runs_tagged after insert on runs when new.tags <> '{}' begin "
@@ -111,7 +111,7 @@ TABLES: Final = (
     *_TAGS,
 )
 UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {}
-"""Statements that turn layout n into n + 1, from the first release on."""
+"""Statements that upgrade layout n to n + 1, never changed once released."""
 
 
 LAST: Final = 0xFFFFFFFF
@@ -129,13 +129,13 @@ _COLUMNS: Final = (
     "number, tags "
 )
 ROW: Final = f"{_COLUMNS}from runs "
-"""A `RunRow`; parameter 1 is the log's clock."""
+"""Selects a `RunRow`; parameter 1 is the log's clock."""
 TAGGED: Final = (
-    # The index of tags leads, newest first: it is left as soon as there are enough rows.
+    # The index of tags leads, newest first: the scan stops when there are enough rows.
     f"{_COLUMNS}from (select runs.* from tags cross join runs on runs.number = tags.number "  # noqa: S608 - constants
     "where tags.tag = ? {and_} order by tags.number desc limit ?) as runs order by number desc"
 )
-"""The rows that have a tag; `and_` are further conditions."""
+"""Selects the rows that have a tag; `and_` are further conditions."""
 FENCE: Final = (
     "select epoch, (select max(id) from events where id between ?1 and ?1 + 4294967295) "
     "from runs where number = ?2"
@@ -167,8 +167,8 @@ STATUS: Final = (
 IDS: Final = "select run from runs where run >= ? and run < ? order by run limit ?"
 WAKE: Final = "update runs set wake_at = 1 where number = ?"
 _LEASED: Final = (
-    # Named: it costs what is due, not what there is. Without the index it
-    # fails instead of scanning.
+    # The index is named so that the cost depends on the due runs only. Without the index it fails
+    # instead of scanning.
     f"{ROW} indexed by runs_leased where status = 'running' and lease_until > 0 and "
     f"(lease_until <= ?1 or lease_until > ?1 + {LONGEST_LEASE_MS}) "
     "and (lease_until, number) > (?3, ?4) order by lease_until, number limit ?5"
@@ -181,7 +181,7 @@ DUE: Final = (
     f"select * from (select * from ({_LEASED}) union all select * from ({_WAKING})) "  # noqa: S608 - constants
     "order by case status when 'running' then lease_until else wake_at end, number limit ?5"
 )
-"""Parameters: the log's clock, now, the last row's time and number, and how many."""
+"""Parameters: the log's clock, now, the last row's time and number, and the limit."""
 COUNT: Final = "select status, runs from counts where scope = ? and runs > 0"
 SEE: Final = "insert or ignore into seen(number, id) values(?, ?)"
 POST: Final = (
@@ -196,33 +196,33 @@ _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError, msgs
 
 
 def tags_json(row: RunRow) -> bytes:
-    """The tags of a run as a log keeps them."""
+    """Returns the tags of a run in the form that a log keeps."""
     return msgspec.json.encode(row.tags, order="sorted")
 
 
 def values(row: RunRow, owner: str, lease_until: int) -> tuple[str | int | bytes, ...]:
-    """A new run's row for `CREATE`."""
+    """Returns a new run's row for `CREATE`."""
     texts = (row.run, row.status, row.goal, row.agent, row.session, row.parent, row.principal)
     times = (row.created_at, row.updated_at, row.waiting_for, row.wake_at, tags_json(row))
     return (*texts, *times, 1 if owner else 0, owner, lease_until)
 
 
 def run_row(row: tuple[Any, ...]) -> RunRow:
-    """The row that `ROW` selected."""
+    """Returns the row that `ROW` selected."""
     columns: tuple[Any, ...] = (*row[:-3], bool(row[-3]), row[-2], read_tags(row[-1]))
     return RunRow(*columns)
 
 
 def read_tags(text: str | bytes) -> dict[str, str]:
-    """The tags in a row of a run."""
+    """Returns the tags in a row of a run."""
     return msgspec.json.decode(text, type=dict[str, str])
 
 
 def bodies(run: str, records: Iterable[Record]) -> list[bytes]:
-    """The records' JSON form.
+    """Returns the records' JSON form.
 
     Raises:
-        LogError: an event holds something that JSON cannot say.
+        LogError: An event holds a value that JSON lacks.
     """
     done: list[bytes] = []
     for record in records:
@@ -237,10 +237,10 @@ def bodies(run: str, records: Iterable[Record]) -> list[bytes]:
 
 
 def message(signal: Signal) -> bytes:
-    """The signal's JSON form.
+    """Returns the signal's JSON form.
 
     Raises:
-        LogError: it holds something that JSON cannot say.
+        LogError: It holds a value that JSON lacks.
     """
     try:
         return msgspec.json.encode(signal)
@@ -251,14 +251,14 @@ def message(signal: Signal) -> bytes:
 
 
 def record(run: str, row: tuple[int, int, str | bytes, int | None]) -> Record:
-    """The record in a row of `READ`.
+    """Returns the record in a row of `READ`.
 
     Raises:
-        LogError: the row is not an event.
-        Incompatible: it was written by a newer release.
+        LogError: The row is not an event.
+        Incompatible: A newer release wrote it.
     """
     seq, at, body, version = row
-    # A newer release may mean something else by the same field: refused, not guessed.
+    # A newer release may use the same field differently: rejected, not guessed.
     if version is not None and version > SCHEMA_VERSION:
         raise Incompatible(
             f"record {seq} of run {run!r} has schema {version}, this release reads up to "
@@ -273,10 +273,10 @@ def record(run: str, row: tuple[int, int, str | bytes, int | None]) -> Record:
 
 
 def signal(body: str) -> Signal:
-    """The message in an inbox row.
+    """Returns the message in an inbox row.
 
     Raises:
-        LogError: the row is not a message.
+        LogError: The row is not a message.
     """
     try:
         return _SIGNAL.decode(body)
@@ -285,19 +285,19 @@ def signal(body: str) -> Signal:
 
 
 def number(connection: sqlite3.Connection, run: str) -> int:
-    """The run's number in this file.
+    """Returns the run's number in this file.
 
     Raises:
-        UnknownRun: no run with this id.
+        UnknownRun: No run has this id.
     """
     return owner(connection, run)[0]
 
 
 def owner(connection: sqlite3.Connection, run: str) -> tuple[int, int, str, str, int]:
-    """The run's number in this file, its epoch, owner, status and the end of its lease.
+    """Returns the run's number in this file, its epoch, owner, status and the end of its lease.
 
     Raises:
-        UnknownRun: no run with this id.
+        UnknownRun: No run has this id.
     """
     row: tuple[int, int, str, str, int] | None = connection.execute(OWNER, (run,)).fetchone()
     if row is None:
@@ -306,5 +306,5 @@ def owner(connection: sqlite3.Connection, run: str) -> tuple[int, int, str, str,
 
 
 def blob_digests(records: Iterable[Record]) -> list[str]:
-    """Digests of the blobs that the records speak of."""
+    """Returns the digests of the blobs that the records reference."""
     return [digest for record in records for digest in record.event.blobs()]
