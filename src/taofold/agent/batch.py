@@ -255,7 +255,7 @@ class _Work:
                 return await in_own_task(self._one(number, prompt))
         except (ConfigError, ExceptionGroup):  # the same fault for every goal
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a model's code raises
+        except Exception as error:  # noqa: BLE001 - a model's code may raise anything
             return Failure(self.batch.run_ids[number], error)
 
     async def _one(self, number: int, prompt: Prompt) -> RunResult[Any] | None:

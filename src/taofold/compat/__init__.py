@@ -1,4 +1,4 @@
-"""The names of other frameworks for what is ours: thin layers, one module for each framework.
+"""Other frameworks' names for taofold's features: thin layers, one module for each framework.
 
-Nothing else in taofold imports from here. `taofold.compat.tagent` is TAgent's.
+Nothing else in taofold imports this package. `taofold.compat.tagent` has TAgent's names.
 """

@@ -1,17 +1,16 @@
-"""TAgent's names, over the same runtime as everything else.
+"""TAgent's names over taofold's runtime.
 
 A program written for TAgent changes its import and runs:
 
     from taofold.compat.tagent import Store, query_llm, run_agent
 
-`run_agent(goal, model, tools)` is all that most programs use, a thin layer over `Agent`. The rest
-is for programs that have a loop of their own: `Store` is a state that changes through actions only,
-`query_llm` asks for the next decision, `evaluate_goal_achievement` for a judgement, and
-`format_final_output` makes the result of a state. Actions of the process are registered with
-`register_custom_action` and `SYSTEM_ACTIONS`. `llm_client` and `LLM_PROVIDERS` are models with
-`completion(model, messages)`; `integrate_custom_llm` adds one's own. Where TAgent would raise or go
-on silently (a reply that cannot be read, a model that is not there) the errors are those of
-`taofold.core.errors`.
+Most programs use only `run_agent(goal, model, tools)`, a thin layer over `Agent`. The rest is for
+programs with their own loop. `Store` is a state that changes only through actions. `query_llm` asks
+for the next decision, `evaluate_goal_achievement` for a judgement. `format_final_output` converts a
+state to the result. `register_custom_action` and `SYSTEM_ACTIONS` register actions of the process.
+`llm_client` and `LLM_PROVIDERS` are models with `completion(model, messages)`, and
+`integrate_custom_llm` adds the caller's own. Errors are those of `taofold.core.errors`, also where
+TAgent raises others or continues silently (an unreadable reply, a missing model).
 """
 
 import inspect
@@ -69,25 +68,42 @@ def run_agent(
     data: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> RunResult[Any]:
-    """Work on `goal` with `tools` for at most `max_iterations` steps.
+    """Works on a goal with TAgent's interface.
+
+    Example:
+        ```python
+        from taofold import run_agent
+
+
+        def words(path: str) -> int:
+            "Counts the words of a file."
+            return len(open(path).read().split())
+
+
+        result = run_agent("Count the words of notes.txt.", "openai:gpt-5", {"words": words})
+        print(result.output)
+        ```
 
     Args:
-        goal: what to reach.
-        model: `provider:model`, a model, or a list of fallbacks.
-        tools: functions, or names and functions.
-        max_iterations: steps; the last of them may be the answer or `evaluate`, but no tool.
-        output_format: the type of `result.output`; None means text.
-        verbose: tell the steps on stderr.
-        crash_if_over_iterations: raise `OverIterations` instead of returning what there is.
-        models: other models by role.
-        log: where the run is kept.
-        data: the state's data at the start.
-        options: more fields of `Agent`; `limits` must not be among them.
+        goal: The task.
+        model: `"provider:model"`, a model, or a list of fallbacks.
+        tools: Functions, or a mapping of names to functions.
+        max_iterations: Maximum steps. The last one may be the answer or `evaluate`, but not a tool.
+        output_format: Type of `result.output`. None means text.
+        verbose: Prints the steps to stderr.
+        crash_if_over_iterations: Raises `OverIterations` instead of returning a partial result.
+        models: Other models by role.
+        log: Stores the run.
+        data: The state at the start.
+        options: Further arguments of `Agent`, except `limits`.
+
+    Returns:
+        The result of the run.
 
     Raises:
-        OverIterations: only if asked for; its `result` holds the partial work.
+        OverIterations: Only with `crash_if_over_iterations`. Its `result` holds the partial work.
     """
-    # As in TAgent, where nothing asks; a policy of the caller's own is left as it is.
+    # As in TAgent, which needs no approvals. A policy of the caller is kept.
     options.setdefault("policy", Policy(autonomy="autonomous"))
     options.setdefault("strategy", tagent)
     agent: Agent[Any, Any] = Agent(
@@ -116,12 +132,12 @@ def _tools(tools: Mapping[str, Callable[..., Any]] | Sequence[Any]) -> Sequence[
 
 
 def _with_system_actions(agent: Agent[Any, Any]) -> Agent[Any, Any]:
-    """The agent with those of TAgent's own actions whose name none of its tools has."""
+    """Returns the agent with TAgent's system actions, except those whose names its tools use."""
     tools, steps = agent.toolset, agent.limits.steps
     limits = agent.limits
     if steps and not any([tool.agent for tool in tools.values()]):
-        # A decision may cost a second call, of the planner or the evaluator. (Set, it would
-        # also count what child agents ask.)
+        # A decision may need a second call, to the planner or the evaluator. (A set limit would
+        # also count calls of child agents.)
         limits = replace(limits, model_calls=2 * steps + 3)
     names = [name for name in OWN_ACTIONS if name not in tools]
     added = [_system(name) for name in names]
@@ -130,10 +146,10 @@ def _with_system_actions(agent: Agent[Any, Any]) -> Agent[Any, Any]:
 
 
 def _system(name: str) -> Tool:
-    """An action of the strategy, as it is offered; it is answered before it could be called."""
+    """Returns an action of the strategy as a tool. The strategy answers it before it is called."""
     steps = {"steps": {"type": "array", "items": {"type": "string"}}}
     properties = steps if name == "plan" else {}
-    # Models add what they like to these; nothing of it is used but `steps`.
+    # Models add parameters to these at will. Only `steps` is used.
     schema = {"type": "object", "properties": properties, "additionalProperties": True}
     return external(name, OWN_ACTIONS[name], schema, _unreachable, effect="read")
 
@@ -149,7 +165,7 @@ def _named_tool(name: str, function: Callable[..., Any]) -> Tool:
 
 
 def _tell(happening: Happening) -> None:
-    """A line on stderr for what a person wants to follow; stdout is the result's."""
+    """Prints a line to stderr for display. stdout is for the result."""
     event = happening.event if isinstance(happening, e.Record) else None
     match event:
         case e.Proposed():
@@ -167,7 +183,7 @@ def _tell(happening: Happening) -> None:
 
 _ACTIONS: Final = ("plan", "execute", "summarize", "evaluate")
 _SHOWN: Final = 8000
-"""Characters of the state that a decision prompt shows."""
+"""Maximum characters of the state in a decision prompt."""
 _DECIDE: Final = """\
 Goal: {goal}
 
@@ -181,7 +197,7 @@ Decide what comes next. "action" is one of {actions}. To run a tool choose "exec
 
 
 class StructuredResponse(BaseModel):
-    """A decision: one of plan, execute, summarize, evaluate or a custom action's name."""
+    """A decision: plan, execute, summarize, evaluate or a custom action's name."""
 
     action: str
     params: dict[str, Any] = {}
@@ -189,15 +205,15 @@ class StructuredResponse(BaseModel):
 
 
 def query_llm(prompt: str, model: ModelSpec, **kwargs: Any) -> StructuredResponse:
-    """Ask `model` for a decision. A reply that cannot be read is corrected, three times at most.
+    """Asks a model for a decision. An unreadable reply is corrected at most three times.
 
     Args:
-        prompt: the context and the question.
-        model: `provider:model`, a model, or a list of fallbacks.
-        kwargs: more fields of `Agent`: temperature, max_tokens, instructions, …
+        prompt: The context and the question.
+        model: `"provider:model"`, a model, or a list of fallbacks.
+        kwargs: Further arguments of `Agent`: temperature, max_tokens, instructions, …
 
     Raises:
-        RunError: no reply could be read; the message says what was wrong with the last one.
+        RunError: No reply could be read. The message has the last fault.
     """
     decision: StructuredResponse = _ask(prompt, model, StructuredResponse, kwargs)
     return decision
@@ -207,7 +223,7 @@ def build_decision_prompt(
     state: Mapping[str, Any],
     tools: Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]],
 ) -> str:
-    """The goal, the state, the tools and the actions to choose from, as a prompt."""
+    """Returns a prompt with the goal, the state, the tools and the possible actions."""
     facts = {name: value for name, value in state.items() if name != "goal"}
     text = _render_state(facts)
     actions = ", ".join([f'"{name}"' for name in (*_ACTIONS, *custom_actions())])
@@ -222,12 +238,13 @@ def build_decision_prompt(
 def evaluate_goal_achievement(
     state: Mapping[str, Any], goal: str, model: ModelSpec, **kwargs: Any
 ) -> dict[str, Any]:
-    """Let `model` judge whether `goal` is reached, by the state alone.
+    """Lets a model judge from the state whether a goal is reached.
 
-    Returns a mapping with `achieved`, `reasoning`, `feedback`, `missing` and `suggestions`.
+    Returns:
+        A mapping with `achieved`, `reasoning`, `feedback`, `missing` and `suggestions`.
 
     Raises:
-        RunError: no judgement could be read.
+        RunError: No judgement could be read.
     """
     kwargs.setdefault("instructions", planning.EVALUATOR)
     question = planning.question(goal, _render_state(state))
@@ -239,12 +256,12 @@ def format_final_output(
     state: Mapping[str, Any],
     output_format: type[Any] | Callable[[Mapping[str, Any]], Any] | None = None,
 ) -> Any:
-    """The state as `output_format`: a type that is made of the state's keys, or a function.
+    """Returns the state as `output_format`: a type made from the state's keys, or a function.
 
-    None gives the state's data itself.
+    None returns the state's data.
 
     Raises:
-        pydantic.ValidationError: the state does not have what the type needs.
+        pydantic.ValidationError: The state lacks data that the type needs.
     """
     data = dict(state)
     if output_format is None:
@@ -263,24 +280,22 @@ def _ask(prompt: str, model: ModelSpec, type_: type[Any], options: dict[str, Any
 
 
 def _render_state(state: Mapping[str, Any]) -> str:
-    # `enc_hook`: TAgent's states hold any Python object; a prompt shows its text.
+    # `enc_hook`: TAgent's states hold any Python object, and a prompt shows its text.
     text = msgspec.json.format(msgspec.json.encode(dict(state), enc_hook=str), indent=2).decode()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}\n[…{len(text) - _SHOWN} more]"
 
 
 class AgentState(BaseModel):
-    """The state's data, as a program may look at it: a copy, changing it changes nothing."""
+    """A copy of the state's data. Changes to it have no effect."""
 
     data: dict[str, Any] = {}
 
 
 class TagentStore:
-    """State that changes only through `dispatch` and remembers how it came about.
+    """State that changes only through `dispatch` and keeps its history.
 
-    >>> store = TagentStore({"count": 1})
-    >>> store.dispatch(lambda state: ("count", state["count"] + 1))
-    >>> store.state.data["count"], store.travel(-1).data["count"]
-    (2, 1)
+    >>> store = TagentStore({"count": 1}) >>> store.dispatch(lambda state: ("count", state["count"]
+    + 1)) >>> store.state.data["count"], store.travel(-1).data["count"] (2, 1)
     """
 
     def __init__(self, initial_state: Mapping[str, Any] | None = None) -> None:
@@ -291,15 +306,15 @@ class TagentStore:
 
     @property
     def state(self) -> AgentState:
-        """The state now."""
-        # A copy: TAgent's programs write into what they are given.
+        """The current state."""
+        # A copy, because TAgent's programs write into it.
         return AgentState(data=deepcopy(dict(self.history.state.data)))
 
     def register_tool(self, name: str, tool_func: Callable[..., Any]) -> None:
-        """Keep `tool_func` under `name`.
+        """Registers a tool under `name`.
 
         Raises:
-            ConfigError: the name is unsafe, or a model could not be offered this function.
+            ConfigError: The name is unsafe, or a model cannot use the function.
         """
         make(tool_func, name=name)
         self.tools[name] = tool_func
@@ -309,9 +324,9 @@ class TagentStore:
         action_func: Callable[[dict[str, Any]], tuple[str, Any] | None],
         verbose: bool = False,
     ) -> None:
-        """Run an action on a copy of the state's data and apply its `(key, value)`, if any.
+        """Runs an action on a copy of the state's data and applies its `(key, value)`, if any.
 
-        With `verbose` the update is told on stderr.
+        `verbose` prints the update to stderr.
         """
         name = getattr(action_func, "__name__", "action")
         result = action_func(self.state.data)
@@ -321,19 +336,19 @@ class TagentStore:
             sys.stderr.write(f"{name}: {update}\n")
 
     def travel(self, seq: int) -> AgentState:
-        """The state after update number `seq`, from 0; -1 is the state before the first."""
+        """Returns the state after update number `seq`, from 0. -1 is the state before the first."""
         return AgentState(data=deepcopy(dict(self.history.travel(seq).data)))
 
     def rewind(self, seq: int) -> AgentState:
-        """Go back to the state after update `seq`; later updates no longer count."""
+        """Returns to the state after update `seq`. Later updates no longer count."""
         self.history.rewind(seq)
         return self.state
 
     def _apply_reducer(self, result: tuple[str, Any] | None, action: str = "") -> None:
-        """Apply an update; None is none.
+        """Applies an update. None changes nothing.
 
         Raises:
-            ConfigError: it is no `(key, value)` pair.
+            ConfigError: The update is not a `(key, value)` pair.
         """
         self.history.dispatch(lambda _: result, name=action)
 
@@ -351,10 +366,10 @@ def format_conversation_as_chat(
 
 
 class _SystemActions(MutableMapping[str, Callable[..., Any]]):
-    """What is registered for every agent of the process. Setting a name again replaces it.
+    """The actions of every agent of the process. Setting a name again replaces it.
 
-    `plan`, `execute`, `evaluate` and `summarize` work without being listed here; an action
-    registered under one of these names takes the place of the built-in one.
+    `plan`, `execute`, `evaluate` and `summarize` work without an entry. An entry with one of these
+    names replaces the built-in action.
     """
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
@@ -366,7 +381,7 @@ class _SystemActions(MutableMapping[str, Callable[..., Any]]):
         try:
             register_custom_action(name, action)
         except Exception:
-            if before is not None:  # what cannot be used must not cost what could
+            if before is not None:  # an invalid action must not remove the previous one
                 register_custom_action(name, before)
             raise
 
@@ -390,23 +405,23 @@ _PROFILE: Final = Profile()
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a client answers: the text, and the model that wrote it."""
+    """A client's answer: the text, and the model that wrote it."""
 
     content: str
     model: str = ""
 
 
 class Client:
-    """Any of our models behind TAgent's call."""
+    """Any taofold model with TAgent's call."""
 
     def completion(
         self, model: ModelSpec, messages: Sequence[Mapping[str, str]], **options: Any
     ) -> Completion:
-        """Ask `model` once; `options` are fields of `ModelSettings`, such as temperature.
+        """Calls `model` once. `options` are fields of `ModelSettings`, such as temperature.
 
         Raises:
-            ConfigError: there is no such model.
-            ModelError: its provider failed after retries.
+            ConfigError: There is no such model.
+            ModelError: The provider failed after retries.
         """
         named = resolve(model)
         sent = [
@@ -422,9 +437,9 @@ llm_client: Final = Client()
 
 
 class CompletionModel:
-    """A client of the caller's own, as a model: whatever has `completion(model=, messages=)`.
+    """The caller's own client, with `completion(model=, messages=)`, as a model.
 
-    The reply may be text, an object with `content`, or one with `choices` as OpenAI has them.
+    The reply may be text, an object with `content`, or one with `choices` as in OpenAI's format.
     """
 
     def __init__(self, name: str, model: str, client: Any) -> None:
@@ -432,9 +447,9 @@ class CompletionModel:
         self.profile = _PROFILE
 
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
-        """Ask the client once, in a worker thread."""
+        """Calls the client once, in a worker thread."""
         messages = [{"role": m.role, "content": m.text} for m in request.conversation]
-        # Only what was asked for: a client of the caller's may take no options at all.
+        # Only set options, because the caller's client may accept none.
         options: dict[str, Any] = {}
         settings = request.asked()
         if settings.temperature is not None:
@@ -446,10 +461,10 @@ class CompletionModel:
             return self.client.completion(model=self.model, messages=messages, **options)
 
         try:
-            # In a worker: TAgent's clients block until the answer is there.
+            # In a worker, because TAgent's clients block.
             answer: Any = await WORKERS.run(ask)
         except Exception as error:
-            # Whatever it raises is a failed model to the run, which may try another one.
+            # Any exception counts as a failed model, so the run may try another one.
             raise ModelError(f"{self.name}: {type(error).__name__}: {error}") from error
         text = _text(answer)
         if text is None:
@@ -459,18 +474,18 @@ class CompletionModel:
         return Reply(text, model=self.name)
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """Unknown."""
+        """Returns None: the price is unknown."""
         return None
 
 
 def integrate_custom_llm(provider_name: str, client_class: Callable[..., Any]) -> None:
-    """Let `provider_name:model` mean a client or a model of the caller's own.
+    """Registers the caller's own client or model as `provider_name:model`.
 
-    `client_class` is called with the model's name, or with nothing if it takes nothing. What it
-    makes has `completion(model=…, messages=…)`, as TAgent's clients have, or is a model of ours.
+    `client_class` is called with the model's name, or without arguments if it takes none. It must
+    return a client with `completion(model=…, messages=…)`, as in TAgent, or a taofold model.
 
     Raises:
-        ConfigError: the name is unsafe, or `client_class` cannot be called.
+        ConfigError: The name is unsafe, or `client_class` cannot be called.
     """
 
     def factory(model: str, **options: Any) -> Model:
@@ -487,20 +502,20 @@ def integrate_custom_llm(provider_name: str, client_class: Callable[..., Any]) -
     if not callable(client_class):
         raise ConfigError(f"provider {provider_name!r} must be a class, not {client_class!r}")
     register_provider(provider_name, factory)
-    # Into `data`: setting the item would register it once more.
+    # Into `data`, because setting the item would register it again.
     LLM_PROVIDERS.data[provider_name] = client_class
 
 
 def _takes_nothing(client_class: Callable[..., Any]) -> bool:
     try:
-        # Classes of C have no signature to look at: they get the name.
+        # C classes have no readable signature. They get the name.
         return not inspect.signature(client_class).parameters
     except (TypeError, ValueError):
         return False
 
 
 class _Providers(UserDict[str, Callable[..., Any]]):
-    """The caller's own providers. Setting a name registers it, deleting it forgets it."""
+    """The caller's own providers. Setting a name registers it, deleting it removes it."""
 
     def __setitem__(self, name: str, client_class: Callable[..., Any]) -> None:
         integrate_custom_llm(name, client_class)
@@ -522,7 +537,7 @@ def _message(role: str, content: str) -> Message:
 
 
 def _text(answer: Any) -> str | None:
-    """The text of an answer in one of the forms that clients have, None if there is none."""
+    """Returns the text of a client's answer in any known form, or None."""
     content: Any = answer if isinstance(answer, str) else _part(answer, "content")
     choices: Any = _part(answer, "choices")
     if content is None and choices:

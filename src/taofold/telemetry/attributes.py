@@ -1,11 +1,11 @@
-"""The attributes of spans, their events, links and exceptions, under the names of OpenTelemetry's
-GenAI conventions and of OpenInference.
+"""Attributes of spans, events, links and exceptions, by OpenTelemetry GenAI and OpenInference.
 
-Back ends differ in which of the two they read, so each span has its kind, names, sizes and single
-values in both; whole conversations are in the GenAI form only. Names follow
+Back ends differ in the names they read, so each span has its kind, names, sizes and single values
+in both. Whole conversations are in the GenAI form only. Names follow
 github.com/open-telemetry/semantic-conventions-genai 0.1.0 and Arize's OpenInference. Older names
-that back ends still read stand beside their successors: `gen_ai.system`, `cache_creation`. Without
-`Disclosure` the text of people, models and tools stays out: names, sizes and times only. Pure.
+that back ends still read are kept beside their successors: `gen_ai.system`, `cache_creation`.
+Without `Disclosure` there are only names, sizes and times, but no texts of users, models or tools.
+Pure.
 """
 
 import builtins
@@ -27,7 +27,7 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "openai-compatible": "openai",
     "xai": "x_ai",
 }
-"""Names of providers that differ in the conventions."""
+"""Providers with a different name in the conventions."""
 _KINDS: Final[dict[type, str]] = {
     AgentSpan: "AGENT",
     ModelSpan: "LLM",
@@ -35,7 +35,7 @@ _KINDS: Final[dict[type, str]] = {
     ApprovalSpan: "GUARDRAIL",
 }
 _FINISH: Final[Mapping[str, str]] = {"": "stop", "tool_calls": "tool_call", "overflow": "error"}
-"""Reasons of an end that have another name in the conventions."""
+"""Finish reasons with a different name in the conventions."""
 _PYTHONS_OWN: Final = frozenset(
     [
         n
@@ -44,7 +44,7 @@ _PYTHONS_OWN: Final = frozenset(
     ]
 )
 _RAISED: Final = frozenset({"failure", "timeout", "interrupted", "error"})
-"""Errors that come from an exception; a refusal does not."""
+"""Errors that come from an exception, unlike a refusal."""
 
 
 def title(span: Span) -> str:
@@ -64,7 +64,7 @@ def title(span: Span) -> str:
 
 def tool_of(span: ToolSpan) -> str:
     """Returns the tool's name; "unknown" if a model named a tool that does not exist."""
-    # Names of spans are what back ends group by: free text would make a group for each call.
+    # Back ends group by span names. Free text would make a group for each call.
     return "unknown" if span.refused in ("unknown", "malformed") else span.tool
 
 
@@ -75,7 +75,7 @@ def model_of(span: ModelSpan | AgentSpan) -> tuple[str, str]:
     if not colon:
         provider, name = "", requested
     if isinstance(span, ModelSpan):
-        # The model that answered, which may be another than the one that was asked for.
+        # The model that answered, which may differ from the requested one.
         name = span.model.removeprefix(f"{provider}:") if provider else span.model
     return _PROVIDERS.get(provider, provider), name
 
@@ -145,9 +145,9 @@ def exception_attributes(span: Span, content: Disclosure | None = None) -> Attri
 
 
 def _raised(span: Span) -> str:
-    """Returns the class of the exception if it is one of Python's own, else the kind of error.
+    """Returns the exception's class if it is one of Python's own, else the kind of error.
 
-    The name of another class is text of the tool's.
+    The name of another class is text of the tool.
     """
     kind = span.message.partition(": ")[0]
     return kind if kind in _PYTHONS_OWN else span.error
@@ -163,7 +163,7 @@ def _agent(span: AgentSpan, result: Attributes) -> None:
     result["agent.name"] = span.agent
     result["gen_ai.request.model"] = model
     _provider(provider, result)
-    # Not `gen_ai.usage`: the spans below have that, and a back end adds up what it finds.
+    # Not `gen_ai.usage`, because the child spans have it and back ends add it up.
     usage = span.usage
     result["gen_ai.aggregated_usage.input_tokens"] = usage.input_tokens
     result["gen_ai.aggregated_usage.output_tokens"] = usage.output_tokens
@@ -238,7 +238,7 @@ def _details(usage: Usage) -> list[tuple[str, int]]:
     counts = [
         ("cache_read.input_tokens", usage.cached_tokens),
         ("cache_write.input_tokens", usage.written_tokens),
-        # The name before semantic-conventions-genai 0.1.0: back ends still read it.
+        # The name before semantic-conventions-genai 0.1.0, which back ends still read.
         ("cache_creation.input_tokens", usage.written_tokens),
         ("reasoning.output_tokens", usage.reasoning_tokens),
     ]
@@ -260,12 +260,12 @@ def _server(host: str, result: Attributes) -> None:
 
 def _provider(provider: str, result: Attributes) -> None:
     if provider:
-        # The name of the conventions, their older name, which back ends read, and OpenInference's.
+        # The conventions' name, their older name, which back ends read, and OpenInference's.
         result["gen_ai.provider.name"] = result["gen_ai.system"] = result["llm.provider"] = provider
 
 
 def _content(span: Span, content: Disclosure) -> Attributes:
-    """Returns the content of `span`. All of it goes through the redactor once more."""
+    """Returns the content of `span`. The redactor processes all of it once more."""
     result: Attributes = {}
     if span.message:
         result["error.message"] = content.text(span.message)
@@ -323,7 +323,7 @@ def _messages(span: ModelSpan, result: Attributes, content: Disclosure) -> None:
     result["gen_ai.output.messages"] = _json(
         [{"role": "assistant", "parts": parts, "finish_reason": finish}]
     )
-    # A reply may be tool calls alone.
+    # A reply may consist of tool calls only.
     result["output.value"] = text or result["gen_ai.output.messages"]
 
 

@@ -1,10 +1,10 @@
-"""OpenTelemetry: spans through its SDK to its OTLP exporter, while runs go on (`traced`) or later
-(`post`), and as the JSON form of OTLP (`dumps`).
+"""OpenTelemetry export: spans over OTLP, during runs (`traced`) or later (`post`).
+
+`dumps` returns them in OTLP's JSON form. The standard variables configure the exporter
+(`OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, `OTEL_SERVICE_NAME`, …). Needs the extra `otel`. Opik
+is used through its OTLP endpoint.
 
     agent = Agent("openai:gpt-5", log=traced("sqlite:runs.db"))
-
-The standard variables configure the exporter (`OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`,
-`OTEL_SERVICE_NAME`, …). Needs the extra `otel`. Opik is reached through its OTLP endpoint.
 """
 
 import atexit
@@ -62,13 +62,14 @@ _AGAIN: Final = "the log has them: taofold runs export RUN --format otlp --endpo
 _BATCH: Final = 512
 """Spans in one request: the SDK's default."""
 _CONTENT_BATCH: Final = 16
-"""The same with content: a span may hold 300 kB, and collectors refuse large requests."""
+"""Spans in one request with content. A span may hold 300 kB, and collectors refuse large requests.
+"""
 _DURATIONS: Final[Mapping[type[Span], tuple[str, list[float]]]] = {
     AgentSpan: ("gen_ai.invoke_agent.duration", [0.1 * 2**n for n in range(13)]),
     ModelSpan: ("gen_ai.client.operation.duration", [0.01 * 2**n for n in range(14)]),
     ToolSpan: ("gen_ai.execute_tool.duration", [0.01 * 2**n for n in range(14)]),
 }
-"""The histograms of the GenAI conventions, with the boundaries (seconds) that they advise."""
+"""The histograms of the GenAI conventions, with their recommended boundaries in seconds."""
 _DIMENSIONS: Final = frozenset((
     "gen_ai.operation.name", "gen_ai.agent.name", "gen_ai.provider.name", "gen_ai.request.model",
     "gen_ai.response.model", "gen_ai.tool.name", "gen_ai.tool.type", "server.address",
@@ -77,7 +78,7 @@ _DIMENSIONS: Final = frozenset((
 
 
 class ExportFailed(TaofoldError):
-    """A back end did not take the spans. The log still holds them: export them again later."""
+    """A back end did not accept the spans. The log still has them for another export."""
 
 
 def traced(
@@ -91,24 +92,24 @@ def traced(
     redactor: Redactor | None = None,
     exporter: SpanExporter | None = None,
 ) -> TracedLog:
-    """Wraps `log`: each span of its runs is sent over OTLP when it is over.
+    """Wraps `log`, and sends each span of its runs over OTLP when it ends.
 
     Args:
-        log: a log or its name.
-        backend: "otlp", or "opik", which reads `OPIK_URL_OVERRIDE` (with `/api`), `OPIK_API_KEY`,
-            `OPIK_WORKSPACE` and `OPIK_PROJECT_NAME`.
-        endpoint: the back end's URL; see `targets.target`. "" takes the environment's.
-        headers: sent besides those of the environment.
-        content: send also the text of people, models and tools, redacted.
-        project: the service's name; "" takes the environment's, else "taofold".
-        redactor: removes secrets from content; by default those of the environment.
-        exporter: gets the spans instead of the OTLP exporter.
+        log: A log or its name.
+        backend: `"otlp"`, or `"opik"`, which reads `OPIK_URL_OVERRIDE` (with `/api`),
+            `OPIK_API_KEY`, `OPIK_WORKSPACE` and `OPIK_PROJECT_NAME`.
+        endpoint: The back end's URL. See `targets.target`. "" uses the environment's.
+        headers: Sent besides those of the environment.
+        content: Sends texts of users, models and tools too, redacted.
+        project: The service's name. "" uses the environment's, else "taofold".
+        redactor: Removes secrets from content. Default: those of the environment.
+        exporter: Receives the spans instead of the OTLP exporter.
 
     Returns:
         A log. With `OTEL_SDK_DISABLED=true` it sends nothing.
 
     Raises:
-        ConfigError: the endpoint is not an http or https URL.
+        ConfigError: The endpoint is not an http or https URL.
     """
     if disabled():
         return TracedLog(open_log(log), NoExporter(), content=False)
@@ -126,8 +127,8 @@ def otlp_exporter(to: TraceTarget) -> SpanExporter:
 def _session(to: TraceTarget) -> requests.Session:
     """Returns the HTTP session for `to`.
 
-    It refuses redirects: they would take the headers along, and the exporter counts one as
-    success. It removes the headers of the environment that are meant for another back end.
+    It refuses redirects, which would forward the headers, and which the exporter counts as success.
+    It removes headers of the environment that are meant for another back end.
     """
     variables = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
     listed = next((text for name in variables if (text := os.environ.get(name))), "")
@@ -147,7 +148,7 @@ def _session(to: TraceTarget) -> requests.Session:
             raise requests.TooManyRedirects(message)
 
     session = requests.Session()
-    # With an `auth` of its own, `requests` does not send the credentials of ~/.netrc either.
+    # With its own `auth`, `requests` does not send the credentials of ~/.netrc either.
     session.auth = prepare
     session.hooks["response"].append(refuse_redirect)
     return session
@@ -157,9 +158,9 @@ class OtelTranslation:
     """Translates spans to those of OpenTelemetry's SDK.
 
     Args:
-        content: include the text of people, models and tools, redacted.
-        project: the service's name; "" takes the environment's, else "taofold".
-        redactor: removes secrets from content; by default those of the environment.
+        content: Includes texts of users, models and tools, redacted.
+        project: The service's name. "" uses the environment's, else "taofold".
+        redactor: Removes secrets from content. Default: those of the environment.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class OtelTranslation:
         facts.pop("service.instance.id", None)  # random: the same span would differ when sent again
         self._resource = Resource(facts, resource.schema_url)
         self.batch = _CONTENT_BATCH if content else _BATCH
-        """Spans that go in one request."""
+        """Number of spans in one request."""
 
     def __call__(self, span: Span) -> ReadableSpan:
         """Returns the span with the same ids, so that sending it twice changes nothing."""
@@ -213,17 +214,17 @@ class OtelTranslation:
 
 
 class _Queued(NamedTuple):
-    """A span in the queue of the SDK, which looks at its context only."""
+    """A span in the SDK's queue, which reads only its context."""
 
     span: Span
     context: SpanContext
 
 
 class _TranslatingExporter(SpanExporter):
-    """Translates spans in the thread that sends them: the run does not wait for it.
+    """Translates spans in the sending thread, so that the run does not wait.
 
-    It also records the durations as histograms of the GenAI conventions, which go where the
-    application's meter provider sends them; without one they are dropped.
+    It also records durations as histograms of the GenAI conventions, for the application's meter
+    provider. Without a meter provider they are dropped.
     """
 
     def __init__(self, translate: OtelTranslation, exporter: SpanExporter) -> None:
@@ -235,7 +236,7 @@ class _TranslatingExporter(SpanExporter):
         }
 
     def export(self, spans: Sequence[Any]) -> SpanExportResult:
-        """Sends what `OtelExporter` has queued."""
+        """Sends the spans that `OtelExporter` has queued."""
         queued: Sequence[_Queued] = spans
         translated = [self._translate(each.span) for each in queued]
         for each, span in zip(queued, translated, strict=True):
@@ -246,7 +247,7 @@ class _TranslatingExporter(SpanExporter):
         return self._exporter.export(translated)
 
     def shutdown(self) -> None:
-        """Closes the exporter that sends."""
+        """Closes the sending exporter."""
         self._exporter.shutdown()
 
 
@@ -294,8 +295,8 @@ def post(
     """Sends the spans now. Returns the URL, without credentials.
 
     Raises:
-        ExportFailed: the back end did not take them.
-        ConfigError: the endpoint is not an http or https URL.
+        ExportFailed: The back end did not accept them.
+        ConfigError: The endpoint is not an http or https URL.
     """
     to = target(backend, endpoint, headers)
     exporter, reasons = otlp_exporter(to), _Reasons()
@@ -313,7 +314,7 @@ def post(
 
 
 class _Reasons(logging.Handler):
-    """Keeps the last failure that the SDK's exporter logs, which is the only place it is named."""
+    """Keeps the last failure that the SDK's exporter logs, the only place with the reason."""
 
     last = "no reason given"
     _error = ""
@@ -323,15 +324,15 @@ class _Reasons(logging.Handler):
         if record.levelno >= logging.ERROR:
             self.last = record.getMessage() + self._error
         elif isinstance(cause, requests.RequestException):
-            # Only its kind: the text of a failed attempt holds the URL with its query.
+            # Only the class, because the text of a failed attempt contains the URL with its query.
             self._error = f" ({type(cause).__name__})"
 
 
 def dumps(spans: Iterable[Span], translate: OtelTranslation) -> str:
-    """Returns the spans as one OTLP request in its JSON form, in which ids are hex digits."""
+    """Returns the spans as one OTLP request in its JSON form, with hex ids."""
     request = encode_spans([translate(span) for span in spans])
     document: dict[str, Any] = MessageToDict(request, use_integers_for_enums=True)
-    # protobuf's JSON has bytes as base64, the JSON form of OTLP has hex digits for ids.
+    # protobuf's JSON has bytes as base64. OTLP's JSON form has ids as hex digits.
     for resource in document.get("resourceSpans", ()):
         for scope in resource["scopeSpans"]:
             for span in scope["spans"]:
@@ -347,7 +348,7 @@ def nanoseconds(ms: float) -> int:
 
 
 def _remote(span: Span) -> bool:
-    """Returns True if the parent is a span of the application, which may be elsewhere."""
+    """Returns True if the parent is a span of the application, perhaps in another process."""
     return isinstance(span, AgentSpan) and span.root
 
 

@@ -1,13 +1,13 @@
-"""From records to spans, one record at a time: a span comes out when it is over. `SpanProjection`
-is of one run that goes on, `spans_of` of a stored one. Calls are followed by `core.trace.TurnFold`.
+"""Makes spans from records, one record at a time. A span is returned when it ends.
 
-Where an application started the run, its spans hang in the application's trace (`context_of`), and
-`SpanProjection.sampled` is True if that one is recorded.
+`SpanProjection` is for a run in progress, `spans_of` for a stored one. `core.trace.TurnFold`
+follows the calls. If an application started the run, its spans join the application's trace
+(`context_of`), and `SpanProjection.sampled` is True if that trace is recorded.
 
-Pure. What was rewound is part of the trace: it was done, and paid for (`core.trace.trace` is the
-run as it stands now, without). What a fork copied is not: it is in the trace of the run that did
-it, to which the fork has a link. A log does not hold prompts; without the one that was sent, it is
-put together from what the log holds.
+Rewound work stays in the trace, because it was done and paid for. (`core.trace.trace` has the run's
+current state without it.) Records copied by a fork belong to the trace of the original run, to
+which the fork has a link. A log does not hold prompts, so without the sent prompt it is rebuilt
+from the log. Pure.
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,7 +70,7 @@ def moment(record: e.Record) -> float:
 
 
 def _moment(at: int, seq: int) -> float:
-    # Thousandths of a millisecond: from record 1000 on, equal times stay equal.
+    # Thousandths of a millisecond. From record 1000 on, equal times stay equal.
     return at + min(seq, 999) / 1000
 
 
@@ -84,14 +84,14 @@ def figures(facts: Mapping[str, Any]) -> dict[str, float]:
 
 
 _TICK: Final = 0.001
-"""Milliseconds by which events of one millisecond are apart: a request begins after its run."""
+"""Milliseconds between events of one millisecond, so that a request begins after its run."""
 _LOCAL: Final = Principal().id
 _MARKS: Final = 128
-"""Marks of a run that are kept: what every OpenTelemetry span holds by default."""
+"""Maximum marks of a run: the default of OpenTelemetry spans."""
 
 
 Roots: TypeAlias = dict[str, TraceContext | None]
-"""Where the eldest run of each trace hangs in the application's trace; None = nowhere."""
+"""The application's span above the first run of each trace, or None."""
 
 
 def _trace(root: str, context: TraceContext | None) -> str:
@@ -102,18 +102,18 @@ def _trace(root: str, context: TraceContext | None) -> str:
 class SpanProjection:
     """The spans of one run, from its records, which are fed in order.
 
-    `roots` is shared by the runs of one trace; the eldest of them puts itself in. Without
-    `rebuild` no prompt is put together from the log: for who tells nothing of what was said.
+    `roots` is shared by the runs of one trace. The first run adds itself. Without `rebuild` no
+    prompt is rebuilt from the log, for exporters without content.
     """
 
     def __init__(self, run: str, roots: Roots | None = None, *, rebuild: bool = True) -> None:
         self._rebuild = rebuild
         self.head = -1
-        """Number of the last record it was fed."""
+        """Number of the last record that was fed."""
         self._origin = Origin(run)
         self._turns = TurnFold()
         self._asked: dict[tuple[str, int], tuple[e.Record, e.Decided]] = {}
-        """Open questions to people."""
+        """Open questions to users."""
         self._steps = 0
         self._last: e.Record | None = None
         self._opened = e.RunStarted(goal="")
@@ -142,7 +142,7 @@ class SpanProjection:
     def feed(self, record: e.Record, prompt: Prompt | None = None) -> Span | None:
         """Takes a record. Returns the span that it ends, or None.
 
-        `prompt` is what was sent, if the record ends a model call.
+        `prompt` is the sent prompt, if the record ends a model call.
         """
         record = record.public
         previous, self._last = self._last or record, record
@@ -195,10 +195,10 @@ class SpanProjection:
         self._conversations[""] = _opening(event)
 
     def _fork(self, record: e.Record, event: e.Forked) -> None:
-        """Begins a trace of its own, with a link to the run that was forked.
+        """Begins a separate trace, with a link to the run that was forked.
 
-        It hangs where that one hangs in the application's trace, if it does: its log has the
-        beginning of the first of them, and does not say whether a fork was forked.
+        It joins the application's trace of that run, if there is one. Its log has the first records
+        of the original run, but does not record whether a fork was forked.
         """
         origin = self._origin
         before = root_run(event.run, self._opened.parent)
@@ -209,14 +209,14 @@ class SpanProjection:
         self._root(origin.run, context)
         self._forked, self._begun = event.run, moment(record)
         self._marks = []
-        # What was copied is in the other run's trace; its open calls are not this one's.
+        # The copied records' spans, and the open calls, belong to the other run.
         self._turns = TurnFold()
         self._asked.clear()
 
     def _root(self, root: str, context: TraceContext | None) -> None:
         """Sets the trace: that of the run `root`, or the application's."""
         origin = self._origin
-        # The eldest run of its trace: the others look here for its trace.
+        # The first run of its trace, in which the others look up the trace.
         if root == origin.run:
             self._roots[root] = context
             origin.parent = "" if context is None else context.span
@@ -252,7 +252,7 @@ class SpanProjection:
                 pass
 
     def _mark(self, record: e.Record, name: str, quoted: str = "", **facts: str | float) -> None:
-        # A run may be parked and resumed for months; its span is sent whole each time.
+        # A run may be parked and resumed for months, and its span is sent whole each time.
         if len(self._marks) < _MARKS:
             self._marks.append(Mark(name, moment(record), dict(facts), quoted))
 
@@ -261,7 +261,7 @@ class SpanProjection:
             self._conversation(key).append(message)
 
     def _conversation(self, key: str) -> list[Message]:
-        """Returns the conversation of a branch; a new one begins with the goal."""
+        """Returns the conversation of a branch. A new one begins with the goal."""
         position = branch(key)
         talk = self._conversations.get(position)
         if talk is None:
@@ -313,7 +313,7 @@ class SpanProjection:
             result = observation.parts or render(observation.result)
             self._add_message(event.key, result_message(call.action.id, result))
         if turn.complete:
-            # A batch is over, and counts as a step, with its last result.
+            # A batch has ended and counts as a step, with its last result.
             self._steps += 1
             del self._turns.open[event.key]
         if call.local:
@@ -322,7 +322,7 @@ class SpanProjection:
         return self._tool(turn, event.index, moment(record))
 
     def _tool(self, turn: OpenTurn, index: int, end: float) -> ToolSpan:
-        """Returns the span of a call; without an observation nothing is known of its end."""
+        """Returns the span of a call. Without an observation its end is unknown."""
         origin, call, key = self._origin, turn.calls[index], turn.event.key
         observation = call.observation or Observation()
         error, message = "interrupted", ""
@@ -334,7 +334,7 @@ class SpanProjection:
         if call.started:
             start = _moment(call.started_at, call.started_seq)
         if observation.duration_ms:
-            # The duration is measured around the tool; `Started` is written some time before.
+            # The duration is measured around the tool. `Started` is written slightly earlier.
             start = max(start, end - observation.duration_ms)
         return ToolSpan(
             **origin.shared,
@@ -364,8 +364,7 @@ class SpanProjection:
             **origin.shared,
             id=span_id(origin.run, f"reply {record.seq}"),
             parent=origin.root,
-            # `ms` is measured by another clock than the
-            # log's: a call never begins before its run.
+            # `ms` comes from another clock than the log's. A call never begins before its run.
             start=max(moment(record) - event.ms, self._begun + _TICK),
             end=moment(record),
             requested=self._opened.model,
@@ -389,7 +388,7 @@ class SpanProjection:
             **origin.shared,
             id=span_id(origin.run, f"reply {record.seq}"),
             parent=origin.root,
-            # A failed call has no duration of its own: it began after the event before it.
+            # A failed call has no duration. It began after the event before it.
             start=moment(previous),
             end=moment(record),
             error=event.kind,
@@ -403,7 +402,7 @@ class SpanProjection:
     def _agent(self, end: float, event: e.RunFinished | None) -> AgentSpan:
         origin, opened = self._origin, self._opened
         parked = self._last is not None and isinstance(self._last.event, e.Parked)
-        # For a run that has not ended, an end without facts.
+        # For an unfinished run, an end without facts.
         ended = event or e.RunFinished("waiting" if parked else "open", "", False)
         failed = event is not None and event.status != "finished"
         return AgentSpan(
@@ -436,10 +435,10 @@ def spans_of(
     roots: Roots | None = None,
     prompts: Mapping[str, Prompt] | None = None,
 ) -> tuple[Span, ...]:
-    """Returns the spans of a stored run in the order of their end, without a fork's past.
+    """Returns the spans of a stored run in the order of their end, without a fork's copies.
 
-    Give the same `roots` to a run and then to its children. `prompts` are what was sent, by the
-    digest of the conversation that the reply notes.
+    Pass the same `roots` for a run and then for its children. `prompts` are the sent prompts, by
+    the digest of the conversation that the reply records.
     """
     spans: list[Span] = []
     projection: SpanProjection | None = None

@@ -1,12 +1,11 @@
-"""Prompts and replies as span attributes: the messages that a model was sent, in the form of the
-GenAI conventions, as bounded JSON (`Lengths`), without secrets (`Disclosure`).
+"""Prompts and replies as span attributes, in the messages of the GenAI conventions.
 
-A prompt that is too long is cut between messages, a text within it to its ends and its error lines;
-never in the middle of JSON.
+The JSON is bounded (`Lengths`) and without secrets (`Disclosure`). A prompt that is too long is cut
+between messages. A text is cut to its ends and its error lines, never in the middle of JSON.
 
 A log holds the digest of each prompt and everything it was made of, but not the prompt. For a
-stored run (`prompts_of`) its agent is driven once more, offline (`agent.prompts`): a prompt is used
-only if its digest is the recorded one.
+stored run (`prompts_of`) its agent is driven once more, offline (`agent.prompts`). A prompt is used
+only if its digest matches the recorded one.
 """
 
 import os
@@ -33,9 +32,9 @@ from taofold.policy.redaction import Redactor
 from taofold.runtime.model import Request, ToolSpec
 
 TEXT: Final = 32_000
-"""Characters of one text. Longer ones are cut to their ends and their error lines."""
+"""Maximum characters of one text. Longer ones are cut to their ends and their error lines."""
 LONGEST_PROMPT: Final = 128_000
-"""Characters of an attribute, if the environment names no other length."""
+"""Default maximum characters of an attribute. The environment may set another one."""
 _LENGTHS: Final = ("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
 
 
@@ -57,11 +56,11 @@ class Lengths(NamedTuple):
 
 
 class Disclosure:
-    """How content is shown: redacted, and cut to `bounds`."""
+    """Discloses content: redacted, and cut to `bounds`."""
 
     def __init__(self, redactor: Redactor, bounds: Lengths | None = None) -> None:
         self.redactor, self.bounds = redactor, bounds or Lengths()
-        # Each prompt of a run repeats the messages before it, and most have the same tools.
+        # Each prompt of a run repeats the earlier messages, and most have the same tools.
         self.message = lru_cache(maxsize=512)(self._message)
         """Returns the JSON of a message."""
         self._tools: tuple[ToolSpec, ...] = ()
@@ -73,7 +72,7 @@ class Disclosure:
 
     def json(self, value: Any) -> str:
         """Returns a value as JSON, redacted. A long one becomes an excerpt as a JSON string."""
-        # Redacted before it is cut: a secret across the cut would not be recognised.
+        # Redacted before it is cut, because a secret across the cut would not be recognised.
         whole = _encode(self.redactor.json(value))
         if len(whole) <= self.bounds.attribute:
             return whole
@@ -91,9 +90,9 @@ class Disclosure:
 
 
 class Prompt(NamedTuple):
-    """The messages that a model was sent, and what else it was given.
+    """The messages and tools of one model call.
 
-    `exact`: it was sent like this. Else it was rebuilt from the log.
+    `exact` is True if it was sent like this. Otherwise it was rebuilt from the log.
     """
 
     messages: tuple[Message, ...] = ()
@@ -103,14 +102,14 @@ class Prompt(NamedTuple):
     exact: bool = False
 
     def system(self, content: Disclosure) -> list[dict[str, Any]]:
-        """Returns the system's texts that lead the conversation, as parts."""
+        """Returns the leading system texts of the conversation, as parts."""
         leading = self.messages[: self._leading()]
         return [{"type": "text", "content": content.text(message.shown)} for message in leading]
 
     def input(self, content: Disclosure) -> str:
-        """Returns the other messages as JSON: the first, and the last ones that there is room for.
+        """Returns the other messages as JSON: the first, and the last ones that fit.
 
-        The work is bounded by the room, however long the conversation is.
+        The work is bounded by the available length, for conversations of any length.
         """
         messages = self.messages[self._leading() :]
         if not messages:
@@ -128,7 +127,7 @@ class Prompt(NamedTuple):
         return f"[{','.join([*head, *reversed(tail)])}]"
 
     def definitions(self, content: Disclosure) -> str:
-        """Returns the tools that were offered natively, as JSON; "" if there were none."""
+        """Returns the natively offered tools as JSON, or ""."""
         return content.definitions(self.tools) if self.tools else ""
 
     def _leading(self) -> int:
@@ -165,9 +164,9 @@ def message_of(message: Message, content: Disclosure) -> dict[str, Any]:
 
 
 def part_of(part: Part, content: Disclosure) -> dict[str, Any] | None:
-    """Returns a part in the form of the conventions, None for one that only its issuer can read.
+    """Returns a part in the form of the conventions, or None if only its issuer can read it.
 
-    Bytes of media stay in the log: a part names them by their digest, as a file.
+    Bytes of media stay in the log. A part refers to them by their digest, as a file.
     """
     match part:
         case TextPart():
@@ -191,7 +190,7 @@ def part_of(part: Part, content: Disclosure) -> dict[str, Any] | None:
 
 
 def call_of(call: ToolCall, content: Disclosure) -> dict[str, Any]:
-    """Returns a tool call as a part; arguments that are not JSON stay text."""
+    """Returns a tool call as a part. Arguments that are not JSON stay text."""
     return {
         "type": "tool_call",
         "id": call.id,
@@ -201,7 +200,7 @@ def call_of(call: ToolCall, content: Disclosure) -> dict[str, Any]:
 
 
 def arguments_of(text: str, content: Disclosure) -> Any:
-    """Returns the arguments that a model wrote, redacted."""
+    """Returns a model's arguments, redacted."""
     if len(text) <= content.bounds.text:
         try:
             return content.redactor.json(msgspec.json.decode(text))
@@ -220,7 +219,7 @@ def _encode(value: Any) -> str:
 
 
 async def prompts_of(agent: Agent[Any, Any], log: Log, run: str) -> dict[str, Prompt]:
-    """Returns the prompts of a stored run by digest, without those that `agent` makes no more.
+    """Returns the prompts of a stored run by digest, without those that `agent` no longer makes.
 
     Asks no model and writes nothing.
     """

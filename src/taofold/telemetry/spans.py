@@ -1,8 +1,7 @@
-"""The spans of a run as values, with events (`Mark`) and links to other spans. Their ids are
-derived from the run's id.
+"""The spans of a run as values, with events (`Mark`) and links to other spans.
 
-Spans know nothing about OpenTelemetry; `attributes` and `otel` translate them. Times are
-milliseconds since the epoch, with fractions. Ids are OpenTelemetry's: 16 and 8 bytes. Pure.
+Ids are derived from the run's id, in OpenTelemetry's format: 16 and 8 bytes. Times are milliseconds
+since the epoch, with fractions. `attributes` and `otel` translate the spans to OpenTelemetry. Pure.
 """
 
 import re
@@ -26,17 +25,17 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     agent: str
     session: str = ""
     user: str = ""
-    """The principal's id; "" for the local user of a command line."""
+    """The principal's id, or "" for the local user of a command line."""
     start: float
     end: float
     error: str = ""
-    """The kind of failure, a word: timeout, denied, rate, … ("" = none)."""
+    """The kind of failure: timeout, denied, rate, … ("" = none)."""
     message: str = ""
     """The text of the failure."""
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
-    """An event within a run. `quoted` is text that a model, a tool or a person may have written."""
+    """An event within a run. `quoted` is text that a model, a tool or a user may have written."""
 
     name: str
     at: float
@@ -64,12 +63,12 @@ class AgentSpan(Timed, frozen=True, kw_only=True):
     stop_reason: str = ""
     success: bool = False
     root: bool = True
-    """True for the eldest run of its trace. Its parent is a span of the application, or none."""
+    """True for the first run of its trace. Its parent is a span of the application, or none."""
     forked_from: str = ""
     links: tuple[Link, ...] = ()
     marks: tuple[Mark, ...] = ()
     usage: Usage = Usage()
-    """The usage of the run and its children. The spans of the children have theirs, too."""
+    """The usage of the run and its children. The children's spans have theirs, too."""
     steps: int = 0
 
 
@@ -118,8 +117,9 @@ class ApprovalSpan(Timed, frozen=True, kw_only=True):
 
 Span: TypeAlias = AgentSpan | ModelSpan | ToolSpan | ApprovalSpan
 _CHILD: Final = re.compile(r"\.(\d+(?:-\d+)*-\d+)(?:s\d+)?\Z")
-"""Matches the id of the run of an agent that serves a call, `<run>.<key>-<index>`, and of a run in
-which a model answers its tool, the same with `s` and a number.
+"""Matches the ids of child runs: `<run>.<key>-<index>`.
+
+`s` and a number follow in a run in which a model answers a tool.
 """
 
 
@@ -127,16 +127,16 @@ def root_run(run: str, parent: str) -> str:
     """Returns the eldest ancestor of `run`, to whose trace the run belongs."""
     if not parent:
         return run
-    # Ids of child runs hold their callers' ids, so no log has to be read.
+    # A child run's id contains its callers' ids, so no log has to be read.
     while (match := _CHILD.search(parent)) is not None:
         parent = parent[: match.start()]
     return parent
 
 
 def call_part(key: str, index: int, time: int = 0) -> str:
-    """Returns the part of a span's id that stands for a call.
+    """Returns the part of a span's id for a call.
 
-    `time` counts how often the call's key was used before.
+    `time` counts earlier uses of the call's key.
     """
     suffix = f"{key.replace('.', '-')}-{index}"
     # After a rewind the same key is another call, which must not replace the first one's span.
@@ -144,7 +144,7 @@ def call_part(key: str, index: int, time: int = 0) -> str:
 
 
 def parent_part(run: str, parent: str) -> str:
-    """Returns the same for the parent of a child run: the call that it serves, else the run."""
+    """Returns the part for a child run's parent: the call that it serves, else the run."""
     match = _CHILD.search(run)
     if match is not None and run[: match.start()] == parent:
         return f"call {match[1]}"

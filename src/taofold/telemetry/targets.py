@@ -14,7 +14,7 @@ from taofold.core.errors import ConfigError
 Backend: TypeAlias = Literal["otlp", "opik"]
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 PROJECT: Final = "taofold"
-"""The name of the service, and of the project in Opik, unless another one is set."""
+"""Default name of the service, and of the project in Opik."""
 _TRACES: Final = "/v1/traces"
 _COLLECTOR: Final = "http://localhost:4318"
 _OPIK: Final = "http://localhost:5173/api"
@@ -22,9 +22,9 @@ _OPIK_TRACES: Final = "/v1/private/otel/v1/traces"
 
 
 class TraceTarget(NamedTuple):
-    """Where spans go.
+    """The destination of spans.
 
-    `named`: the headers that `OTEL_EXPORTER_OTLP_HEADERS` names belong to this target and are sent.
+    `named`: the headers in `OTEL_EXPORTER_OTLP_HEADERS` belong to this target and are sent.
     """
 
     url: str
@@ -45,19 +45,19 @@ def target(
     project: str = "",
     environment: Mapping[str, str] = os.environ,
 ) -> TraceTarget:
-    """Returns where the spans for `backend` go.
+    """Returns the destination of the spans for `backend`.
 
     Args:
-        backend: "opik" is Opik's own OTLP endpoint
+        backend: `"otlp"`, or `"opik"` for Opik's own OTLP endpoint
             (https://www.comet.com/docs/opik/tracing/opentelemetry/overview).
-        endpoint: a URL. The path of traces is added to a collector's URL without a path, and to
-            Opik's URL, which ends with `/api`. "" takes the environment's.
-        headers: sent besides those of the environment.
-        project: the name of the project in Opik; "" takes the environment's.
-        environment: the variables.
+        endpoint: A URL. The path of traces is added to a collector's URL without a path, and to
+            Opik's URL, which ends with `/api`. "" uses the environment's.
+        headers: Sent besides those of the environment.
+        project: The name of the project in Opik. "" uses the environment's.
+        environment: The environment variables.
 
     Raises:
-        ConfigError: the URL is not an http or https URL. `path` is the variable that holds it.
+        ConfigError: The URL is not an http or https URL. `path` is its variable.
     """
     if backend == "opik":
         own = {"projectName": project or _value(environment, "OPIK_PROJECT_NAME") or PROJECT}
@@ -73,7 +73,7 @@ def target(
         return TraceTarget(
             endpoint if path else endpoint.rstrip("/") + _TRACES, headers or {}, True
         )
-    # OpenTelemetry specifies: the variable for traces is a whole URL, the other one is a base.
+    # By OpenTelemetry's specification the variable for traces is a whole URL, the other one a base.
     url = _checked("", environment, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     base = "" if url else _checked("", environment, "OTEL_EXPORTER_OTLP_ENDPOINT") or _COLLECTOR
     return TraceTarget(url or base.rstrip("/") + _TRACES, headers or {}, named=True)

@@ -1,10 +1,9 @@
-"""`TracedLog`: a log that gives the spans of its runs to an exporter while the runs go on.
+"""`TracedLog`: a log that exports the spans of its runs while they happen.
 
-A wrapper of a log is a log: each run in it is traced, also child runs, resumed runs and runs that
-another process continues. A span leaves when it is over and durable. No failure of an exporter
-reaches a run. `with_traces` makes the exporter that a configuration names. It checks the URL that
-the environment holds at once, and loads OpenTelemetry with the first span, because most commands
-have none.
+It wraps any log. Each run in it is traced, also child runs, resumed runs and runs that another
+process continues. A span is exported when it has ended and is durable. An exporter's failure never
+reaches a run. `with_traces` makes the exporter from a configuration. It checks the environment's
+URL at once, and loads OpenTelemetry with the first span, because most commands have none.
 """
 
 import asyncio
@@ -33,11 +32,11 @@ class Exporter(Protocol):
     """Sends spans. `export` must return at once."""
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Takes spans that are over."""
+        """Takes spans that have ended."""
         ...
 
     def flush(self, seconds: float = PATIENCE) -> bool:
-        """Waits until the queued spans are sent; returns False if `seconds` were over first."""
+        """Waits until the queued spans are sent. Returns False after `seconds`."""
         ...
 
     def close(self) -> None:
@@ -46,7 +45,7 @@ class Exporter(Protocol):
 
 
 class NoExporter:
-    """Sends nothing: tracing is switched off."""
+    """An exporter that sends nothing, for disabled tracing."""
 
     def export(self, spans: Sequence[Span]) -> None:
         """Does nothing."""
@@ -60,9 +59,9 @@ class NoExporter:
 
 
 class TracedLog(WrappedLog):
-    """Wraps `log` and gives each span of its runs to `exporter`.
+    """Wraps `log` and passes each span of its runs to `exporter`.
 
-    With `content` the span of a model call has the prompt that was sent. Without, it has none.
+    With `content` the span of a model call has the sent prompt.
     """
 
     def __init__(self, log: Log, exporter: Exporter, *, content: bool = True) -> None:
@@ -75,12 +74,12 @@ class TracedLog(WrappedLog):
         """Prompts of open model calls, by run and key of the call."""
 
     def __getattr__(self, name: str) -> Any:
-        """Returns what the wrapped log has beyond the protocol."""
+        """Returns attributes that the wrapped log has beyond the protocol."""
         return getattr(self.log, name)
 
     async def create(self, row: RunRow, *, records: Sequence[Record] = (), **named: Any) -> Claim:
         """Registers the run, then exports the spans that its first records end."""
-        # Written first: only durable records are exported.
+        # Written first, because only durable records are exported.
         claim = await super().create(row, records=records, **named)
         for record in records:
             if isinstance(record.event, RunStarted) and record.event.parent:
@@ -95,7 +94,7 @@ class TracedLog(WrappedLog):
         for record in await self.log.read(run, after=projection.head):
             if isinstance(record.event, RunStarted) and record.event.parent:
                 await self._find(root_run(run, record.event.parent))
-            # Not exported: the process that wrote these records did it.
+            # Not exported: the process that wrote these records did so.
             projection.feed(record)
         return claim
 
@@ -103,7 +102,7 @@ class TracedLog(WrappedLog):
         return SpanProjection(run, self._roots, rebuild=self._content)
 
     async def _find(self, root: str) -> None:
-        """Reads the application's span of the eldest run, which another process may have begun."""
+        """Reads the application's span of the first run, which another process may have begun."""
         if root in self._roots:
             return
         first = await self.log.read(root, limit=1)
@@ -117,9 +116,9 @@ class TracedLog(WrappedLog):
 
     @contextmanager
     def during_call(self, run: str, key: str, index: int) -> Generator[None]:
-        """Makes the call's span the current one of OpenTelemetry while the tool runs.
+        """Makes the call's span OpenTelemetry's current one while the tool runs.
 
-        Spans that the application makes inside the tool are children of `execute_tool` then.
+        Spans that the application makes inside the tool are then children of `execute_tool`.
         """
         projection = self._runs.get(run)
         place = None if projection is None else projection.place(key, index)
@@ -174,7 +173,7 @@ class TracedLog(WrappedLog):
             del self._prompts[key]
 
     async def delete(self, run: str) -> None:
-        """Deletes the run. A back end keeps what it was sent."""
+        """Deletes the run. A back end keeps the spans that were sent."""
         self._forget(run)
         await super().delete(run)
 
@@ -182,10 +181,15 @@ class TracedLog(WrappedLog):
         """Waits until the spans of everything recorded so far are sent.
 
         Example:
+            ```python
             await log.flush()  # in a test, before it reads the collector
+            ```
+
+        Args:
+            seconds: Maximum time to wait.
 
         Returns:
-            False if `seconds` were over first.
+            False if the time was over first.
         """
         return await asyncio.to_thread(self.exporter.flush, seconds)
 
@@ -194,15 +198,15 @@ class TracedLog(WrappedLog):
         try:
             await super().close()
         finally:
-            # In a thread: it may wait for the back end while other runs go on.
+            # In a thread, because it may wait for the back end while other runs go on.
             await asyncio.to_thread(self.exporter.close)
 
 
 def with_traces(log: Log, backend: Backend | Literal[""], *, content: bool = False) -> Log:
-    """Returns `log` ("" = as it is), with an exporter that the environment configures.
+    """Returns `log` with an exporter that the environment configures. "" returns it unchanged.
 
     Raises:
-        ConfigError: the backend is unknown, its URL is not an http or https URL, or the extra
+        ConfigError: The backend is unknown, its URL is not an http or https URL, or the extra
             `otel` is not installed.
     """
     if not backend:
@@ -238,11 +242,11 @@ class LazyExporter:
         self._made.export(spans)
 
     def flush(self, seconds: float = PATIENCE) -> bool:
-        """Waits until the queued spans are sent; returns False if `seconds` were over first."""
+        """Waits until the queued spans are sent. Returns False after `seconds`."""
         return self._made is None or self._made.flush(seconds)
 
     def close(self) -> None:
-        """Closes what was made."""
+        """Closes the exporter, if it was made."""
         if self._made is not None:
             self._made.close()
             self._logger.removeFilter(self._failures)

@@ -146,7 +146,7 @@ def _load(path: Path, faults: list[DiscoveryFault]) -> ModuleType | None:
             redirect_stdout(sys.stderr),
         ):  # a file that prints must not corrupt machine output
             spec.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 - whatever a module raises: other files still load
+    except Exception as error:  # noqa: BLE001 - other files still load
         del sys.modules[name]
         cause = original(error)
         faults.append(DiscoveryFault(path, f"importing it raised {type(cause).__name__}: {cause}"))

@@ -324,7 +324,7 @@ class FileEditor:
         path: str,
         old: str,
         new: str,
-        all: bool = False,  # noqa: A002 - the word a model would expect
+        all: bool = False,  # noqa: A002 - the name that models expect
     ) -> Outcome:
         """Replace an exact piece of text in a file; it must occur once, unless all is true.
 

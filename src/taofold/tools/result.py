@@ -111,7 +111,7 @@ def _medium(value: object) -> Attachment | None:
         return None
     try:
         picture = pillow_png(value)
-    except Exception:  # noqa: BLE001 - a foreign object that says it is a picture
+    except Exception:  # noqa: BLE001 - a foreign object with an image method
         return None
     return None if picture is None else Attachment(data=picture)
 

@@ -102,7 +102,7 @@ class SchemaCheck:
             reason = str(error)
         except RecursionError:
             reason = "this is nested too deeply to be checked"
-        except Exception as error:  # noqa: BLE001 - a reference to elsewhere, or a rule that errs
+        except Exception as error:  # noqa: BLE001 - an external reference, or an invalid rule
             reason = f"the schema of this tool cannot be applied: {clip(str(error), _LONGEST)}"
         return [] if self._checked_again else [SchemaFault((), reason)]
 

@@ -213,7 +213,7 @@ def is_blocking(function: Callable[..., Any]) -> bool:
     inner = bare(function)
     if not inspect.isroutine(inner):
         # The method of a callable object decides. It may be async.
-        inner = getattr(inner, "__call__", inner)  # noqa: B004 - we want the method itself
+        inner = getattr(inner, "__call__", inner)  # noqa: B004 - the method itself is needed
     return not inspect.iscoroutinefunction(inner)
 
 

@@ -55,7 +55,7 @@ class ThreadCall:
         try:
             # Context variables of the calling task, not of the thread.
             result = self.context.run(self.function)
-        except Exception as caught:  # noqa: BLE001 - it is handed to whoever awaits
+        except Exception as caught:  # noqa: BLE001 - raised again in the awaiting task
             error = _sendable(caught)
         except BaseException as caught:  # noqa: BLE001 - sys.exit() in a tool ends the tool only
             error = foreign_exit(caught)

@@ -709,7 +709,7 @@ def doc_of(function: Callable[..., Any]) -> str:
     if inspect.isroutine(inner):
         return inner.__doc__ or ""
     kind = cast("type[object]", type(inner))
-    called = getattr(kind, "__call__", None)  # noqa: B004 - its docstring is wanted
+    called = getattr(kind, "__call__", None)  # noqa: B004 - its docstring is needed
     return getattr(called, "__doc__", "") or kind.__doc__ or ""
 
 
