@@ -1,13 +1,16 @@
-"""What became of patterns in a loop that has ended: which were applied, and which counts change.
+"""Attributes the outcome of a finished loop to patterns: their applications and counts.
 
-A pattern is applied by an edit that puts in and takes out what its fix does, on whatever line, the
-names of its project apart; that a thought names it is nothing (D18). It succeeds if a
-check that its signature describes, or did before an edit exchanged the error, turns green by it,
-the edit stays to the end, and the loop's gates passed. What was shown and not used is no
-application; who did the same in other words is not always seen to have used it. A loop that takes a
-cure back, or meets its error where it stands, refutes it. A pattern whose counts say that it does
-harm is to be shown no more (`hurts`). Counts are about applications alone; a control loop adds only
-to what happens without; a loop that goes on after its end is taken back and counted anew.
+A pattern is applied by an edit that removes and inserts the same as its fix, on any line, ignoring
+project names. A mention in a thought does not count (D18). An application succeeds if a check that
+fits the pattern's signature turns green by it, the edit stays to the end, and the loop's gates
+passed. The signature is also compared with the error that the check had before an edit exchanged
+it. A pattern that was shown but not used was not applied; an equivalent edit in other words is not
+always recognised.
+
+A loop that reverts a fix, or meets its error where the fix is in place, refutes it. A pattern whose
+counts show harm is no longer shown (`hurts`). Counts are about applications alone; a control loop
+adds only to the comparison. If a loop continues after its end, its counts are reverted and computed
+again.
 """
 
 from collections import defaultdict
@@ -46,13 +49,13 @@ _HARM_SHOWN: Final = 8
 _HARM_COMPARED: Final = 3
 _ONE_SIDED_95: Final = 1.645
 _FEWEST: Final = 3
-"""Tokens of a change."""
+"""The fewest tokens of a change that is compared."""
 
 
 def settled(pattern: Pattern, note: LoopNote, stats: LoopStats) -> Pattern:
-    """The pattern after the loop `note`, which saw it or was kept from seeing it."""
+    """Returns the pattern after the loop `note`, which saw it or was a control for it."""
     if note.control:
-        # A control loop did not see the pattern: it only says what happens without it.
+        # A control loop did not see the pattern: it only adds to the comparison.
         arm = pattern.held_in.get(note.project, Arm()).plus(note.iterations, note.solved)
         return msgspec.structs.replace(pattern, held_in={**pattern.held_in, note.project: arm})
     arm = pattern.shown_in.get(note.project, Arm()).plus(note.iterations, note.solved)
@@ -60,7 +63,7 @@ def settled(pattern: Pattern, note: LoopNote, stats: LoopStats) -> Pattern:
     pattern = _recorded(pattern, note)
     if pattern.retired:
         return pattern
-    # A project decides alone about its own lessons; about those of others all do, one vote each.
+    # A project alone judges its own lessons; all projects judge shared ones, with one vote each.
     own = pattern.finders <= {note.project}
     judge = note.project if own else None
     reason = hurts(pattern.seen_from(judge), stats.seen_from(judge))
@@ -68,10 +71,10 @@ def settled(pattern: Pattern, note: LoopNote, stats: LoopStats) -> Pattern:
 
 
 def counted_in(project: str, pattern: Pattern, stats: LoopStats) -> Pattern:
-    """Returns the pattern as the loops of `project` see it: retired if it does harm there."""
+    """Returns the pattern with the counts for `project`, retired if it does harm there."""
     seen = pattern.seen_from(project)
     reason = pattern.retired or pattern.refuted.get(project, "")
-    # Whether a project's own lesson does harm was decided when its loops ended.
+    # Harm by a project's own lesson was decided when its loops ended.
     if not reason and not pattern.finders <= {project}:
         reason = hurts(seen, stats.seen_from(project))
     return msgspec.structs.replace(seen, retired=reason)
@@ -96,18 +99,19 @@ def _recorded(pattern: Pattern, note: LoopNote) -> Pattern:
 
 
 def hurts(pattern: Pattern, stats: LoopArms) -> str:
-    """Why the pattern is to be shown no more; "" if it may be.
+    """Returns why the pattern is not to be shown any more; "" if it may be.
 
-    Looks at uses and at loops that only saw it, so that poison which nobody takes goes too.
+    Considers uses and also loops that only saw it, so that a harmful pattern that no loop uses is
+    removed too.
     """
     uses = len(pattern.uses)
     if pattern.helped:
         return ""
-    warns = pattern.kind == "anti"  # not doing what it says is the point
+    warns = pattern.kind == "anti"  # an anti-pattern is followed by not doing what it describes
     if uses >= _USELESS_USES and not warns:
         return f"{uses} loops used it and it helped in none"
-    # The fairest comparison that has enough loops: those kept from this pattern by lot, those kept
-    # from any, and last the loops for which there was nothing to show, which are another kind.
+    # The first comparison with enough loops, in order of fairness: controls of this pattern, all
+    # controls, and last the loops without any pattern to show, which are of another kind.
     without = next((arm for arm in (pattern.held, stats.held) if arm.loops >= _HARM_COMPARED), None)
     without = without or stats.plain
     if pattern.shown.loops >= _HARM_SHOWN and _slower(pattern.shown, without):
@@ -119,35 +123,36 @@ def hurts(pattern: Pattern, stats: LoopArms) -> str:
 
 
 def _slower(arm: Arm, other: Arm) -> bool:
-    """Did `arm` surely take longer than `other`?"""
+    """Returns whether `arm` took significantly longer than `other`."""
     if other.loops < _HARM_COMPARED or arm.mean is None or other.mean is None:
         return False
     spread = sqrt(arm.variance / arm.loops + other.variance / other.loops)
-    # Surer than chance (one-sided, 95 %), and by a tenth at least: many loops make trifles sure.
+    # Significant (one-sided, 95 %), and by at least a tenth: many loops make small differences
+    # significant.
     return arm.mean - other.mean > max(_ONE_SIDED_95 * spread, 0.1 * other.mean)
 
 
 def summed(stats: LoopStats, note: LoopNote) -> LoopStats:
-    """The sums with one loop more."""
+    """Returns the sums with one loop more."""
     return _recounted(stats, note, Arm.plus, note.ended)
 
 
 def _arm(note: LoopNote) -> str:
-    """The group of loops that a loop is compared in."""
+    """Returns the comparison group of a loop."""
     if not note.shown:
         return "plain"
     return "held" if note.control else "manual" if note.manual else "shown"
 
 
 def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
-    """The pattern without what the end of the loop `note` counted.
+    """Returns the pattern without the counts of the loop `note`.
 
-    One that was retired meanwhile stays so: that may have been a person's word.
+    A pattern that was retired since stays retired: it may have been retired manually.
     """
     if note.control:
         arm = pattern.held_in.get(note.project, Arm()).minus(note.iterations, note.solved)
         return msgspec.structs.replace(pattern, held_in={**pattern.held_in, note.project: arm})
-    # That the loop found the pattern stays: its end is taken back, not its discovery.
+    # The discovery by the loop stays: only its end is reverted.
     counted = [use for use in pattern.uses if use.loop == note.loop]
     arm = pattern.shown_in.get(note.project, Arm()).minus(note.iterations, note.solved)
     return msgspec.structs.replace(
@@ -158,7 +163,7 @@ def unsettled(pattern: Pattern, note: LoopNote) -> Pattern:
 
 
 def unsummed(stats: LoopStats, note: LoopNote, at: int) -> LoopStats:
-    """The sums with one loop less."""
+    """Returns the sums with one loop less."""
     return _recounted(stats, note, Arm.minus, at)
 
 
@@ -185,16 +190,16 @@ class Application(Value, frozen=True):
 
 
 class _Edits(list[tuple[LineEdit, list[str]]]):
-    """What changes do, place by place, each with the tokens that go and come there.
+    """The effects of changes, place by place, each with its removed and inserted tokens.
 
-    Read once for all the patterns that are held against it.
+    Computed once for all patterns that are compared with it.
     """
 
     def __init__(self, changes: Iterable[FileChange]) -> None:
         super().__init__([(edit, _delta(edit)) for change in changes for edit in edits_of(change)])
 
     def follow(self, proposed: Iterable[LineEdit]) -> bool:
-        """Is all that was proposed among them, or the same exchange of tokens, names apart?"""
+        """Returns whether every proposed edit is included, exactly or with the same tokens."""
         return all(
             any(edit.follows(one) or self._same(tokens, _delta(one)) for edit, tokens in self)
             for one in proposed
@@ -202,7 +207,7 @@ class _Edits(list[tuple[LineEdit, list[str]]]):
 
     @staticmethod
     def _same(one: list[str], other: list[str]) -> bool:
-        # Few tokens are met by chance.
+        # A few equal tokens may be a coincidence.
         return len(one) >= _FEWEST and sorted(one) == sorted(other)
 
 
@@ -211,7 +216,7 @@ def _delta(edit: LineEdit) -> list[str]:
 
 
 def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[Application, ...]:
-    """Each use of the `patterns`: at most one won and one lost per pattern and iteration."""
+    """Returns uses of the `patterns`: at most one won and one lost per pattern and iteration."""
     uses: dict[tuple[str, int, bool], Application] = {}
     proposals = [(pattern, fix) for pattern in patterns if (fix := _proposed(pattern))]
     if not proposals:
@@ -221,15 +226,15 @@ def applications(history: LoopHistory, patterns: Iterable[Pattern]) -> tuple[App
     for attempt in history.attempts:
         for check in attempt.before:
             errors[check.id].add(check)
-        # Without a run of the checks afterwards nobody knows what an edit was good for.
+        # Without a later run of the checks the effect of an edit is unknown.
         if not attempt.judged:
             continue
         edits = _Edits(attempt.changes)
-        # With the errors that they had before a wrong edit exchanged them for others.
+        # Includes the errors that checks had before a wrong edit exchanged them.
         settled = {error for check in attempt.turned for error in errors[check.id]}
         for pattern, proposed in proposals:
             if edits.follow(proposed):
-                # It stayed: what the loop changed in all does the same.
+                # It stayed: the total change of the loop does the same.
                 right = history.succeeded and attempt.kept and total.follow(proposed)
                 won = right and any(_about(pattern.signature, check) for check in settled)
                 use = Application(pattern.id, attempt.iteration, won)
@@ -246,14 +251,14 @@ def _proposed(pattern: Pattern) -> tuple[LineEdit, ...]:
 
 
 def _put_in(code: str) -> tuple[LineEdit, ...]:
-    """What it does to a file that `code` is added to it."""
+    """Returns the edit that adds `code` to a file."""
     return (LineEdit("", code.strip("\n")),) if code.strip() else ()
 
 
 def _about(signature: ErrorSignature | None, check: Check) -> bool:
-    """Is the check of the class that the signature names? A template, without one, fits all.
+    """Returns whether the check has the class of the signature. A template has none and fits all.
 
-    The class alone: how near the messages are is what relevance weighs, with every outcome.
+    Only the class is compared: relevance weighs the similarity of messages, with every outcome.
     """
     if signature is None or signature.name:
         return signature is None or check.error_type == signature.name
@@ -261,7 +266,7 @@ def _about(signature: ErrorSignature | None, check: Check) -> bool:
 
 
 class Refutation:
-    """What a loop shows against lessons: its edits are read once for all of them."""
+    """The evidence of a loop against lessons; its edits are read once for all of them."""
 
     def __init__(self, history: LoopHistory) -> None:
         self._history = history
@@ -282,9 +287,9 @@ class Refutation:
         return added_lines(joined((), self._history.kept_changes))
 
     def reason(self, pattern: Pattern) -> str:
-        """Why the lesson's change was no lasting cure; "" if the loop does not show it.
+        """Returns why the lesson's change was no lasting fix; "" if the loop does not show it.
 
-        One that helped another loop, or was found by several, is refuted by none alone.
+        One loop alone does not refute a lesson that helped another loop or was found by several.
         """
         body, loop = pattern.body, self._history.loop
         seen = pattern.seen_from(self._history.repository)
@@ -293,12 +298,12 @@ class Refutation:
         gone, new = map(_code_lines, sides(body.fix.diff))
         stood = {line for path in body.fix.files for line in self._stood.get(path, {""})}
         if not new <= stood or not (new or gone):
-            return ""  # the change was not there when the loop began
+            return ""  # the change was not present when the loop began
         if new and any(recurs(body, check) for check in self._began):
             return f"its error came back in {loop}, where its change stood"
         put = {token for edit in edits_in(body.fix.diff) for token in edit.changed[1]}
         left = {t for path, line in self._net if path in body.fix.files for t in tokens(line)}
-        # Other words around it are no return: what the change puts in stands still.
+        # Other text around it is not a revert: the inserted tokens are still present.
         away = new <= _in_files(self._lost, body.fix) and not put <= left
         back = away if new else gone <= _in_files(self._net, body.fix)
         return f"{loop} took back what it puts in" if back and self._history.succeeded else ""

@@ -1,7 +1,7 @@
-"""Protocols between the registry and its storage: `View` to ask, `Writing` to add facts, `Book`
-for a transaction over them.
+"""Protocols between the registry and its storage.
 
-A `Book` folds the facts into a `View` by `fold.step` and lets a command look at it or add to it.
+`View` has the queries, `Writing` adds facts, `Book` runs transactions over them. A `Book` folds the
+facts into a `View` by `fold.step`; a command reads from it or adds to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,68 +15,74 @@ from taofold.learning.retrieval.index import PatternHit
 
 
 class View(Protocol):
-    """All that commands and the fold may ask."""
+    """The queries of commands and of the fold."""
 
     def pattern(self, identity: str) -> Pattern | None:
-        """The pattern in the registry, not one in the archive."""
+        """Returns the pattern in the registry; archived ones are excluded."""
         ...
 
     def archived(self, identity: str) -> Pattern | None:
-        """The pattern in the archive."""
+        """Returns the pattern in the archive."""
         ...
 
     def loop(self, loop: str) -> LoopNote | None:
-        """What is known of the loop."""
+        """Returns the note about the loop."""
         ...
 
     def stats(self) -> LoopStats:
-        """The sums."""
+        """Returns the sums."""
         ...
 
     def search(self, terms: Sequence[str]) -> list[PatternHit]:
-        """Patterns with the rarest of `terms`, the likeliest first."""
+        """Returns patterns with the rarest of `terms`, the likeliest first."""
         ...
 
     def patterns(self) -> Iterator[Pattern]:
-        """The registry's patterns, the oldest first."""
+        """Yields the registry's patterns, the oldest first."""
         ...
 
     def archive(self) -> Iterator[tuple[Pattern, str]]:
-        """What was archived, with its month."""
+        """Yields archived patterns with their month."""
         ...
 
     def loops(self) -> Iterator[LoopNote]:
-        """What is known of loops, the oldest first."""
+        """Yields the notes about loops, the oldest first."""
         ...
 
     def ids(self, prefix: str) -> list[str]:
-        """The ids in use, archived ones too, that start with `prefix`."""
+        """Returns the ids in use that start with `prefix`, archived ones included."""
         ...
 
     def same(self, pattern: Pattern) -> str:
-        """The id of a pattern that says exactly what `pattern` says, "" if there is none.
+        """Returns the id of a pattern with exactly the content of `pattern`, "" if there is none.
 
-        One in the archive only if there is no other.
+        An archived one only if there is no other.
         """
         ...
 
     def rates(self, keys: Iterable[str] | None = None) -> EditRates:
-        """How good edits with these keys have been.
+        """Returns the success rates of edits with these keys.
 
-        None = what is handed to a search: at most `MOST_KEYS`, with wins, then the most expected.
+        None = the rates passed to a search: at most `MOST_KEYS`, those with wins first, then those
+        with the most expected wins.
         """
         ...
 
 
 class Writing(View, Protocol):
-    """A view that takes events, without the secrets in them; what was emitted is seen at once."""
+    """A view that accepts events and removes their secrets; an emitted event is visible at once."""
 
     def clean(self, pattern: Pattern) -> Pattern:
-        """The pattern without the secrets in what it says: an id is made of its name."""
+        """Returns the pattern without secrets in its texts, because its id is derived from its
+        name.
+        """
         ...
 
     def emit(self, event: LearningEvent) -> bool:
-        """Note the event, and what it changes. One that changes nothing is not noted: False."""
+        """Records the event and its changes.
+
+        Returns False, recording nothing, if it changes nothing.
+        """
         ...
 
 
@@ -84,23 +90,23 @@ T = TypeVar("T")
 
 
 class Book(Protocol):
-    """Keeps the facts of the registry. Every method may raise `LogError`."""
+    """Stores the facts of the registry. Every method may raise `LogError`."""
 
     async def read(self, work: Callable[[View], T]) -> T:
-        """The result of `work`, which only looks."""
+        """Returns the result of `work`, which only reads."""
         ...
 
     async def write(self, work: Callable[[Writing], T], at: int) -> T:
-        """The result of `work`; its events happened `at`. All are kept, or none.
+        """Returns the result of `work`, whose events have the time `at`. All are stored, or none.
 
-        `work` may run again if somebody else was quicker.
+        `work` runs again if another writer was faster.
         """
         ...
 
     async def faults(self) -> list[str]:
-        """Facts that could not be read, a line each; they were left out."""
+        """Returns facts that could not be read and were skipped, one line each."""
         ...
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Releases its resources."""
         ...

@@ -1,9 +1,9 @@
-"""What happens to patterns, as facts of the stream `patterns`. Past tense, append-only.
+"""The events of patterns, as facts of the stream `patterns`. Past tense, append-only.
 
 A pattern is found (again), chosen, applied, edited, imported, retired, archived, restored; a loop
-ends, or goes on after its end; what the search of a loop came to is known (`SearchSettled`).
-Everything the registry shows is a fold of these. What concerns a loop and a pattern counts once,
-however often it is written. Knows nothing about where facts are kept.
+ends, or continues after its end; the search of a loop has a result (`SearchSettled`). The registry
+is a fold of these. An event of a loop and a pattern counts once, even if it is written several
+times. Knows nothing about the storage of facts.
 """
 
 from typing import Final, TypeAlias
@@ -19,7 +19,7 @@ STREAM: Final = "patterns"
 
 
 class PatternDiscovered(Value, frozen=True, tag_field="e", tag="discovered"):
-    """A loop's end gave a pattern that nobody knew."""
+    """A loop's end yielded a new pattern."""
 
     loop: str
     pattern: Pattern
@@ -27,7 +27,7 @@ class PatternDiscovered(Value, frozen=True, tag_field="e", tag="discovered"):
 
 
 class PatternMerged(Value, frozen=True, tag_field="e", tag="merged"):
-    """A loop's end gave a pattern so like `id` that it counts as another sight of it."""
+    """A loop's end yielded a pattern so similar to `id` that it counts as a sighting of it."""
 
     loop: str
     id: str
@@ -36,21 +36,21 @@ class PatternMerged(Value, frozen=True, tag_field="e", tag="merged"):
 
 
 class ShownPattern(Value, frozen=True):
-    """A pattern as it was chosen: how relevant it was, and how good it was held to be."""
+    """A pattern as it was chosen, with its relevance and its estimated effectiveness."""
 
     id: str
     relevance: float
     chance: float = 0.0
     claimed: bool = False
-    """Was it an import that had not helped here yet?"""
+    """True if it was an import that had not helped here yet."""
     after: int = 0
-    """Iterations of the loop that had ended then; 0 = at its start."""
+    """Completed iterations of the loop at that time; 0 = at its start."""
 
 
 class PatternsInjected(Value, frozen=True, tag_field="e", tag="injected"):
-    """What a loop was shown, or would have been, if it is a `control` loop.
+    """The patterns shown to a loop, or withheld from it if it is a `control` loop.
 
-    `text` is the section as it was rendered. `manual` = a person asked for it.
+    `text` is the rendered section. `manual` is True if a user requested it.
     """
 
     loop: str
@@ -62,7 +62,7 @@ class PatternsInjected(Value, frozen=True, tag_field="e", tag="injected"):
 
 
 class PatternApplied(Value, frozen=True, tag_field="e", tag="applied"):
-    """A loop made the edit that a pattern proposes which was chosen for it.
+    """A loop made the edit proposed by a pattern that was chosen for it.
 
     It counts when the loop ends.
     """
@@ -75,7 +75,7 @@ class PatternApplied(Value, frozen=True, tag_field="e", tag="applied"):
 
 
 class LoopSettled(Value, frozen=True, tag_field="e", tag="ended"):
-    """A loop is over. `project` is the one that it worked on."""
+    """A loop ended. `project` is the project that it worked on."""
 
     loop: str
     iterations: int
@@ -84,11 +84,11 @@ class LoopSettled(Value, frozen=True, tag_field="e", tag="ended"):
 
 
 class SearchSettled(Value, frozen=True, tag_field="e", tag="searched"):
-    """What the search of a loop came to that an edit ended, for the next search to know.
+    """The result of a loop's search that an edit ended, for the next search.
 
-    `rates` are by the key of an edit's shape: one win for each key of the edit that ended the
-    loop, and the share of the ranking that each key held. `costs` say how surprised
-    the policy's own order and the learnt one were (`rates.outcome`).
+    `rates` are by the key of an edit's shape: one win for each key of the edit that ended the loop,
+    and the share of the ranking that each key held. `costs` are the surprises of the policy's own
+    order and of the learnt one (`rates.outcome`).
     """
 
     loop: str
@@ -97,7 +97,7 @@ class SearchSettled(Value, frozen=True, tag_field="e", tag="searched"):
 
 
 class LoopReopened(Value, frozen=True, tag_field="e", tag="reopened"):
-    """A loop that had ended goes on: what its end counted is taken back until it ends again."""
+    """An ended loop continues: the counts of its end are reverted until it ends again."""
 
     loop: str
 
@@ -110,7 +110,7 @@ class PatternRetired(Value, frozen=True, tag_field="e", tag="retired"):
 
 
 class PatternRefuted(Value, frozen=True, tag_field="e", tag="refuted"):
-    """A loop of `project` showed that a pattern of other projects is no cure."""
+    """A loop of `project` showed that a pattern of other projects is not a fix."""
 
     id: str
     project: str
@@ -126,13 +126,13 @@ class PatternArchived(Value, frozen=True, tag_field="e", tag="archived"):
 
 
 class PatternRestored(Value, frozen=True, tag_field="e", tag="restored"):
-    """A pattern came back from the archive, or from retirement."""
+    """A pattern was restored from the archive, or from retirement."""
 
     id: str
 
 
 class PatternEdited(Value, frozen=True, tag_field="e", tag="edited"):
-    """A person rewrote a pattern. `by` is who; its kind stays."""
+    """A user rewrote a pattern. `by` is the user; its kind stays."""
 
     id: str
     name: str
@@ -142,7 +142,7 @@ class PatternEdited(Value, frozen=True, tag_field="e", tag="edited"):
 
 
 class PatternImported(Value, frozen=True, tag_field="e", tag="imported"):
-    """A pattern came from a file, with what the file says about it."""
+    """A pattern came from a file, with the file's claims about it."""
 
     pattern: Pattern
     claim: ImportClaim
@@ -165,20 +165,20 @@ LearningEvent: TypeAlias = (
     | PatternImported
 )
 
-# Made once: a decoder of a union is dear to build.
+# Built once: a decoder of a union is expensive to build.
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final[msgspec.json.Decoder[LearningEvent]] = msgspec.json.Decoder(LearningEvent)
 
 
 def encode(event: LearningEvent) -> bytes:
-    """The event's JSON form; defaults are left out."""
+    """Returns the event's JSON form; defaults are omitted."""
     return _ENCODER.encode(event)
 
 
 def decode(body: bytes | str) -> LearningEvent:
-    """Read a fact's body.
+    """Reads a fact's body.
 
     Raises:
-        msgspec.DecodeError: it is no event of this release.
+        msgspec.DecodeError: It is not an event of this release.
     """
     return _DECODER.decode(body)

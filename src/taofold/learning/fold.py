@@ -1,8 +1,8 @@
-"""From facts to state: what one event changes. Pure, and the same in memory and on disk.
+"""Folds facts into state: the changes of one event. Pure, and the same in memory and on disk.
 
-An event touches few patterns, one loop, and the sums; a store hands in what it touches and
-keeps what comes out. An event about a pattern that is not there changes nothing. How a loop's end
-counts for each pattern is `attribution`.
+An event touches few patterns, one loop, and the sums; a store passes in the touched parts and keeps
+the result. An event about an unknown pattern changes nothing. `attribution` computes the effect of
+a loop's end on each pattern.
 """
 
 from typing import Any, Final
@@ -38,7 +38,7 @@ from taofold.learning.rates import EditRates
 
 
 class Changes(msgspec.Struct, frozen=True, gc=False):
-    """What an event changed; `Changes()` if it changed nothing.
+    """The changes of an event; `Changes()` if it changed nothing.
 
     `archived` is a pattern that leaves the registry for the archive of a month.
     """
@@ -51,7 +51,7 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
 
 
 def step(known: View, event: LearningEvent, at: int) -> Changes:
-    """What `event`, that happened `at`, changes."""
+    """Returns the changes of `event`, which happened `at`."""
     match event:
         case PatternDiscovered():
             return _discovered(known, event, at)
@@ -78,7 +78,7 @@ def step(known: View, event: LearningEvent, at: int) -> Changes:
             pattern = known.pattern(event.id)
             return Changes(archived=(pattern, event.month)) if pattern else Changes()
         case PatternRestored():
-            # With a new trial: who saw it is forgotten, its counts are not.
+            # With a new trial: the loops that saw it are forgotten, its counts are not.
             back = known.pattern(event.id) or known.archived(event.id)
             return _with(back, retired="", last_used=at, **_NEW_TRIAL)
         case PatternEdited():
@@ -92,14 +92,14 @@ def _with(pattern: Pattern | None, **fields: Any) -> Changes:
 def _edited(pattern: Pattern | None, event: PatternEdited) -> Changes:
     if pattern is None or type(event.body) is not type(pattern.body):
         return Changes()
-    # New words get a new trial: what the old ones did says nothing.
+    # A new text gets a new trial: the effect of the old one is no evidence.
     trial = {} if event.body == pattern.body else _NEW_TRIAL
     return _with(pattern, name=event.name, tags=event.tags, body=event.body, **trial)
 
 
 _NEW_TRIAL: Final[dict[str, Any]] = {"shown_in": {}, "held_in": {}, "refuted": {}}
 _PROJECTS: Final = 2
-"""Projects that must refute the lesson of another before it is retired."""
+"""The number of other projects that must refute a lesson before it is retired."""
 
 
 def _refuted(pattern: Pattern | None, event: PatternRefuted) -> Changes:
@@ -125,9 +125,9 @@ def _merged(known: View, event: PatternMerged, at: int) -> Changes:
     old, draft = known.pattern(event.id), event.pattern
     if old is None:
         return Changes()
-    if event.loop in old.loops:  # extracted again by hand: one loop counts once
+    if event.loop in old.loops:  # extracted again manually: one loop counts once
         return _extracted(known, old, event.loop, at, new=False)
-    # Seen in two repositories or languages it is bound to neither.
+    # Seen in two repositories or languages, it is bound to neither.
     scope = PatternScope(
         old.scope.repository if old.scope.repository == draft.scope.repository else "",
         old.scope.language if old.scope.language == draft.scope.language else "",
@@ -139,7 +139,7 @@ def _merged(known: View, event: PatternMerged, at: int) -> Changes:
 def _seen(
     known: View, pattern: Pattern, event: PatternDiscovered | PatternMerged, at: int
 ) -> Changes:
-    """One sight of the pattern more."""
+    """Adds one sighting of the pattern."""
     new = isinstance(event, PatternDiscovered)
     source = PatternSource(
         event.loop,
@@ -161,11 +161,11 @@ def _extracted(known: View, pattern: Pattern, loop: str, at: int, *, new: bool) 
 
 
 def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
-    # Decided once: a fact that is written twice, as by a loop that crashed, changes nothing.
+    # Decided once: a fact written twice, as by a loop that crashed, changes nothing.
     after = max([choice.after for choice in event.shown], default=0)
     if note.decided and after <= note.after and not event.manual:
         return None
-    # What a person asks for in a control loop replaces the choice that was kept from it.
+    # A manual request in a control loop replaces the choice that was withheld.
     kept = note.shown if note.control == event.control else ()
     chosen = {choice.id: choice for choice in kept}
     for choice in event.shown:
@@ -184,7 +184,7 @@ def _injected(note: LoopNote, event: PatternsInjected) -> LoopNote | None:
 
 
 def _applied(note: LoopNote, event: PatternApplied) -> LoopNote | None:
-    # Of a control loop too: it was looked at, and the loop came to it by itself.
+    # For control loops too: the loop made the edit without seeing the pattern.
     if note.ended or event.id not in [choice.id for choice in note.shown]:
         return None
     before = note.use(event.id)
@@ -206,14 +206,14 @@ def _ended(known: View, event: LoopSettled, at: int) -> Changes:
         solved=event.solved,
         project=event.project or note.context.repository,
     )
-    # The sums first: `settled` compares each pattern with them, this loop included.
+    # The sums first: `settled` compares each pattern with them, including this loop.
     stats = attribution.summed(known.stats(), note)
     settled = [attribution.settled(pattern, note, stats) for pattern in _chosen(known, note)]
     return Changes(tuple(settled), loop=note, stats=stats)
 
 
 def _reopened(known: View, event: LoopReopened, at: int) -> Changes:
-    """What the end counted is taken back. A search that was counted stays counted, once."""
+    """Reverts the counts of the end. A counted search stays counted, once."""
     note = known.loop(event.loop)
     if note is None or not note.ended:
         return Changes()
@@ -224,7 +224,7 @@ def _reopened(known: View, event: LoopReopened, at: int) -> Changes:
 
 
 def _chosen(known: View, note: LoopNote) -> list[Pattern]:
-    """The patterns that were chosen for the loop and are still there."""
+    """Returns the patterns that were chosen for the loop and still exist."""
     patterns = [known.pattern(choice.id) for choice in note.shown]
     return [pattern for pattern in patterns if pattern is not None]
 

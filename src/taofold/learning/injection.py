@@ -1,6 +1,6 @@
-"""What an iteration is told: chosen for the errors that stand, kept with it; by lot nothing.
+"""Selects the lessons for an iteration by its current errors, once; control loops get none.
 
-Pure but for `emit`: the same state and the same question give the same events.
+Pure except for `emit`: the same state and the same question give the same events.
 """
 
 from hashlib import blake2b
@@ -21,10 +21,10 @@ from taofold.learning.settings import Injection
 
 
 class ChosenLessons(NamedTuple):
-    """What a loop is told: `text` is the section for its prompt, "" for nothing.
+    """The lessons for a loop: `text` is the section for its prompt, "" for none.
 
-    In a `control` loop nothing is told, by lot. `reasons` are ids that were looked at and left
-    out, each with why.
+    A `control` loop, chosen by its id's digest, gets none. `reasons` are the rejected ids, each
+    with the reason.
     """
 
     text: str = ""
@@ -34,9 +34,10 @@ class ChosenLessons(NamedTuple):
 
 
 def candidates(view: View, case: LoopCase, settings: Injection, min_uses: int) -> PatternChoice:
-    """What a loop about `case` would be shown now."""
+    """Returns the patterns that a loop about `case` would be shown now."""
     question = ask(case)
-    # Two stages: the search by words is cheap and rough, the comparison field by field is not.
+    # Two stages: the search by words is cheap and rough, the comparison field by field is
+    # expensive.
     hits = {hit.id: hit for terms in question.searches for hit in view.search(terms)}
     project, stats = case.repository, view.stats()
     found = [
@@ -48,7 +49,10 @@ def candidates(view: View, case: LoopCase, settings: Injection, min_uses: int) -
 
 
 def told_in(project: str, pattern: Pattern, settings: Injection) -> bool:
-    """False for what another project keeps to itself, or what is not of `project` if it does."""
+    """Returns whether `pattern` may be shown in `project`.
+
+    False if another project does not share it, or if `project` uses only its own lessons.
+    """
     return pattern.only_in in ("", project) and (
         not settings.within_project or project in pattern.finders
     )
@@ -63,18 +67,18 @@ def inject(
     min_uses: int,
     manual: bool,
 ) -> ChosenLessons:
-    """Decide what the loop is told, once; a person may add to it later."""
+    """Decides once which lessons the loop gets; a user may add to them later."""
     note = tx.loop(loop) or LoopNote(loop)
     start = case.after == 0
     if note.decided and (start or case.after <= note.after) and not manual:
-        # A loop that crashed behind its choice asks again: what it was shown is frozen.
+        # A loop that crashed after the choice asks again: its choice is frozen.
         if note.control:
             return ChosenLessons(control=True)
         ids = [choice.id for choice in note.shown if start or choice.after == case.after]
         return ChosenLessons(note.text, tuple(ids))
     if not settings.enabled and not manual:
         return ChosenLessons()
-    if note.ended:  # a person wants it to go on
+    if note.ended:  # a user wants it to continue
         tx.emit(LoopReopened(loop))
     case = replace(case, told=tuple([choice.id for choice in note.shown]))
     choice = candidates(tx, case, settings, min_uses)
@@ -92,8 +96,8 @@ def inject(
             if ranked.pattern.id in rendered.ids
         ]
     )
-    # A control loop notes the choice as well, so that each pattern is compared with loops that
-    # were kept from it. Where there is nothing to show there is no lot to draw.
+    # A control loop records the choice as well, so that each pattern is compared with loops that
+    # did not get it. Without a pattern to show, no control is drawn.
     by_hand = manual or note.manual
     held = not by_hand and bool(injected) and in_control(loop, settings.control_share)
     text = "" if held else rendered.text
@@ -103,7 +107,7 @@ def inject(
 
 
 def in_control(loop: str, share: float) -> bool:
-    """Is `loop` one of the `share` that is told nothing? A lot, drawn from its id."""
-    # A digest, no random number: asked again the lot falls the same way, and a replay agrees.
+    """Returns whether `loop` belongs to the `share` of control loops, decided by its id."""
+    # A digest, not a random number: repeated calls and a replay agree.
     drawn = blake2b(f"control {loop}".encode(), digest_size=8).digest()
     return int.from_bytes(drawn, "big") / 2**64 < share

@@ -1,7 +1,7 @@
-"""What is kept about loops: what each was shown, used and taught (`LoopNote`), and what all of them
-say together (`LoopStats`).
+"""The notes about each loop (`LoopNote`), and their sums (`LoopStats`).
 
-Knows nothing about how patterns are chosen.
+A note holds the patterns that the loop was shown, used and taught. Knows nothing about the choice
+of patterns.
 """
 
 from taofold.core.values import Value
@@ -11,7 +11,7 @@ from taofold.learning.patterns.pattern import Arm, seen_from
 
 
 class ExtractedPattern(Value, frozen=True):
-    """A pattern that a loop's end gave: new, or another sight of a known one; its rate then."""
+    """A pattern from a loop's end: new, or a sighting of a known one; its rate at that time."""
 
     id: str
     new: bool
@@ -19,9 +19,9 @@ class ExtractedPattern(Value, frozen=True):
 
 
 class LoopNote(Value, frozen=True):
-    """One loop, as far as learning is concerned. `text` is what it was shown.
+    """One loop as seen by learning. `text` is the section that it was shown.
 
-    `uses` has one for each pattern: one that helped, if any did.
+    `uses` has one entry per pattern: a successful one, if any.
     """
 
     loop: str
@@ -31,7 +31,7 @@ class LoopNote(Value, frozen=True):
     control: bool = False
     manual: bool = False
     decided: bool = False
-    """Was there a start at which something could have been injected?"""
+    """True if something could have been injected at its start."""
     context: CaseContext = CaseContext()
     uses: tuple[PatternApplied, ...] = ()
     extracts: tuple[ExtractedPattern, ...] = ()
@@ -41,28 +41,28 @@ class LoopNote(Value, frozen=True):
     project: str = ""
     """The project of the loop."""
     searched: bool = False
-    """Was what its search came to counted?"""
+    """True if the result of its search was counted."""
 
     @property
     def after(self) -> int:
-        """Iterations that had ended when the newest choice was made."""
+        """Completed iterations when the newest choice was made."""
         return max([choice.after for choice in self.shown], default=0)
 
     def use(self, identity: str) -> PatternApplied | None:
-        """How the loop used the pattern, if it did."""
+        """Returns the loop's use of the pattern, if any."""
         return next((use for use in self.uses if use.id == identity), None)
 
     @property
     def ids(self) -> frozenset[str]:
-        """The patterns that the loop was really shown."""
+        """The patterns that the loop was actually shown."""
         return frozenset() if self.control else frozenset([choice.id for choice in self.shown])
 
 
 class LoopArms(Value, frozen=True):
-    """Loops added up.
+    """Sums over loops by group.
 
-    `shown` and `held` were drawn by lot, of loops for which there was something to show; in
-    `plain` there was nothing; `manual` were told by hand.
+    `shown` and `held` were drawn at random among the loops with patterns to show. `plain` had none
+    to show. `manual` got patterns on a user's request.
     """
 
     shown: Arm = Arm()
@@ -72,7 +72,7 @@ class LoopArms(Value, frozen=True):
 
 
 class LoopStats(LoopArms, frozen=True):
-    """All loops together, and those of each project."""
+    """The sums over all loops, and those of each project."""
 
     updated: int = 0
     projects: dict[str, LoopArms] = {}

@@ -1,9 +1,9 @@
-"""What learning was worth, in the names of the exported metrics.
+"""The benefit of learning, under the names of the exported metrics.
 
-The benefit compares loops that were told something with loops that would have been and, by lot,
-were not; nothing else is fair. It comes with a 95 % interval, and below `ENOUGH` loops in either
-group with the word that this is too few. One loop against the control loops is `improvement`; what
-seeing one pattern was worth is `impact`.
+The benefit compares loops that were shown patterns with control loops, chosen at random among the
+same kind; no other comparison is fair. It comes with a 95 % interval, and a note if either group
+has fewer than `ENOUGH` loops. `improvement` compares one loop with the control loops; `impact` is
+the effect of seeing one pattern.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ ENOUGH: Final = 10
 
 
 class Benefit(Value, frozen=True):
-    """How many per cent fewer iterations, with its interval: None where nothing can be said."""
+    """The reduction of iterations in per cent, with its interval; None if it cannot be computed."""
 
     stats: LoopStats
     improvement: float | None = None
@@ -31,7 +31,7 @@ class Benefit(Value, frozen=True):
 
     @property
     def enough(self) -> bool:
-        """Are there loops enough on both sides?"""
+        """True if both groups have enough loops."""
         return min(self.stats.shown.loops, self.stats.held.loops) >= ENOUGH
 
 
@@ -46,11 +46,11 @@ class LearningMetrics(Value, frozen=True):
 
     @property
     def total(self) -> int:
-        """All patterns."""
+        """The number of patterns."""
         return sum(self.by_kind.values())
 
     def as_json(self) -> dict[str, Any]:
-        """As it is exported."""
+        """Returns the exported form."""
         benefit, stats = self.benefit, self.benefit.stats
         interval = None if benefit.low is None else [benefit.low, benefit.high]
         return {
@@ -91,7 +91,7 @@ class Improvement(NamedTuple):
     n: int
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in an exported loop state."""
+        """Returns the form in an exported loop state."""
         return {
             "baseline_iterations": rounded(self.baseline),
             "actual_iterations": self.actual,
@@ -101,7 +101,10 @@ class Improvement(NamedTuple):
 
 
 def measure(patterns: Iterable[Pattern], stats: LoopStats, archived: int) -> LearningMetrics:
-    """The numbers of a registry. Anti-patterns are not applied, so they have no uses here."""
+    """Returns the numbers of a registry.
+
+    Anti-patterns are not applied, so they have no uses here.
+    """
     kinds: Counter[Kind] = Counter()
     uses, retired = UseCounts(), 0
     for pattern in patterns:
@@ -114,12 +117,12 @@ def measure(patterns: Iterable[Pattern], stats: LoopStats, archived: int) -> Lea
 
 
 def benefit(stats: LoopStats) -> Benefit:
-    """What injection saved, by the loops that the lot decided about.
+    """Returns the savings by injection, from the randomly assigned loops.
 
     The interval is 95 % by the delta method, with Welch's degrees of freedom.
     """
     shown, held = stats.shown, stats.held
-    # Without loops in one of the arms there is no ratio.
+    # Without loops in one of the groups there is no ratio.
     if not shown.mean or not held.mean:
         return Benefit(stats)
     ratio = shown.mean / held.mean
@@ -130,7 +133,7 @@ def benefit(stats: LoopStats) -> Benefit:
     second = held.variance / held.loops / held.mean**2
     spread = first + second
     reach = 0.0
-    # Of loops that all took the same number of iterations the interval is a point.
+    # If all loops took the same number of iterations, the interval is a point.
     if spread:
         freedom = spread**2 / (first**2 / (shown.loops - 1) + second**2 / (held.loops - 1))
         reach = 100 * ratio * sqrt(spread) * _student(freedom)
@@ -138,7 +141,7 @@ def benefit(stats: LoopStats) -> Benefit:
 
 
 def _student(freedom: float) -> float:
-    """Student's 97.5 % quantile, within one per cent from two degrees of freedom on."""
+    """Returns Student's 97.5 % quantile, within one per cent from two degrees of freedom on."""
     z = 1.959964
     # Cornish and Fisher's expansion of the quantile in powers of 1/f.
     f = max(freedom, 1.0)
@@ -151,14 +154,16 @@ def _student(freedom: float) -> float:
 
 
 def improvement(note: LoopNote, stats: LoopStats) -> Improvement:
-    """One loop against the control loops."""
+    """Returns the comparison of one loop with the control loops."""
     mean = stats.held.mean
     share = (mean - note.iterations) / mean if mean else None
     return Improvement(mean, note.iterations, share, stats.held.loops)
 
 
 def impact(pattern: Pattern, stats: LoopStats) -> tuple[float | None, int, int]:
-    """Iterations that loops which saw the pattern took more than control loops; n of both."""
+    """Returns the additional iterations of loops that saw the pattern over control loops; n of
+    both.
+    """
     # Its own control loops if it has any; else all of them, which is a rougher comparison.
     other = pattern.held if pattern.held.loops else stats.held
     if pattern.shown.mean is None or other.mean is None:
@@ -167,5 +172,5 @@ def impact(pattern: Pattern, stats: LoopStats) -> tuple[float | None, int, int]:
 
 
 def rounded(value: float | None) -> float | None:
-    """With two digits, as exported files have it."""
+    """Rounds to two digits, as in exported files."""
     return None if value is None else round(value, 2)

@@ -1,10 +1,10 @@
-"""The registry of patterns: chooses and injects, credits outcomes, takes in, lists and measures,
-edits, retires, prunes, restores, exchanges; and what searches for edits came to (`rates`,
-`searched`).
+"""The registry of patterns and its commands.
 
-One class over a seam: a `Book` keeps the facts and lets a command see the state and add to it,
-as one transaction, and again if somebody else was quicker. What time it is comes from the caller.
-Knows nothing about disks.
+It chooses and injects patterns, credits outcomes, adds, lists and measures, edits, retires, prunes,
+restores and exchanges them; it also holds the results of searches for edits (`rates`, `searched`).
+One class over an interface: a `Book` stores the facts and runs a command on the state as one
+transaction, again if another writer was faster. The caller passes the clock. Knows nothing about
+disks.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -56,7 +56,7 @@ class UnknownPattern(Refused, LookupError):
 
 
 class Query(NamedTuple):
-    """Which patterns: all that is given must hold. `retired` None = both."""
+    """A filter of patterns: all set fields must match. `retired` None = both."""
 
     kind: Kind | None = None
     tags: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Query(NamedTuple):
     retired: bool | None = None
 
     def holds(self, pattern: Pattern) -> bool:
-        """Is `pattern` among them?"""
+        """Returns whether `pattern` matches."""
         # Without an outcome a pattern is neither above nor below a rate.
         rate = nan if pattern.counts.rate is None else pattern.counts.rate
         return (
@@ -80,9 +80,9 @@ class Query(NamedTuple):
 
 
 class Registry:
-    """Patterns and what became of them.
+    """Patterns and their results.
 
-    `now` gives milliseconds since the epoch.
+    `now` returns milliseconds since the epoch.
     """
 
     def __init__(self, book: Book, now: Callable[[], int]) -> None:
@@ -91,7 +91,9 @@ class Registry:
     async def candidates(
         self, case: LoopCase, settings: Injection, *, min_uses: int = 3
     ) -> PatternChoice:
-        """What a loop about `case` would be shown, with figures; changes nothing."""
+        """Returns the patterns that a loop about `case` would be shown, with figures; changes
+        nothing.
+        """
         return await self._book.read(
             lambda view: injection.candidates(view, case, settings, min_uses)
         )
@@ -105,7 +107,7 @@ class Registry:
         min_uses: int = 3,
         manual: bool = False,
     ) -> ChosenLessons:
-        """What the loop is told. Asked again it is told the same, unless a person asks."""
+        """Selects the lessons for a loop. Idempotent unless requested manually."""
 
         def work(tx: Writing) -> ChosenLessons:
             return injection.inject(tx, loop, case, settings, min_uses=min_uses, manual=manual)
@@ -115,47 +117,51 @@ class Registry:
     async def applied(
         self, loop: str, pattern: str, *, won: bool, iteration: int = 0, by: str = ""
     ) -> bool:
-        """Note that the loop made the edit which a pattern proposes that was chosen for it.
+        """Records that the loop made the edit proposed by a pattern that was chosen for it.
 
-        It counts when the loop ends, the best outcome of each. False: the pattern was not chosen
-        for this loop, a use as good is known, or the loop is over.
+        It counts when the loop ends, the best outcome of each. Returns False if the pattern was not
+        chosen for this loop, an equally good use is known, or the loop is over.
         """
         return await self._emit(PatternApplied(loop, pattern, won, iteration, by))
 
     async def ended(self, loop: str, *, iterations: int, solved: bool, project: str = "") -> bool:
-        """The loop is over: its patterns get their due. False: that was known."""
+        """Ends the loop and counts its patterns. Returns False if it had already ended."""
         return await self._emit(LoopSettled(loop, iterations, solved, project))
 
     async def rates(self) -> EditRates:
-        """What earlier searches came to, for the ranking of the next one."""
+        """Returns the results of earlier searches, for the ranking of the next one."""
         return await self._book.read(lambda view: view.rates())
 
     async def searched(self, loop: str, rates: Mapping[str, Rate], costs: Sequence[float]) -> bool:
-        """Count what the search of a loop came to that an edit ended. False: that was known."""
+        """Counts the result of a loop's search that an edit ended.
+
+        Returns False if it was known.
+        """
         return await self._emit(SearchSettled(loop, dict(rates), tuple(costs)))
 
     async def reopened(self, loop: str, *, iterations: int, solved: bool) -> bool:
-        """Take back what the loop's end counted, if it then went on and came to something else.
+        """Reverts the counts of the loop's end if it continued and ended differently.
 
-        False: it has not ended, or ended just so. Otherwise `applied` and `ended` count anew.
+        Returns False if it has not ended, or ended with the same result. After True, `applied` and
+        `ended` count again.
         """
 
         def work(tx: Writing) -> bool:
             note = tx.loop(loop)
-            # An end that is told again as it was is the same end: nothing is taken back.
+            # The same end reported again: nothing is reverted.
             same = note is not None and (note.iterations, note.solved) == (iterations, solved)
             return not same and tx.emit(LoopReopened(loop))
 
         return await self._book.write(work, self._now())
 
     async def _emit(self, event: LearningEvent) -> bool:
-        """Note what happened. False: it is known, or does not fit what is known."""
+        """Records an event. Returns False if it is known, or contradicts the state."""
         return await self._book.write(lambda tx: tx.emit(event), self._now())
 
     async def discover(
         self, loop: str, drafts: Sequence[Pattern], settings: Extraction, *, by: str = ""
     ) -> list[ExtractedPattern]:
-        """Take in what a loop's end gave, merged with what is known. Again it changes nothing."""
+        """Adds the patterns of a loop's end, merged with known ones. Idempotent."""
 
         def work(tx: Writing) -> list[ExtractedPattern]:
             results: dict[str, ExtractedPattern] = {}
@@ -179,10 +185,10 @@ class Registry:
         fault: Callable[[Pattern], str],
         project: str = "",
     ) -> None:
-        """Refute those of the patterns with these terms for which `fault` returns a reason.
+        """Refutes those of the patterns with these terms for which `fault` returns a reason.
 
-        A pattern that only `project` found is retired. One of another project is told in `project`
-        no more; it is retired when a second project refutes it.
+        A pattern that only `project` found is retired. A pattern of another project is no longer
+        shown in `project`; it is retired when a second project refutes it.
         """
 
         def work(tx: Writing) -> None:
@@ -200,15 +206,15 @@ class Registry:
             await self._book.write(work, self._now())
 
     async def loop(self, loop: str) -> LoopNote | None:
-        """What is known of a loop."""
+        """Returns the note about a loop."""
         return await self._book.read(lambda view: view.loop(loop))
 
     async def loops(self) -> list[LoopNote]:
-        """All loops, the oldest first."""
+        """Returns all loops, the oldest first."""
         return await self._book.read(lambda view: list(view.loops()))
 
     async def improvement(self, loop: str) -> Improvement | None:
-        """The loop against the control loops; None before it ended."""
+        """Returns the loop against the control loops; None before it ended."""
 
         def work(view: View) -> Improvement | None:
             note = view.loop(loop)
@@ -217,29 +223,29 @@ class Registry:
         return await self._book.read(work)
 
     async def patterns(self, query: Query = Query()) -> list[Pattern]:
-        """The patterns that `query` asks for, the oldest first."""
+        """Returns the patterns that match `query`, the oldest first."""
         return await self._book.read(lambda view: [*filter(query.holds, view.patterns())])
 
     async def show(self, pattern: str) -> Pattern:
-        """One pattern.
+        """Returns one pattern.
 
         Raises:
-            UnknownPattern: there is none with this id.
+            UnknownPattern: There is none with this id.
         """
         return await self._book.read(lambda view: _pattern(view, pattern))
 
     async def stats(self) -> LoopStats:
-        """The sums over all loops."""
+        """Returns the sums over all loops."""
         return await self._book.read(lambda view: view.stats())
 
     async def metrics(self) -> LearningMetrics:
-        """The registry in numbers."""
+        """Returns the registry in numbers."""
         return await self._book.read(
             lambda view: measure(view.patterns(), view.stats(), len([*view.archive()]))
         )
 
     async def retire(self, pattern: str, reason: str) -> None:
-        """Show it no more. It stays listed, with the reason."""
+        """Stops showing a pattern. It stays listed, with the reason."""
         await self._book.write(
             lambda tx: tx.emit(PatternRetired(_pattern(tx, pattern).id, reason)), self._now()
         )
@@ -247,7 +253,7 @@ class Registry:
     async def prune(
         self, policy: Pruning = Pruning(), *, dry_run: bool = False
     ) -> list[PatternArchived]:
-        """Archive what has failed or grown old; `dry_run` only tells what would go."""
+        """Archives patterns that failed or are too old; `dry_run` only returns them."""
         now = self._now()
 
         def doomed(view: View) -> list[PatternArchived]:
@@ -263,14 +269,14 @@ class Registry:
         return await (self._book.read(doomed) if dry_run else self._book.write(work, now))
 
     async def archive(self) -> list[tuple[Pattern, str]]:
-        """What was archived, with its month (YYYY-MM)."""
+        """Returns archived patterns, with their month (YYYY-MM)."""
         return await self._book.read(lambda view: list(view.archive()))
 
     async def restore(self, pattern: str) -> Pattern:
-        """Bring a pattern back from the archive, or from retirement.
+        """Restores a pattern from the archive, or from retirement.
 
         Raises:
-            UnknownPattern: it is neither.
+            UnknownPattern: It is in neither.
         """
 
         def work(tx: Writing) -> Pattern:
@@ -285,13 +291,13 @@ class Registry:
     async def edit(
         self, pattern: str, *, name: str, tags: Sequence[str], body: Mapping[str, Any], by: str = ""
     ) -> Pattern:
-        """Rewrite a pattern in a person's words: `body` whole, as `show` gives it.
+        """Rewrites a pattern: `body` is complete, as `show` returns it.
 
-        Counts stay; if the body changed, what it did in loops is measured anew.
+        Counts stay; if the body changed, its effect in loops is measured from zero.
 
         Raises:
-            UnknownPattern: there is none with this id.
-            ValueError: it would be no pattern of its kind.
+            UnknownPattern: There is none with this id.
+            ValueError: It would not be a pattern of its kind.
         """
 
         def work(tx: Writing) -> Pattern:
@@ -304,32 +310,34 @@ class Registry:
         return await self._book.write(work, self._now())
 
     async def export(self) -> dict[str, Any]:
-        """Everything as JSON: relative file names and their contents, in the seed's layout."""
+        """Returns everything as JSON: relative file names and their contents, in the exchange
+        layout.
+        """
         return await self._book.read(exported)
 
     async def import_(self, contents: Mapping[str, bytes]) -> ImportReport:
-        """Take in exported files. What is wrong is left out and said, each with its path."""
+        """Imports exported files. Invalid parts are skipped and reported, each with its path."""
         at = self._now()
         return await self._book.write(lambda tx: imported(tx, contents, at), at)
 
     async def faults(self) -> list[str]:
-        """What could not be read of the registry itself, a line each."""
+        """Returns the unreadable facts of the registry itself, one line each."""
         return await self._book.faults()
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Releases the file."""
         await self._book.close()
 
 
 def _taken_in(
     tx: Writing, loop: str, draft: Pattern, settings: Extraction, by: str
 ) -> tuple[str, bool]:
-    """The id under which the draft is known now, and whether that is new."""
+    """Returns the id under which the draft is known now, and True if that is new."""
     stored = tx.pattern(tx.same(draft))
     if stored is None or stored.claim is not None or stored.only_in != draft.only_in:
         stored = _alike(tx, draft, settings.similarity_threshold)
     if stored is None or not (settings.merge_similar_patterns or loop in stored.loops):
-        # The id is given here, within the transaction: two loops that end at once get two.
+        # The id is assigned here, within the transaction: two loops that end at once get two.
         new = msgspec.structs.replace(draft, id=fresh(draft, tx.ids))
         tx.emit(PatternDiscovered(loop, new, by))
         return new.id, True
@@ -338,13 +346,13 @@ def _taken_in(
 
 
 def _alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
-    """The pattern found here that is most like `draft`, if that is more than `threshold`.
+    """Returns the pattern found here that is most similar to `draft`, if above `threshold`.
 
-    What was seen here would vouch for all that a file says beside it: an import is none.
+    Imports are excluded: an observation here would vouch for all other claims of the file.
     """
     best, most = None, threshold
     hits = (view.pattern(hit.id) for hit in view.search(entry(draft).split()))
-    # Likeness compares tokens and costs; only the nearest by rare words are loaded and compared.
+    # Likeness compares tokens and is slow; only the nearest by rare words are loaded and compared.
     own = (
         stored
         for stored in hits
@@ -357,7 +365,7 @@ def _alike(view: View, draft: Pattern, threshold: float) -> Pattern | None:
 
 
 def _doom(pattern: Pattern, policy: Pruning, now: int) -> str:
-    """Why it is to be pruned `now`, "" if it is not."""
+    """Returns why it is to be pruned `now`, "" if it is not."""
     rate, uses = pattern.counts.rate, pattern.counts.usage
     judged = pattern.kind != "anti" and uses >= policy.min_usage_count
     if judged and rate is not None and rate < policy.min_success_rate:

@@ -1,7 +1,7 @@
-"""What may be set about learning: the keys under `ralph.cross_loop_learning`, and one of ours.
+"""The options of learning: the keys under `ralph.cross_loop_learning`, and one of ours.
 
-They say what is learnt from a loop, what a loop is told, and what leaves the registry. The names of
-the fields are the names of the keys. Where they come from is not known here.
+They control the lessons taken from a loop, the lessons shown to a loop, and pruning. The names of
+the fields are the names of the keys. Knows nothing about their source.
 """
 
 from typing import Final
@@ -13,25 +13,25 @@ MOST_INJECTED: Final = 10
 
 
 class Extraction(Value, frozen=True):
-    """What is learnt from a finished loop, and when a rate is taken seriously."""
+    """The lessons taken from a finished loop, and the evidence needed for a rate."""
 
     enabled: bool = True
     auto_extract_on_completion: bool = True
     min_success_rate_threshold: float = 0.6
-    """A loop of whose tries fewer than this share settled a check teaches no approach."""
+    """The minimum share of attempts that fixed a check, for a loop to teach an approach."""
     min_usage_count_for_evaluation: int = 3
     extract_code_templates: bool = True
     merge_similar_patterns: bool = True
     similarity_threshold: float = 0.80
     within_project: bool = False
-    """Lessons of this project stay in it."""
+    """True to keep the lessons of this project in it."""
 
 
 class Injection(Value, frozen=True):
-    """What a loop is told at its start.
+    """The lessons shown to a loop at its start.
 
-    `control_share` of the loops that would be told something are told nothing, by lot, so that
-    the benefit can be measured.
+    `control_share` of the loops with lessons to show get none, chosen at random, so that the
+    benefit can be measured.
     """
 
     enabled: bool = True
@@ -44,23 +44,23 @@ class Injection(Value, frozen=True):
     include_code_templates: bool = True
     control_share: float = CONTROL_SHARE
     within_project: bool = False
-    """Only lessons of this project's own loops are used."""
+    """True to use only lessons of this project's own loops."""
 
     @property
     def most(self) -> int:
-        """How many patterns are shown at most."""
+        """The most patterns that are shown."""
         return max(min(self.top_k_patterns, self.max_patterns_injected), 0)
 
 
 class Learning(Value, frozen=True):
-    """All of it."""
+    """All options of learning."""
 
     extraction: Extraction = Extraction()
     injection: Injection = Injection()
 
 
 class Pruning(Value, frozen=True):
-    """What leaves the registry. Rates are judged after `min_usage_count` uses."""
+    """The rules of pruning. Rates are judged after `min_usage_count` uses."""
 
     min_success_rate: float = 0.5
     min_usage_count: int = 3

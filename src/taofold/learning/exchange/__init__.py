@@ -1,1 +1,1 @@
-"""Patterns as files in the seed's layout, written and read."""
+"""Reads and writes patterns as exchange files."""

@@ -1,8 +1,8 @@
-"""Everything a registry holds, as the files of the seed's layout, or in one file (`bundle`).
+"""Exports a registry as exchange files, or in one file (`bundle`).
 
-The files hold the patterns, the archive, the metrics, and of each loop what it was shown and what
-it taught. Rates have two digits, times are ISO 8601. What we believe of a pattern, its evidence,
-stays at home: it holds words of other people's code, and nobody should trust it anyway.
+The files hold the patterns, the archive, the metrics, and for each loop the patterns that it was
+shown and taught. Rates have two digits, times are ISO 8601. The evidence for a pattern is not
+exported: it contains code of other projects, and importers must not trust it anyway.
 """
 
 import re
@@ -22,8 +22,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def exported(view: View) -> Json:
-    """Everything: names of files, with `/` between folders, and what each holds."""
-    # What a project keeps to itself is in no file for others.
+    """Returns file names, with `/` between folders, and the content of each."""
+    # Patterns that a project does not share are not exported.
     patterns = [pattern for pattern in view.patterns() if not pattern.only_in]
     archive = [(pattern, month) for pattern, month in view.archive() if not pattern.only_in]
     stats = view.stats()
@@ -55,7 +55,7 @@ def exported(view: View) -> Json:
     gone = {"success_rate": None, "usage_count": None}
     tasks: list[Json] = []
     for note in view.loops():
-        # The id may be anything: it becomes a path only if it is a plain name.
+        # The id may be any text: it becomes a path only if it is a plain name.
         home, learning = f"loops/{_folder(note.loop)}", _learning(note, stats)
         seen = learning["injected_patterns"]
         summary = {"loop_id": note.loop, "iterations": note.iterations, "solved": note.solved}
@@ -77,7 +77,7 @@ def exported(view: View) -> Json:
 
 
 def bundle(contents: Json) -> Json:
-    """The same in one file: patterns, metrics and the policy they are pruned by."""
+    """Returns the same in one file: patterns, metrics and the pruning policy."""
     registry = {form.key: contents[f"patterns/{form.file}"][form.key] for form in FORMATS.values()}
     return {
         "version": VERSION,
@@ -88,14 +88,14 @@ def bundle(contents: Json) -> Json:
 
 
 def _folder(loop: str) -> str:
-    """A name for the loop's folder: its id, or a digest of one that is no plain name."""
+    """Returns a name for the loop's folder: its id, or a digest if the id is not a plain name."""
     if _PLAIN.fullmatch(loop):
         return loop
     return blake2b(loop.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
 def _learning(note: LoopNote, stats: LoopStats) -> Json:
-    """What a loop's exported state says about learning."""
+    """Returns the learning section of a loop's exported state."""
     learning: Json = {
         "injected_patterns": [_use(note, shown.id) for shown in note.shown if not note.control],
         "extracted_patterns": [
@@ -114,7 +114,7 @@ def _learning(note: LoopNote, stats: LoopStats) -> Json:
 
 
 def _use(note: LoopNote, identity: str) -> Json:
-    """What the loop did with a pattern that it was shown."""
+    """Returns the loop's use of a pattern that it was shown."""
     use = note.use(identity)
     return {
         "pattern_id": identity,

@@ -1,6 +1,6 @@
-"""Reads pattern files, the seed's own or anybody's: what is sound is taken, the rest is said.
+"""Imports pattern files from any source: valid patterns are added, faults are reported.
 
-Every fault names its file and the path in it. What a file claims about success is noted as a claim.
+Every fault names its file and the path in it. Success claimed by a file is recorded as a claim.
 Text in it stays data.
 """
 
@@ -22,11 +22,11 @@ _ARCHIVE: Final = re.compile(r"(?:^|/)archive/(\d{4}-(?:0[1-9]|1[0-2]))-patterns
 _METRICS: Final = re.compile(r"(?:^|/)effectiveness-metrics\.json$")
 _LARGEST: Final = 64 << 20
 _LONGEST_FAULT: Final = 300
-"""Characters: it may quote the file."""
+"""The most characters of a fault, which may quote the file."""
 
 
 class ImportReport(NamedTuple):
-    """What became of files: ids that are new, ids that were known, and what is wrong."""
+    """The result of an import: new ids, known ids, and faults."""
 
     added: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
@@ -34,16 +34,17 @@ class ImportReport(NamedTuple):
 
 
 def imported(tx: Writing, files: Mapping[str, bytes], at: int) -> ImportReport:
-    """Take in the patterns of exported files, by name. The same files again change nothing.
+    """Imports the patterns of exported files, by name. Importing the same files again changes
+    nothing.
 
-    A pattern that says word for word what a known one says is that one. An id that somebody
-    else has here is replaced by a fresh one.
+    A pattern with exactly the text of a known one is that one. An id that another pattern has here
+    is replaced by a new one.
     """
     added: list[str] = []
     known: list[str] = []
     faults: list[str] = []
     for name, body in sorted(files.items()):
-        # Metrics are derived from the patterns: only these are taken in.
+        # Metrics are derived from the patterns: only these are imported.
         if _METRICS.search(name):
             continue
         try:
@@ -61,12 +62,13 @@ def imported(tx: Writing, files: Mapping[str, bytes], at: int) -> ImportReport:
             if there := tx.same(pattern):
                 known.append(there)
                 continue
-            # Ids are numbered per registry: the same one elsewhere is another pattern.
+            # Ids are numbered per registry: the same id elsewhere is another pattern.
             if pattern.id in tx.ids(pattern.id):
                 pattern = msgspec.structs.replace(pattern, id=fresh(pattern, tx.ids))
             tx.emit(PatternImported(pattern, pattern.claim or ImportClaim(), name))
             if month:
-                # Imported first, archived at once: the archive holds only what was there.
+                # Imported first, archived at once: the archive holds only patterns from the
+                # registry.
                 tx.emit(PatternArchived(pattern.id, "it came from an archive", month[1]))
             added.append(pattern.id)
     return ImportReport(tuple(added), tuple(known), tuple(faults))
@@ -82,14 +84,15 @@ def _load(body: bytes) -> Any:
 
 
 def _listed(name: str, content: Any, faults: list[str]) -> Iterator[tuple[str, Kind, Any]]:
-    """Every pattern in a file with its path and kind."""
+    """Yields every pattern in a file with its path and kind."""
     kinds: dict[str, Kind] = {form.key: kind for kind, form in FORMATS.items()}
     if is_array(content):
         groups = {"": content}
     elif not is_object(content):
         groups = {}
     elif "pattern_id" in content or "template_id" in content:
-        groups = {"patterns": [content]}  # one pattern, as the seed prints it
+        # one pattern, as the command for a single pattern prints it
+        groups = {"patterns": [content]}
     else:
         inner = content.get("pattern_registry")
         prefix, where = ("pattern_registry.", inner) if is_object(inner) else ("", content)
@@ -112,13 +115,13 @@ def _listed(name: str, content: Any, faults: list[str]) -> Iterator[tuple[str, K
 
 
 def _kind(raw: Any) -> Kind | None:
-    """The kind of a pattern by the start of its id, where no key says it."""
+    """Returns the kind of a pattern by the start of its id, if no key names it."""
     record = raw if is_object(raw) else {}
     identity = str(record.get("pattern_id", record.get("template_id")))
     return next((kind for kind, start in PREFIXES.items() if identity.startswith(start)), None)
 
 
 def _placed(path: str, error: ValueError) -> str:
-    """`Invalid … - at `$.a.b`` as `path.a.b: Invalid …`."""
+    """Converts `Invalid … - at `$.a.b`` to `path.a.b: Invalid …`."""
     message, _, path_in_file = str(error).partition(" - at `$")
     return f"{path}{path_in_file.removesuffix('`')}: {clip(message, _LONGEST_FAULT)}"

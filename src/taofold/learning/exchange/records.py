@@ -1,9 +1,8 @@
-"""One pattern from its JSON form and back, key for key the seed's schema; and a person's rewriting
-of it (`rewritten`), within the same bounds.
+"""Converts a pattern to and from the JSON of the exchange schema, and rewrites one (`rewritten`).
 
-`FORMATS` is the one place that says which key of a file holds which part of a `Pattern`; the types
-are those of the pattern. What the schema has no key for stands under `taofold`. Knows nothing about
-files, nor about what is believed.
+`FORMATS` alone maps the keys of a file to the parts of a `Pattern`; the types are those of the
+pattern. Parts without a key in the schema are under `taofold`. A rewritten pattern has the same
+bounds. Knows nothing about files or about trust.
 """
 
 import re
@@ -20,19 +19,19 @@ from taofold.learning.patterns.pattern import ImportClaim, Pattern, UseCounts, v
 VERSION: Final = "1.0.0"
 Json: TypeAlias = dict[str, Any]
 _LONGEST: Final = 20_000
-"""Characters of a text."""
+"""The most characters of a text."""
 _MOST: Final = 200
-"""Texts in a list."""
+"""The most texts in a list."""
 _HIGHEST: Final = 1_000_000_000
 _SHORTEST_FIX: Final = 20
-"""Characters of a fix's description, by the schema."""
+"""The fewest characters of a fix's description, by the schema."""
 
 
 class Key(NamedTuple):
     """A key of a file and the part of a pattern that it holds, both as paths.
 
-    What has its default is left out of a file, unless it `must` be there. `each` are the keys of an
-    entry of a list.
+    A part with its default value is omitted from a file, unless it `must` be present. `each` are
+    the keys of the entries of a list.
     """
 
     file: str
@@ -42,7 +41,7 @@ class Key(NamedTuple):
 
 
 class Form(NamedTuple):
-    """How one kind of pattern stands in files: its key in a file, its own file, its own keys."""
+    """The form of one kind of pattern in files: its key in a file, its own file, its own keys."""
 
     key: str
     file: str
@@ -195,8 +194,8 @@ _PLACE: Final = re.compile(r"`(\$.*?)((?:\[[^\]]*\])?)`$")
 
 
 def written(pattern: Pattern) -> Json:
-    """The pattern in the schema of its kind; what has its default is left out."""
-    tree: Json = plain(msgspec.to_builtins(pattern))  # without what has its default
+    """Returns the pattern in the schema of its kind; parts with their default are omitted."""
+    tree: Json = plain(msgspec.to_builtins(pattern))  # without defaults
     counts, rate = pattern.counts, pattern.counts.rate
     claim = None if counts.usage else pattern.claim
     if claim is not None:
@@ -204,7 +203,7 @@ def written(pattern: Pattern) -> Json:
     tree["claim"] = stated = {"counts": plain(counts)}
     tree["trend"] = [plain(point) for point in pattern.trend] or None
     if claim is not None and claim.rate is not None:
-        # Of a claim that is a rate alone, successes and failures are not known.
+        # For a claim that is only a rate, successes and failures are unknown.
         stated["counts"] = {"usage": counts.usage}
     if rate is not None or pattern.kind != "template":
         share = rate or 0.0
@@ -215,15 +214,15 @@ def written(pattern: Pattern) -> Json:
             (point["loop"],) = point.pop("loops")
     record = _record(tree, plain(pattern), FORMATS[pattern.kind].keys)
     if claim is not None:
-        # Passed on as it came: nothing of it was seen here.
+        # Passed on unchanged: nothing of it was observed here.
         _put(record, "taofold.claimed", True)
     return record
 
 
 def _record(tree: Json, whole: Json, keys: Sequence[Key]) -> Json:
-    """What a pattern, or an entry of one, holds under the keys of a file.
+    """Returns a pattern, or an entry of one, under the keys of a file.
 
-    `tree` is without what has its default, `whole` is with it.
+    `tree` is without defaults, `whole` is with them.
     """
     record: Json = {}
     for key in keys:
@@ -248,10 +247,10 @@ def _put(tree: Json, path: str, value: Any) -> None:
 
 
 def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
-    """The pattern in `raw`, read `at`, with what is claimed of it.
+    """Returns the pattern in `raw`, read `at`, with its claims.
 
     Raises:
-        ValueError: it is none; the text ends with ` - at `$.path``.
+        ValueError: It is not one; the text ends with ` - at `$.path``.
     """
     places: dict[str, str] = {}
     tree = _tree(raw, FORMATS[kind].keys, places)
@@ -268,7 +267,7 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
         name = tree["id"] if not str(tree.get("name", "")).strip() else tree["name"]
         pattern = msgspec.convert({**tree, "name": name}, Pattern)
     except msgspec.ValidationError as error:
-        # It names the part of a pattern: whoever wrote the file looks for the key.
+        # The error names the part of a pattern; the author of the file needs the key.
         text = _PLACE.sub(lambda path: f"`{places.get(path[1], path[1])}{path[2]}`", str(error))
         raise ValueError(text) from error
     if not valid(pattern.id, kind):
@@ -288,7 +287,7 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
 def _tree(
     raw: Any, keys: Sequence[Key], places: dict[str, str], file: str = "$", above: str = "$"
 ) -> Json:
-    """What the file holds, as parts of a pattern. `places` is told where each stood."""
+    """Returns the file's content as parts of a pattern; stores their places in `places`."""
     tree: Json = {}
     for key in keys:
         place, path = f"{file}.{key.file}", f"{above}.{key.part}"
@@ -302,7 +301,7 @@ def _tree(
         if key.each:
             if not is_array(value):
                 raise ValueError(f"Expected `array`, got `{type(value).__name__}` - at `{place}`")
-            # An entry of `source_loops` may be an id alone.
+            # An entry of `source_loops` may be only an id.
             entries = [{"loop_id": each} if isinstance(each, str) else each for each in value]
             value = [
                 _tree(entry, key.each, places, f"{place}[{n}]", f"{path}[{n}]")
@@ -317,7 +316,7 @@ def _tree(
 
 
 def _found(raw: Any, path: str, place: str) -> Any:
-    """The value at a path of keys; None where there is none."""
+    """Returns the value at a path of keys; None if there is none."""
     for name in path.split("."):
         if raw is None:
             return None
@@ -335,7 +334,7 @@ def _time(text: Any, place: str) -> int:
 
 
 def _bound(key: Key, value: Any, place: str) -> None:
-    """Refuse what no honest file holds, though the type of the part would allow it."""
+    """Refuses values that no valid file holds, although the part's type would allow them."""
     texts = value.values() if is_object(value) else value if is_array(value) else (value,)
     if len(texts) > _MOST:
         raise ValueError(f"Expected `array` of length <= {_MOST} - at `{place}`")
@@ -347,7 +346,7 @@ def _bound(key: Key, value: Any, place: str) -> None:
 
 
 def _claim(pattern: Pattern, counted: bool, at: int) -> ImportClaim:
-    """What the file claims. Where it gives a rate only, the counts are what that comes to."""
+    """Returns the file's claim. For a rate alone, the counts are derived from it."""
     claim = pattern.claim or ImportClaim()
     usage, rate = claim.counts.usage, claim.rate
     if counted:
@@ -361,10 +360,10 @@ def _claim(pattern: Pattern, counted: bool, at: int) -> ImportClaim:
 
 
 def rewritten(pattern: Pattern, name: str, tags: Sequence[str], body: Json) -> Pattern:
-    """`pattern` in a person's words, within the bounds that hold for files. The kind stays.
+    """Returns `pattern` with a user's text, within the bounds for files. The kind stays.
 
     Raises:
-        ValueError: it would be no pattern; the text says where.
+        ValueError: The result would not be a pattern; the text names the place.
     """
     if not name.strip():
         raise ValueError("a pattern needs a name")
@@ -382,7 +381,7 @@ def rewritten(pattern: Pattern, name: str, tags: Sequence[str], body: Json) -> P
 
 
 def _lost(given: Any, kept: Any, place: str) -> str:
-    """The place of a key that was given and not kept, "" if there is none."""
+    """Returns the place of a key that was given and not kept, "" if there is none."""
     if not is_object(given):
         return ""
     for key, value in given.items():

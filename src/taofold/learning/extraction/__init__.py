@@ -1,1 +1,1 @@
-"""From the history of a finished loop to what it teaches. Pure rules over values."""
+"""Derives lessons from the history of a finished loop. Pure rules over values."""

@@ -1,10 +1,10 @@
-"""Whether a change starts a process, uses the network or imports what the error does not name.
+"""Detects changes that start a process, use the network or import unrelated modules.
 
-Such a change may be what mended the error where it was made. Shown to another project's agent it
-would be an instruction to run something there, so it is no lesson. Judged by what the change puts
-in, in any language. A call belongs to an object that the change or the error names, to a harmless
-module, or is a method of values; another is refused. Within these the lists name what is known to
-act; no list is complete.
+Such a change may have fixed the error in its project. Shown to another project's agent it would be
+an instruction to run something there, so it is not a lesson. The inserted text is judged, in any
+language. A call must belong to an object that the change or the error names or to a harmless
+module, or be a method of values; any other is refused. Within these bounds the lists name what is
+known to act; no list is complete.
 """
 
 import re
@@ -32,7 +32,7 @@ _PROCESS: Final = re.compile(
     r"|\bnew\s+(?:Shared)?Worker\s*\(|\bimportScripts\b|createElement\s*\(\s*['\"](?:script|iframe)"
     r"|\b(?:document\s*\.\s*)?location\s*(?:\.\s*href\s*)?=(?!=)|\bsrcdoc\b"
     r"|\bos\s*\.\s*environ\s*\[[^\]\n]*\]\s*=(?!=)|\b(?:os\s*\.\s*)?[sS]etenv\s*\(|\bset_var\s*\("
-    # By these a call does without its name on the line, and code is found by a text.
+    # These make calls without naming them on the line, and the search is textual.
     r"|(?<![\w.])(?:exec|eval|execfile|compile|breakpoint)\b(?!\s*[=:])|\b(?:methodcaller|resolve_name)\b"
     r"|(?<![\w.])Function\s*[(`]|\bbuiltins\b|\b(?:multiprocessing|webbrowser|pkgutil|zipimport|pty|imp)\b"
     r"|\bsubprocess_\w+|(?<!\bjson)(?<!\btomllib)(?<!\btoml)\.\s*(?:load|from_pretrained)\s*\("
@@ -87,8 +87,9 @@ _HARMLESS: Final = frozenset(
     algorithm map memory numeric optional set unordered_map unordered_set utility vector
     """.split()  # noqa: SIM905 - a list of words is read more easily
 )
-"""Modules that start no process, open no connection and load no code by themselves: of Python,
-of Rust (the second part of `std::…`) with Go and Node, of C and C++."""
+"""Modules that start no process, open no connection and load no code by themselves: of Python, of
+Rust (the second part of `std::…`) with Go and Node, of C and C++.
+"""
 _COMMANDS: Final = re.compile(
     r"\.(?:sh|bash|zsh|fish|ksh|ps1|bat|cmd|mk)$|^(?:gnu)?makefile$|^dockerfile$|^justfile$"
     r"|^package\.json$|\.(?:ini|cfg|conf|toml|properties|service|env|ya?ml)$|^\.[\w.\-]+$"
@@ -100,17 +101,17 @@ _QUOTED: Final = re.compile(r"'(?:[^'\\\n]|\\.)*'" r'|"(?:[^"\\\n]|\\.)*"')
 _ROOT: Final = re.compile(
     r"(?<![\w.)\]:])([a-z_]\w*)\s*(?:::|\.)\s*(?:[^\W\d]\w*\s*(?:::|\.)\s*)*([^\W\d]\w*)\s*!?\s*[(`]"
 )
-"""What stands before the first point of a call, and the name that is called."""
+"""The text before the first point of a call, and the called name."""
 _PASSED: Final = re.compile(
     r"(?:\b(?:map|filter|reduce|partial|Thread|Timer|register|then|forEach)\s*\(\s*(?:target\s*=\s*)?"
     r"|\b(?:target|key|callback|initializer|on\w+)\s*=\s*|@\s*)([a-z_]\w*)\s*\.\s*([^\W\d]\w*)"
 )
-"""The same of a function that is passed on, to be called elsewhere, or decorates."""
+"""The same for a function that is passed on, to be called elsewhere, or decorates."""
 _INERT: Final = frozenset(
     {name for kind in (str, bytes, float, list, dict, set) for name in dir(kind)}
     | {"len", "iter", "push", "lock", "borrow", "clone", "length", "includes", "slice", "concat"}
 )
-"""Methods of values, in any language, besides what their beginning tells."""
+"""Methods of values, in any language, in addition to those recognised by their prefix."""
 _ASKING: Final = re.compile(
     r"(?:is|has|as|into|to|checked|saturating|wrapping|unwrap|expect|map|filter|fold|iter|trim)(?:_|[A-Z]|\b)"
 )
@@ -125,35 +126,36 @@ _OWN: Final = frozenset(
 
 
 def acts(gone: Iterable[str], new: Iterable[str], error: str = "", path: str = "") -> str:
-    """How a change of the lines `gone` to `new` acts beyond the code; "" if it does not.
+    """Returns how a change from the lines `gone` to `new` acts beyond the code; "" if it does not.
 
     Args:
-        gone: The lines that it takes out.
-        new: The lines that it puts in.
-        error: Class and message of the error. What it names may be imported.
+        gone: The removed lines.
+        new: The inserted lines.
+        error: Class and message of the error. Modules that it names may be imported.
         path: The file. Each line of a script or a configuration is a command.
 
-    Example: `acts([], ["import requests"], "KeyError: 'total'")` is
-    `"it imports what the error does not name"`.
+    Example: `acts([], ["import requests"], "KeyError: 'total'")` is `"it imports what the error
+    does not name"`.
     """
     before, after = _plain(gone), _plain(new)
     name, known = basename(path).lower(), _words(error)
     if after.strip() and _TEXTS.search(name):
         return "it changes a text"
-    # Each line of a script is a command: only what was there, or what the error names, is put in.
+    # Each line of a script is a command: only words from before, or from the error, may be
+    # inserted.
     if _COMMANDS.search(name) and not _words(after) <= _words(before) | known:
         return "it changes commands"
     for does, pattern in (("it starts a process", _PROCESS), ("it uses the network", _NETWORK)):
-        # A call that stood there before, with all that follows it on its line, is none that is new.
+        # A call that was present before, with the rest of its line, is not new.
         if Counter(_statements(pattern, after)) - Counter(_statements(pattern, before)):
             return does
-    # The file alone is compared: a fix may add an encoding.
+    # Only the file is compared: a fix may add an encoding.
     if Counter(_FILES.findall(after)) - Counter(_FILES.findall(before)):
         return "it writes files"
     there = [*_imports(before)]
     if any(not _named(each, known, there) for each in _imports(after)):
         return "it imports what the error does not name"
-    # The object of a call, and what gives a function, must have been there.
+    # The object of a call, or the source of a function, must have been present.
     named = _words(before) | known | _bound(after)
     if any(root not in named for root in _roots(after)):
         return "it calls what neither the file nor the error names"
@@ -163,7 +165,7 @@ def acts(gone: Iterable[str], new: Iterable[str], error: str = "", path: str = "
 
 
 def _roots(text: str) -> Iterator[str]:
-    """The objects and modules by which code calls, apart from what is harmless everywhere."""
+    """Yields the objects and modules of calls, except those that are harmless everywhere."""
     code = _QUOTED.sub("''", text)
     for root, method in _ROOT.findall(code) + _PASSED.findall(code):
         inert = method in _INERT or _ASKING.match(method)
@@ -172,7 +174,7 @@ def _roots(text: str) -> Iterator[str]:
 
 
 def _bound(text: str) -> set[str]:
-    """The names that code binds itself."""
+    """Returns the names that the code binds itself."""
     names = {name.casefold() for found in _BOUND.findall(text) for name in found if name}
     return names | _words(" ".join(_PARAMETERS.findall(text)))
 
@@ -186,7 +188,7 @@ def inert(lines: Iterable[str]) -> list[str]:
 
 
 def _plain(lines: Iterable[str]) -> str:
-    """The lines as a program reads them: Python takes `ｏｓ` for `os`, a shell joins lines."""
+    """Returns the lines as programs read them: Python reads `ｏｓ` as `os`, shells join lines."""
     return re.sub(r"\\\n\s*", "", normalize("NFKC", "\n".join(lines)))
 
 
@@ -197,7 +199,7 @@ def _statements(pattern: re.Pattern[str], text: str) -> Iterator[str]:
 
 
 def _imports(text: str) -> Iterator[tuple[str, str]]:
-    """Module, or what is asked for, and the names that are taken from it."""
+    """Yields the module, or requested path, and the names that are imported from it."""
     for found in _IMPORTS.finditer(text):
         kind = str(found.lastgroup)
         if kind == "names":
@@ -209,7 +211,7 @@ def _imports(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _named(imported: tuple[str, str], known: set[str], there: list[tuple[str, str]]) -> bool:
-    """Is an import harmless, named by the error, or a part of one that was there before?"""
+    """Returns whether an import is harmless, named by the error, or part of an earlier one."""
     module, names = imported
     parts = _WORD.findall(re.sub(r"\.(?:c|m)?[jt]sx?$|\.h(?:pp)?$", "", module))
     root = "." if module.startswith(".") else "".join(parts[:1])
@@ -222,7 +224,7 @@ def _named(imported: tuple[str, str], known: set[str], there: list[tuple[str, st
         same = other == module or other.split(".")[0] == root
         if same and taken <= _words(others) and (taken or other == module):
             return True
-    # The last part of a path is what it is called: `import yaml`, `use crate::money::Money`.
+    # The last part of a path is the bound name: `import yaml`, `use crate::money::Money`.
     return not (_words(" ".join(parts[-1:])) | taken).isdisjoint(known)
 
 

@@ -1,6 +1,6 @@
-"""What tasks, errors and changes are called: the schema's categories, and an error in a few words.
+"""The schema's categories of tasks, errors and changes, and short descriptions of errors.
 
-Sentences here are fixed; what comes from a log appears in them only as bounded data.
+Sentences here are fixed; text from a log appears in them only as bounded data.
 """
 
 import re
@@ -25,8 +25,8 @@ _MOST_NAME: Final = 72
 
 
 def task_category(task: str) -> TaskCategory:
-    """The kind of work that a task's first words ask for."""
-    # The first category that fits counts, so "fix the slow tests" is debugging.
+    """Returns the kind of work that a task's first words request."""
+    # The first matching category counts, so "fix the slow tests" is debugging.
     opening = task[:400].lower()
     for name, words in _CATEGORIES:
         if re.search(words, opening):
@@ -35,7 +35,7 @@ def task_category(task: str) -> TaskCategory:
 
 
 def gist(error: str, pattern: str) -> str:
-    """An error in a few words: its class and its message without escapes and wildcards."""
+    """Returns a short form of an error: its class and its message without escapes and wildcards."""
     message = re.sub(r"\.\*|\\d\+|\\w\+|\\S\+", "…", pattern)
     message = re.sub(r"\\(.)", r"\1", message).strip()
     message = message.removeprefix(f"{error}: ") if error else message
@@ -59,13 +59,13 @@ _FIXES: Final[tuple[tuple[FixCategory, re.Pattern[str]], ...]] = (
     ("add_type_validation", re.compile(r"\b(?:isinstance|instanceof|typeof|Number|Decimal)\b")),
     ("add_error_handling", re.compile(r"\b(?:except|catch|raise|throw|finally)\b")),
 )
-"""What a fix puts in that was not there: the first that fits."""
+"""Insertions that identify a category: the first match counts."""
 _MANY: Final = 12
-"""Changed lines from which a change is called a restructuring."""
+"""The number of changed lines from which a change is a restructuring."""
 
 
 def category_of(changes: Sequence[FileChange]) -> FixCategory:
-    """The schema's category of a fix, by what it puts in."""
+    """Returns the schema's category of a fix, by its insertions."""
     if any(_DEPENDENCIES.search(change.path) for change in changes):
         return "update_dependency"
     gone, new = lines_of(changes)

@@ -1,9 +1,9 @@
-"""Code without its comments, doc strings and long texts: prose in them would speak to readers.
+"""Removes comments, docstrings and long texts from code: prose in them could instruct a reader.
 
-A lesson shows code of one project to the agent of another. Its comments are no part of a fix, and
-their author may have written them for that agent. `without_comments` keeps the number of
-lines. A comment that switches a check off keeps only its mark, because `silencing` looks for it.
-Names and short texts are left as they are. Knows nothing about differences or patterns.
+A lesson shows code of one project to the agent of another. Its comments are not part of a fix, and
+their author may have written them for that agent. `without_comments` keeps the number of lines. A
+comment that switches a check off keeps only its mark, because `silencing` searches for it. Names
+and short texts stay unchanged. Knows nothing about differences or patterns.
 """
 
 import re
@@ -19,25 +19,25 @@ _SLASHES: Final = re.compile(
 _DASHES: Final = re.compile(r"\.(?:sql|lua|hs|elm|adb)$")
 _MARKUP: Final = re.compile(r"\.(?:html?|xml|svg|vue|md)$")
 _PROSE: Final = re.compile(r"(?:[^\W\d_]{1,30}[,.:!?]?\s+){7}")
-"""Eight words one after another: a sentence, and no text that code compares."""
+"""Eight consecutive words: a sentence, not a text that code compares."""
 _OPENS: Final = re.compile(r"[rbfuRBFU]{0,2}(\"\"\"|''')")
 _CUT: Final = "…"
 _BEHIND_CODE: Final = ("#", "//", "--")
-"""What begins a comment behind code, too, in a language that is not known."""
+"""Marks that, in an unknown language, begin a comment after code too."""
 _MARK: Final = re.compile(
     rf"(?:{PATTERN})(?:\[[\w, -]{{0,60}}\]|:[ ]?[A-Z]+\d+(?:,[ ]?[A-Z]+\d+)*)?"
 )
 _GONE: Final = "\0"
-"""Stands where a comment was: the blanks before it go as well."""
+"""The placeholder of a removed comment; the blanks before it are removed as well."""
 _PLAIN: Final = re.compile(r"[^\"'`/#<;%!({=rbfuRBFU\n-]+")
 
 
 @lru_cache(maxsize=256)
 def without_comments(text: str, path: str) -> str:
-    """Returns `text`, code of the file `path`, without comments, doc strings and long texts.
+    """Returns `text`, code of the file `path`, without comments, docstrings and long texts.
 
-    What is between quotes and holds eight words in a row becomes `…`. In a file of an unknown
-    language `#`, `//` and `--` begin a comment only behind white space.
+    Quoted text with eight words in a row becomes `…`. In a file of an unknown language `#`, `//`
+    and `--` begin a comment only after white space.
     """
     read = "".join(_Reader(text, path.lower()).parts())
     return re.sub(rf"[ \t]*{_GONE}", "", read)
@@ -65,11 +65,11 @@ class _Reader:
         ]
         self._triple = python or self._loose
         self._quotes = "\"'`" if slashes or self._loose else "\"'"
-        # A lifetime of Rust (`'a`) and a contraction in plain text open no text.
+        # A lifetime of Rust (`'a`) and a contraction in plain text open no string.
         self._single = not path.endswith(".rs")
 
     def parts(self) -> list[str]:
-        """The text in pieces, the comments among them replaced."""
+        """Returns the text in pieces, with the comments replaced."""
         parts: list[str] = []
         while self._at < len(self._text):
             parts.append(self._next())
@@ -102,7 +102,7 @@ class _Reader:
             before = text[max(at - 400, 0) : at].rstrip(" \t\n+-")[-1:]
             said = self._string(text[at])
             ends = text[self._at : self._at + 1] in ("", "\n")
-            # A string as a statement is for readers only.
+            # A string as a statement is only documentation.
             return _GONE if ends and before not in tuple("([{,=+\\\"'%|") else said
         if text[at] in self._quotes and (text[at] != "'" or self._single):
             return self._string(text[at])
@@ -126,7 +126,7 @@ class _Reader:
         start, at = self._at, self._at + 1
         while at < len(self._text) and self._text[at] != quote:
             if self._text[at] == "\n" and quote != "`":
-                break  # a quote that no other closes
+                break  # a quote without a closing one
             at += 2 if self._text[at] == "\\" else 1
         closed = at < len(self._text) and self._text[at] == quote
         self._at = at + 1 if closed else start + 1

@@ -1,8 +1,8 @@
-"""What an edit does, apart from where it does it: hunks, tokens, and whether it follows another.
+"""The effect of an edit independent of its place: hunks, tokens, and comparison of edits.
 
-Edits of a loop are read from the texts before and after (`hunks`, `joined`), those of a lesson from
-its stored difference (`sides`, `edits_in`). Two are compared as bags of tokens (`delta`, `dice`),
-with names and strings made the same if need be (`abstracted`); `excerpt` is one for readers. Knows
+Edits of a loop are computed from the texts before and after (`hunks`, `joined`), those of a lesson
+from its stored difference (`sides`, `edits_in`). Two are compared as bags of tokens (`delta`,
+`dice`), optionally with equal names and strings (`abstracted`); `excerpt` is a readable form. Knows
 nothing about errors or patterns.
 """
 
@@ -26,24 +26,24 @@ KNOWN: Final = frozenset([*keyword.kwlist, *dir(builtins)])
 """Words of the language: they are part of a shape, other names are not."""
 HOLE: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LONGEST: Final = 2_000
-"""Lines of a side beyond which no line by line comparison is made."""
+"""The most lines of a side that are compared line by line."""
 _NAME: Final = re.compile(r"[^\W\d]")
 BOUND: Final = re.compile(
     r"(?m)(?:^[ \t]*(?:(?:const|let|var|mut)\s+)*|\bfor\s+|\bas\s+)([^\W\d]\w*)"
     r"(?=\s*(?::(?!:)|=(?!=)|in\b|$))"
 )
-"""Names that code gives to values of its own."""
+"""Names that code assigns to its own values."""
 IMPORT: Final = re.compile(
     r"\s*(?:from\s+\S+\s+import\b|import\b|(?:pub )?use\b|#include\b|extern crate\b"
     r"|(?:const|let|var)\s.*=\s*require\()"
 )
 _RUN: Final = re.compile(r"(?m)^((?:-.*\n)*)((?:\+.*\n)*)")
 SEPARATOR: Final = "@@"
-"""Stands between distant places of a change."""
+"""The separator between distant places of a change."""
 _CONTEXT: Final = 2
-"""Lines above and below a change that readers are shown with it."""
+"""Context lines above and below a change in an excerpt."""
 MOST_SHOWN: Final = 24
-"""Lines of a change that readers are shown."""
+"""The most lines of a change in an excerpt."""
 
 
 class Hunk(NamedTuple):
@@ -54,7 +54,7 @@ class Hunk(NamedTuple):
 
 
 class ChangedLines(NamedTuple):
-    """Lines `start` to `end` of the text before that became `new_start` to `new_end`."""
+    """Lines `start` to `end` of the old text that became `new_start` to `new_end`."""
 
     start: int
     end: int
@@ -63,7 +63,7 @@ class ChangedLines(NamedTuple):
 
 
 def spans(change: FileChange) -> tuple[ChangedLines, ...]:
-    """The places where the texts differ. None if they are the same, not known, or far too long."""
+    """Returns the places where the texts differ; none if they are equal, unknown, or too long."""
     before, after = change.before.splitlines(), change.after.splitlines()
     if change.unsure or len(before) > _LONGEST or len(after) > _LONGEST:
         return ()
@@ -77,12 +77,12 @@ def spans(change: FileChange) -> tuple[ChangedLines, ...]:
 
 
 def _matcher(before: Sequence[str], after: Sequence[str]) -> SequenceMatcher[str]:
-    # With `autojunk` a line that stands often in a long file would be matched with none.
+    # With `autojunk` a line that is frequent in a long file would never be matched.
     return SequenceMatcher(None, before, after, autojunk=False)
 
 
 def narrowed(change: FileChange, wanted: Collection[ChangedLines]) -> FileChange:
-    """The change without its other places: there the text stays as it was."""
+    """Returns the change limited to the `wanted` places; elsewhere the text stays."""
     before, after = change.before.splitlines(keepends=True), change.after.splitlines(keepends=True)
     parts: list[str] = []
     at = 0
@@ -93,12 +93,12 @@ def narrowed(change: FileChange, wanted: Collection[ChangedLines]) -> FileChange
 
 
 def hunks(change: FileChange) -> tuple[Hunk, ...]:
-    """The lines that differ; () as for `spans`."""
+    """Returns the differing lines; () as for `spans`."""
     before, after = change.before.splitlines(), change.after.splitlines()
     dedented: list[Hunk] = []
     for span in spans(change):
         removed, added = before[span.start : span.end], after[span.new_start : span.new_end]
-        # One margin for both sides, so that a change of indentation is still one.
+        # One margin for both sides, so that a change of indentation is kept.
         margin = _margin([*removed, *added])
         both = [tuple([line[margin:].rstrip() for line in side]) for side in (removed, added)]
         dedented.append(Hunk(*both))
@@ -106,7 +106,7 @@ def hunks(change: FileChange) -> tuple[Hunk, ...]:
 
 
 def lines_of(changes: Iterable[FileChange]) -> tuple[list[str], list[str]]:
-    """All the lines that the changes take out, and all that they put in."""
+    """Returns all lines that the changes remove, and all that they insert."""
     places = [hunk for change in changes for hunk in hunks(change)]
     removed = [line for hunk in places for line in hunk.removed]
     return removed, [line for hunk in places for line in hunk.added]
@@ -117,14 +117,14 @@ def _margin(lines: Iterable[str]) -> int:
 
 
 def indent(line: str) -> int:
-    """How many blanks it begins with."""
+    """Returns the number of leading blanks."""
     return len(line) - len(line.lstrip())
 
 
 def excerpt(change: FileChange) -> str:
-    """The change as a reader sees it: `-` and `+` lines, and the lines right beside them.
+    """Returns the change in a readable form: `-` and `+` lines, and the adjacent lines.
 
-    Distant places have `SEPARATOR` between.
+    Distant places are separated by `SEPARATOR`.
     """
     if not spans(change):
         return ""
@@ -144,33 +144,35 @@ def excerpt(change: FileChange) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """The text in words and signs, comments of Python left out."""
+    """Returns the text as words and signs, without Python comments."""
     return [token for line in text.split("\n") for token in TOKEN.findall(_code(line))]
 
 
 def _code(line: str) -> str:
     hash_index = line.find("#")
-    # A `#` behind a quote or a brace may stand in a
-    # string: better a comment too many than code lost.
+    # A `#` after a quote or a brace may be inside a string: keeping a comment is better than losing
+    # code.
     return line if hash_index < 0 or re.search(r"[\"'{]", line[:hash_index]) else line[:hash_index]
 
 
 def abstracted(text: str) -> list[str]:
-    """The tokens with names and strings made all the same."""
+    """Returns the tokens with all names and all strings replaced by placeholders."""
     return [kind_of(token) for token in tokens(HOLE.sub("ID", text))]
 
 
 def kind_of(token: str) -> str:
-    """The token, or what stands for all names or all strings."""
+    """Returns the token, or the placeholder for names or strings."""
     if token[0] in "\"'":
         return "STR"
     return "ID" if re.match(r"[A-Za-z_]", token) and token not in KNOWN else token
 
 
 def delta(gone: Iterable[str], new: Iterable[str]) -> list[str]:
-    """The tokens that lines take out and put in, each with its sign; all, if these are none.
+    """Returns the tokens that lines remove and insert, each with its sign; all tokens if none
+    differ.
 
-    Names are all the same, as the same change has others elsewhere, unless these are the change.
+    Names are abstracted, because the same change has other names elsewhere, unless only names
+    change.
     """
     texts = "\n".join(gone), "\n".join(new)
     out, put = map(Counter, map(abstracted, texts))
@@ -183,13 +185,13 @@ def delta(gone: Iterable[str], new: Iterable[str]) -> list[str]:
 
 
 def dice(one: Sequence[str], other: Sequence[str]) -> float:
-    """Dice's coefficient of two bags that are not both empty."""
+    """Returns Dice's coefficient of two bags that are not both empty."""
     left, right = Counter(one), Counter(other)
     return 2 * (left & right).total() / (left.total() + right.total())
 
 
 class LineEdit(NamedTuple):
-    """Neighbouring lines before and after an edit; `around` are lines that it left as they are."""
+    """Neighbouring lines before and after an edit; `around` are unchanged lines."""
 
     gone: str
     new: str
@@ -197,9 +199,9 @@ class LineEdit(NamedTuple):
 
     @property
     def changed(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The tokens that it takes out and puts in."""
+        """The tokens that it removes and inserts."""
         gone, new = Counter(_plain_tokens(self.gone)), Counter(_plain_tokens(self.new))
-        # A word once more is none that is new, if others are.
+        # A repeated word is not new if other words are.
         out, put = frozenset(gone) - frozenset(new), frozenset(new) - frozenset(gone)
         if any(map(_NAME.match, (*out, *put))):
             return out, put
@@ -207,15 +209,15 @@ class LineEdit(NamedTuple):
 
     @property
     def _shape(self) -> tuple[list[str], list[str]]:
-        """Its lines, whatever the names; where only names change, the names are the edit."""
+        """Its lines with abstracted names; if only names change, the names are the edit."""
         gone, new = abstracted(self.gone), abstracted(self.new)
         return (gone, new) if gone != new else (tokens(self.gone), tokens(self.new))
 
     def follows(self, proposal: "LineEdit") -> bool:
-        """Does it put in and take out what `proposal` does, on whatever line?
+        """Returns whether it inserts and removes the same as `proposal`, on any line.
 
-        Names of the other project, and values, are left out of account. An exchange of signs
-        alone is met by chance: there the whole line must be alike.
+        Names of the other project, and values, are ignored. An exchange of signs alone may be a
+        coincidence: then the whole lines must be alike.
         """
         out, put = proposal.changed
         local = {*_plain_tokens(proposal.gone), *_plain_tokens(proposal.around), "ID"}
@@ -232,7 +234,7 @@ def _plain_tokens(text: str) -> list[str]:
 
 
 def edits_of(change: FileChange) -> tuple[LineEdit, ...]:
-    """What a change does, place by place, and line by line where as many came as went."""
+    """Returns the edits of a change, by place, and by line if the number of lines is unchanged."""
     edits: list[LineEdit] = []
     for gone, new in hunks(change):
         edits.append(LineEdit("\n".join(gone), "\n".join(new)))
@@ -246,12 +248,12 @@ Line = tuple[str, str]
 
 
 def added_lines(changes: Iterable[FileChange]) -> list[Line]:
-    """The lines of code that the changes put in."""
+    """Returns the lines of code that the changes insert."""
     return code_lines([line for change in changes for line in changed_lines(change)[1]])
 
 
 def code_lines(lines: Iterable[Line]) -> list[Line]:
-    """Those of `lines` that say something: a comment or a bracket comes and goes everywhere."""
+    """Returns those of `lines` with content: comments and brackets appear and vanish everywhere."""
     return [
         line
         for line in lines
@@ -260,14 +262,14 @@ def code_lines(lines: Iterable[Line]) -> list[Line]:
 
 
 def changed_lines(change: FileChange) -> tuple[list[Line], list[Line]]:
-    """The lines that a change takes out, and those that it puts in."""
+    """Returns the lines that a change removes, and those that it inserts."""
     removed, added = lines_of([change])
     gone = [(change.path, line.strip()) for line in removed]
     return gone, [(change.path, line.strip()) for line in added]
 
 
 def lost_lines(attempts: Iterable[RepairAttempt]) -> set[Line]:
-    """The lines that were there at some time, and are not at the end."""
+    """Returns the lines that were present at some time, and are not at the end."""
     lost: set[Line] = set()
     for attempt in attempts:
         for change in attempt.changes:
@@ -277,14 +279,14 @@ def lost_lines(attempts: Iterable[RepairAttempt]) -> set[Line]:
 
 
 def joined(earlier: Sequence[FileChange], edits: Sequence[FileChange]) -> tuple[FileChange, ...]:
-    """The `edits`, each with those of its file that led to it, as one change of the file."""
+    """Returns the `edits`, each joined with the `earlier` ones of its file to one change."""
     whole: dict[str, FileChange] = {}
     for change in edits:
         last = whole.get(change.path)
         if last is not None and last.after == change.before and not change.unsure:
             change = replace(change, before=last.before)
         elif last is not None:
-            # Parts of a file whose text is not known stay apart.
+            # Parts of a file whose text is unknown stay separate.
             change = FileChange(
                 change.path,
                 f"{last.before}\n{change.before}",
@@ -296,16 +298,17 @@ def joined(earlier: Sequence[FileChange], edits: Sequence[FileChange]) -> tuple[
     for change in reversed(earlier):
         later = whole.get(change.path)
         if later is not None and change.before == later.after and not change.part:
-            del whole[change.path]  # It only took back what had been tried.
+            del whole[change.path]  # It only reverted an earlier edit.
         elif later is not None and change.after == later.before and change.before:
             whole[change.path] = replace(later, before=change.before, part=change.part)
     return tuple(whole.values())
 
 
 def edits_in(diff: str) -> tuple[LineEdit, ...]:
-    """What a stored difference does: runs of lines that begin with `-`, or with `+` after these.
+    """Returns the edits of a stored difference: runs of `-` lines, each with the `+` lines after
+    it.
 
-    An import is no edit beside others: who follows them may have it already.
+    An import is not an edit beside others: another project may already have it.
     """
     around = "\n".join([line[1:] for line in diff.split("\n") if line[:1] == " "])
     runs = [tuple(map(_unsigned, run)) for run in _RUN.findall(f"{diff}\n") if any(run)]
@@ -318,9 +321,9 @@ def _unsigned(side: str) -> str:
 
 
 def new_words(diff: str) -> set[str]:
-    """The names and texts that a stored difference puts in, and that it neither binds nor had.
+    """Returns the new names and texts of a stored difference that it neither binds nor had before.
 
-    Example: of `-total += row` and `+total += Decimal(str(row))` these are `Decimal` and `str`.
+    Example: for `-total += row` and `+total += Decimal(str(row))` these are `Decimal` and `str`.
     """
     edits = edits_in(diff)
     had = {token for edit in edits for token in _plain_tokens(f"{edit.gone}\n{edit.around}")}
@@ -330,13 +333,13 @@ def new_words(diff: str) -> set[str]:
 
 
 def sides(diff: str) -> tuple[list[str], list[str]]:
-    """The lines that a stored difference takes out, and those that it puts in."""
+    """Returns the lines that a stored difference removes, and those that it inserts."""
     lines = diff.split("\n")
     gone = [line[1:] for line in lines if line[:1] == "-"]
     return gone, [line[1:] for line in lines if line[:1] == "+"]
 
 
 def _imports_only(edit: LineEdit) -> bool:
-    """Does every line that is not empty import something?"""
+    """Returns whether every line that is not empty imports something."""
     lines = f"{edit.gone}\n{edit.new}".split("\n")
     return all(IMPORT.match(line) for line in lines if line.strip())

@@ -1,9 +1,9 @@
-"""From the case to the rule: messages to bounded patterns, lines to templates with placeholders.
+"""Generalises a case to a rule: messages to bounded patterns, lines to templates with holes.
 
 A message becomes a pattern of fixed texts with few wildcards, `.*` at most three times, so that
-whoever runs it as a regular expression is safe too (we never do: patterns are data). Also the place
-and the line at which an error was raised, as they are compared between projects, and the schema's
-names for classes of errors and for languages. Pure, and the same input gives the same output.
+running it as a regular expression is safe too (this code never does: patterns are data). Also
+returns the place and the line of an error in the form that is compared between projects, and the
+schema's names for classes of errors and for languages. Pure and deterministic.
 """
 
 import builtins
@@ -21,15 +21,15 @@ from taofold.learning.extraction.diffs import KNOWN, TOKEN
 from taofold.learning.patterns.kinds import ErrorType
 
 MOST_MESSAGE: Final = 160
-"""Characters of a message that are generalised; the rest says too much about one case."""
+"""The most characters of a message that are generalised; the rest is specific to one case."""
 MOST_WILDCARDS: Final = 6
 MOST_OPEN: Final = 3
-"""Wildcards that may stand for anything; more of them would match slowly."""
+"""The most wildcards that match anything; more of them would match slowly."""
 MOST_LINES: Final = 12
-"""Changed lines that a template takes."""
+"""The most changed lines in a template."""
 
 _LITERAL: Final = re.compile(
-    # The apostrophe of "can't" opens no text.
+    # The apostrophe of "can't" opens no string.
     r"(?P<string>(?<!\w)'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{1,200}`)"
     r"|(?P<object><[^<>\n]{1,200}>)"
     r"|(?P<list>\[[^\[\]\n]{0,200}\])|(?P<dict>\{[^{}\n]{0,200}\})"
@@ -49,10 +49,10 @@ _WILD: Final = {
 }
 _TYPES_OF_PYTHON: Final = [*vars(builtins).values(), *vars(types).values()]
 TYPES: Final = frozenset([kind.__name__ for kind in _TYPES_OF_PYTHON if isinstance(kind, type)])
-"""Names of the language's types: in a message they are no names of the program's domain."""
+"""Names of the language's types: in a message they are not names of the program's domain."""
 _SIGNS: Final = ("+", "-", "*", "/", "//", "%", "<", "<=", ">", ">=", "&", "|", "**", "+=")
 _KEPT: Final = TYPES.union(_SIGNS)
-"""Names of types and signs: quoted in messages, and often the very cause (`'coroutine' object`)."""
+"""Names of types and signs: often quoted as the actual cause (`'coroutine' object`)."""
 _LANGUAGE: Final = KNOWN | {"self", "cls", "f"}
 _TYPES: Final[dict[str, ErrorType]] = {
     "TypeError": "TypeError",
@@ -90,12 +90,12 @@ _LANGUAGES: Final = {
 
 
 def language_of(path: str) -> str:
-    """The schema's name of the language that a file is written in."""
+    """Returns the schema's name of a file's language."""
     return _LANGUAGES.get(splitext(path)[1], "other")
 
 
 def error_type_of(error: str) -> ErrorType:
-    """The schema's name for an error's class, "Other" where it has none."""
+    """Returns the schema's name for an error's class, "Other" if it has none."""
     return _TYPES.get(error.rpartition(".")[2], "Other")
 
 
@@ -103,16 +103,16 @@ _QUOTED_SENTENCE: Final = re.compile(r"""(['"])((?:(?!\1)\S+\s+){3,}(?!\1)\S+)\1
 
 
 def pattern_of(message: str) -> str:
-    """A regular expression for messages like this one: literals are wildcards.
+    """Returns a regular expression for messages like this one: literals are wildcards.
 
-    Only the first line counts. It always matches the message that it was made of.
+    Only the first line counts. It always matches the message that it was made from.
     """
     line = message.strip().split("\n", 1)[0][:MOST_MESSAGE]
     sentence = _QUOTED_SENTENCE.fullmatch(line)
-    if sentence:  # A key that is a sentence: Python quotes what a KeyError holds.
+    if sentence:  # A key that is a sentence: Python quotes the value of a KeyError.
         return f"{sentence[1]}{pattern_of(sentence[2])}{sentence[1]}"
     compared = _COMPARED.match(line)
-    if compared:  # What was compared is the case; that it was compared is the rule.
+    if compared:  # The compared values are the case; the comparison is the rule.
         return f"{compared[1] or ''}assert .* {compared[2]} .*"
     parts: list[str] = []
     end, wild, free = 0, 0, 0
@@ -123,7 +123,7 @@ def pattern_of(message: str) -> str:
         parts.append(_escaped(line[end : literal.start()]))
         end, wildcard = literal.end(), _wildcard(str(literal.lastgroup), literal[0])
         wild, free = wild + 1, free + (".*" in wildcard)
-        # Cut off here: a pattern of the beginning still matches, for nothing anchors its end.
+        # Cut off here: a pattern of the beginning still matches, because its end is not anchored.
         if wild > MOST_WILDCARDS or free > MOST_OPEN:
             return "".join(parts)
         parts.append(wildcard)
@@ -140,33 +140,34 @@ def _wildcard(kind: str, text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`re.escape` without what needs no escape outside of classes: it is read by people."""
+    """Escapes like `re.escape`, but only where needed outside of classes, for readability."""
     return re.sub(r"([.^$*+?{}\[\]\\|()])", r"\\\1", text)
 
 
 def hints_of(fault: Check) -> tuple[str, ...]:
-    """Where such a failure is found: the kind of file, with the function's name."""
+    """Returns the typical place of such a failure: the kind of file, with the function's name."""
     suffix = splitext(fault.place.path)[1] if fault.place.path else ""
     if not suffix:
         return ()
     name = fault.place.function if re.fullmatch(r"[A-Za-z_]\w*", fault.place.function) else ""
-    if name.startswith("test"):  # It says what was tested, not where such errors arise.
+    # The name of a test describes the tested behaviour, not a place of such errors.
+    if name.startswith("test"):
         name = ""
     return (f"*{suffix}:{name}",) if name else (f"*{suffix}",)
 
 
 def seen_at(check: Check) -> str:
-    """Where it failed in the project, as `path:function`; "" if that is not known."""
-    # A library's frame lies below the one that called it.
+    """Returns the place of the failure in the project as `path:function`; "" if unknown."""
+    # A library's frame lies below the frame that called it.
     inside = [p for p in check.places if not is_foreign(p.path) and not is_test(p.path)]
-    # A comprehension has no name to tell: the function around it has.
+    # A comprehension has no name of its own: the enclosing function does.
     named = [p for p in inside if not p.function.startswith("<")]
     place = (named or inside or [check.place])[-1]
     return ":".join([part for part in (place.path, place.function) if part])
 
 
 def frames_of(check: Check) -> list[PrintedFrame]:
-    """The frames in the project's own files whose code its runner printed, the innermost last."""
+    """Returns printed frames in the project's own files, the innermost last."""
     own = [place for place in check.places if not is_foreign(place.path)]
     return [
         frame
@@ -176,23 +177,23 @@ def frames_of(check: Check) -> list[PrintedFrame]:
 
 
 def raised_at(check: Check) -> str:
-    """The project's own line that raised it, as its runner printed it."""
+    """Returns the project's own line that raised it, as its runner printed it."""
     place = check.place
     lines = [frame.statement for frame in frames_of(check) if frame.line == place.line]
     return without_comments(lines[-1], place.path) if lines else ""
 
 
 def template_code(added: Iterable[str]) -> tuple[str, dict[str, str]]:
-    """The new lines with placeholders for names and texts, and what each stood for.
+    """Returns the new lines with placeholders for names and texts, and the meaning of each.
 
-    What follows a dot, and the language's own names, belong to what the template does.
+    Names after a dot, and the language's own names, belong to the template.
     """
     holes: dict[str, str] = {}
 
     def hole(found: re.Match[str]) -> str:
         token, before = found[0], found.string[: found.start()][-1:]
         text = token[0] in "\"'"
-        # The text of an f-string is code in part.
+        # The text of an f-string is partly code.
         own = before == "f" or not token[1:-1] if text else before == "."
         if own or not (text or re.match(r"[A-Za-z_]", token)) or token in _LANGUAGE:
             return token
@@ -203,7 +204,7 @@ def template_code(added: Iterable[str]) -> tuple[str, dict[str, str]]:
         return f"{quote}{{{{{name}}}}}{quote}"
 
     code = "\n".join([TOKEN.sub(hole, line) for line in islice(added, MOST_LINES)])
-    # A text stands there without its quotes.
+    # Text is listed without its quotes.
     meanings = {name: token[1:-1] if token[0] in "\"'" else token for token, name in holes.items()}
     return code, {
         name: f"a {name.partition('_')[0]}, here {text[:60]!r}" for name, text in meanings.items()

@@ -1,9 +1,9 @@
-"""What happened in a finished loop, and how that is read from the logs of its runs.
+"""The history of a finished loop, and its extraction from the logs of its runs.
 
-Plain values between the log and the extraction: failing checks, the changes made after them, what
-failed then (`RepairAttempt`). An edit is judged by the next run of the checks. Here it is also
-decided when two reports tell of the same check (`name_of`, `same_finding`), and which errors hide
-what would fail behind them (`stops`).
+Plain values between the log and the extraction: failing checks, the changes made after them, the
+failures afterwards (`RepairAttempt`). An edit is judged by the next run of the checks. Also decides
+which reports are about the same check (`name_of`, `same_finding`), and which errors hide later
+failures (`stops`).
 """
 
 import re
@@ -20,37 +20,37 @@ from taofold.diagnostics import failing_checks, parse_pytest
 from taofold.learning.extraction.comments import without_comments
 
 _OPENING: Final = 3
-"""Words by which a finding is known again that a compiler words differently."""
+"""The number of first words that identify a finding that a compiler rewords."""
 SUCCESS: Final = frozenset({"completed", "success"})
 """Outcomes of a loop whose gates passed; every other one is a failure."""
 
 
 def stops(check: Check) -> bool:
-    """Does it end a program or a test, so that nothing behind it is seen?"""
-    # Linters and compilers name all they find.
+    """Returns whether the error ends a program or a test, which hides later failures."""
+    # Linters and compilers report all their findings.
     return is_exception(check) or is_assertion(check)
 
 
 def name_of(check: str) -> str:
-    """What a check is called, whoever reports it: a test's own name with its parameters."""
-    # Runners spell the same id differently (`a.py::T::test_b`, `a.T.test_b`, `a.js > b`), so the
-    # last part is compared; with parameters the whole, for they may hold dots.
+    """Returns the name of a check for any reporter: a test's own name with its parameters."""
+    # Runners spell the same id differently (`a.py::T::test_b`, `a.T.test_b`, `a.js > b`), so only
+    # the last part is compared. With parameters the whole id is, because they may hold dots.
     name = check.rpartition(" > ")[2]
     return name if "[" in name or name != check else name.replace("::", ".").rpartition(".")[2]
 
 
 def same_finding(one: Check, other: Check) -> bool:
-    """Is it the same check: by its id, or, of a compiler or linter, by its line and first words?"""
+    """Returns whether two checks are equal: by id or, for a compiler, by line and first words."""
     begins = [check.message.split()[:_OPENING] for check in (one, other)]
     same = bool(one.place.line) and one.place == other.place and begins[0] == begins[1]
     return one.id == other.id or (same and len(begins[0]) == _OPENING)
 
 
 class FileChange(Value, frozen=True):
-    """One edit: a file before and after it, or those of its lines that are known.
+    """One edit: a file before and after it, or the known part of its lines.
 
-    `unsure`: the file was written over, and nobody knows what it held; nothing is learnt of it.
-    `part`: only the lines that the edit names are known, not where in the file they stand.
+    `unsure`: the file was overwritten and its old content is unknown; nothing is learnt from it.
+    `part`: only the edited lines are known, not their place in the file.
     """
 
     path: str
@@ -63,7 +63,7 @@ class FileChange(Value, frozen=True):
 class RepairAttempt(Value, frozen=True):
     """Changes between two runs of the checks.
 
-    `before` and `after` are what failed then. `judged` is false if nothing ran afterwards.
+    `before` and `after` are the failures. `judged` is False if no check ran afterwards.
     """
 
     iteration: int
@@ -73,12 +73,14 @@ class RepairAttempt(Value, frozen=True):
     judged: bool = True
     tools: tuple[str, ...] = ()
     kept: bool = True
-    """False if the gates do not bear out what it is said to have settled."""
+    """False if the gates contradict the checks that it claims to have fixed."""
     passed: frozenset[str] | None = None
-    """Names of the checks that passed when the iteration began; None = not known."""
+    """Names of the checks that passed when the iteration began; None = unknown."""
 
     def became(self, check: Check) -> Check | None:
-        """How a check that failed before fails now, if it does: a linter words it anew perhaps."""
+        """Returns the current failure of a check that failed before, if any; a linter may reword
+        it.
+        """
         alike = [
             now
             for now in self.after
@@ -93,15 +95,15 @@ class RepairAttempt(Value, frozen=True):
 
     @property
     def failing(self) -> tuple[Check, ...]:
-        """What failed before or after it."""
+        """The failures before and after it."""
         return (*self.before, *self.after)
 
     @property
     def broke(self) -> tuple[Check, ...]:
-        """The checks that fail now and did not before, those left out that only came to light.
+        """The checks that fail now and did not before, except those that were hidden.
 
         A program stops at the first exception, and a test file that cannot be loaded runs no test:
-        what fails elsewhere behind it was not broken, unless it is known to have passed.
+        a failure elsewhere after it is not new, unless the check is known to have passed.
         """
         known = {now.id for check in self.before if (now := self.became(check))}
         places = {check.place for check in self.before}
@@ -122,10 +124,10 @@ class RepairAttempt(Value, frozen=True):
 
 
 class LoopHistory(Value, frozen=True):
-    """A loop from its task to its end. `at` is when it ended, in ms since the epoch.
+    """A loop from its task to its end. `at` is the time of its end, in ms since the epoch.
 
-    Attempts are as fine as the log allows: an edit and the test run after it, or else a
-    whole iteration. `iterations` counts the loop's own.
+    Attempts are as fine as the log allows: an edit and the test run after it, or else a whole
+    iteration. `iterations` counts the loop's own.
     """
 
     loop: str
@@ -138,10 +140,10 @@ class LoopHistory(Value, frozen=True):
     repository: str = ""
     agent: str = ""
     callers: dict[str, str] = {}
-    """By the signature of a failing check the lines of a test or a program by which it came up."""
+    """The lines of a test or a program that led to a failing check, by its signature."""
 
     def without_comments(self) -> "LoopHistory":
-        """Returns the history whose files have no comments: they are for the project's own eyes."""
+        """Returns the history with comments removed from all files."""
         attempts = [
             replace(attempt, changes=tuple(map(_uncommented, attempt.changes)))
             for attempt in self.attempts
@@ -150,12 +152,12 @@ class LoopHistory(Value, frozen=True):
 
     @property
     def kept_changes(self) -> list[FileChange]:
-        """The changes that were not taken back, in order."""
+        """The changes that were not reverted, in order."""
         return [change for attempt in self.attempts if attempt.kept for change in attempt.changes]
 
     @property
     def succeeded(self) -> bool:
-        """Did the gates pass in the end?"""
+        """True if the gates passed in the end."""
         return self.outcome in SUCCESS
 
 
@@ -172,7 +174,7 @@ _PAIRS: Final = (("old", "new"), ("old_string", "new_string"), ("search", "repla
 
 @dataclass(slots=True)
 class _Fold:
-    """The run so far. `known` is what failed in the newest test run; `open` waits for one."""
+    """The run so far. `known` are the failures of the newest test run; `open` changes await one."""
 
     iteration: int
     known: tuple[Check, ...] | None
@@ -180,28 +182,28 @@ class _Fold:
     open: list[FileChange] = field(default_factory=list[FileChange])
     tools: list[str] = field(default_factory=list[str])
     texts: dict[str, str] = field(default_factory=dict[str, str])
-    """What files are known to hold now."""
+    """The known current contents of files."""
     checking: set[str] = field(default_factory=set[str])
-    """Commands that reported failing checks before: silence of theirs is success."""
+    """Commands that have reported failing checks: empty output of theirs is success."""
 
     def make(self, change: FileChange) -> None:
-        """A file was changed."""
+        """Records a changed file."""
         text = self.texts.get(change.path)
-        # The whole file: which lines changed, and what they stand among, is seen by comparison.
+        # The whole file: a comparison then shows the changed lines and their context.
         if text is not None and change.unsure:
             change = FileChange(change.path, text, change.after)
         elif text is not None and text.count(change.before) == 1:
             change = FileChange(change.path, text, text.replace(change.before, change.after))
         if change.part:
-            # An edit that does not fit what we know: from here on the file is unknown.
+            # An edit that contradicts the known text: from here on the file is unknown.
             self.texts.pop(change.path, None)
         else:
             self.texts[change.path] = change.after
         self.open.append(change)
 
     def close(self, after: tuple[Check, ...] | None) -> None:
-        """The checks ran (or, with None, never will)."""
-        # Without knowing what failed before, an attempt has nothing to compare with.
+        """Closes the open changes after a run of the checks (None = none will follow)."""
+        # Without the earlier failures an attempt has no comparison.
         if self.open and self.known is not None:
             judged = after is not None
             self.attempts.append(
@@ -221,7 +223,7 @@ class _Fold:
 
 
 class RunReading(NamedTuple):
-    """The attempts of a run, and what the files that it touched are known to hold at its end."""
+    """The attempts of a run, and the known contents of its changed files at its end."""
 
     attempts: tuple[RepairAttempt, ...]
     texts: Mapping[str, str]
@@ -233,14 +235,16 @@ def read_run(
     before: tuple[Check, ...] | None = None,
     texts: Mapping[str, str] = {},
 ) -> RunReading:
-    """What was tried in a run, in order, and what it left.
+    """Returns the attempts of a run, in order, and the files that it left.
 
     Changes that no test run judged come last and are marked so.
 
     Args:
-        before: What failed when the run began, if that is known.
-        texts: What files held then; "" for one that was not there. A file that is written over
-            and is not among them teaches nothing.
+        records: The records of the run.
+        iteration: Its iteration.
+        before: The failures when the run began, if known.
+        texts: The files' contents at that time; "" for a missing file. A file that is overwritten
+            and not included teaches nothing.
     """
     fold = _Fold(iteration, before, texts=dict(texts))
     actions: dict[tuple[str, int], Action] = {}
@@ -263,7 +267,7 @@ def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
     change = changed(action)
     if change is not None:
         fold.tools.append(action.tool)
-        # A failed edit changed nothing, but it is one of the tools that were tried.
+        # A failed edit changed nothing, but its tool counts as tried.
         if done:
             fold.make(change)
         return
@@ -276,8 +280,8 @@ def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
     failures = report.failures if report is not None else failing_checks(output)
     if failures and all(_not_run(failure, command) for failure in failures):
         return
-    # A linter that is silent has passed, a program that is silent has said nothing: which of the
-    # two a command is shows the first time it reports a failing check.
+    # Empty output means success for a linter and nothing for a program. The first report of a
+    # failing check by a command shows that it is a linter.
     if failures:
         fold.checking.add(command)
     if report is not None or failures or (command in fold.checking and _passed(result, output)):
@@ -286,25 +290,25 @@ def _observed(fold: _Fold, action: Action, result: Any, *, done: bool) -> None:
 
 
 def _not_run(check: Check, command: str) -> bool:
-    """Does a shell say that it did not find the command, or a program that it names?"""
+    """Returns whether a shell reports that it did not find the command, or a program in it."""
     name, _, says = check.message.rpartition(": ")
     absent = check.error_type == "shell" and says.endswith("not found")
     return absent and re.split(r"[: /]", name)[-1] in re.split(r"[\s/;&|]+", command)
 
 
 def _passed(result: Any, output: str) -> bool:
-    """Does the command's result say that it ended with exit code 0?"""
+    """Returns whether the command's result reports exit code 0."""
     if isinstance(result, dict):
         held = cast("dict[str, object]", result)
-        # No exit code is no success.
+        # A missing exit code is not success.
         return next((held[name] == 0 for name in _CODES if name in held), False)
     return output.startswith("exit code 0")
 
 
 def changed(action: Action) -> FileChange | None:
-    """The change that an action makes to a file, if its parameters say one.
+    """Returns the change that an action makes to a file, if its parameters describe one.
 
-    Of a file that is written over only the new text is known: that is `unsure`.
+    For an overwritten file only the new text is known: the change is `unsure`.
     """
     parameters = action.parameters
     path = parameters.get("path") or parameters.get("file_path") or parameters.get("file")

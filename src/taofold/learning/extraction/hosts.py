@@ -1,8 +1,8 @@
-"""Names and addresses of machines in texts that go to other projects: each becomes `[host]`.
+"""Replaces host names and addresses by `[host]` in texts that go to other projects.
 
-A difference holds the address of the database beside the line that was wrong. Nobody elsewhere
-needs it. A name counts as a machine's by what surrounds it (`://`, an address of mail, quotes, a
-port) or by its last part; a single name (`dbserver`) is not recognised.
+A difference may hold the address of a database beside the wrong line. Other projects do not need
+it. A name is recognised as a host by its context (`://`, a mail address, quotes, a port) or by its
+last part; a single name (`dbserver`) is not recognised.
 """
 
 import re
@@ -21,7 +21,7 @@ _COUNTRY: Final = (
     r"|mx|ar|za|io|ai|co|app|dev|sh|me|tv|xyz|online|site|shop|bank|tech)"
 )
 _PATTERNS: Final = (
-    # An address: what stands before and behind the machine's name stays.
+    # An address: the text before and after the host name stays.
     re.compile(r"(?<=://)(?:[^\s/@'\"`]+@)?(?!localhost\b|127\.|\[|\{)[^\s/:'\"`<>(){}\\]+"),
     re.compile(rf"(?<=[\w.+-]@){_LABEL}(?:\.{_LABEL})+"),
     re.compile(r"(?<![\w.])(?!127\.|0\.0\.0\.0|255\.)(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\w)"),
@@ -50,10 +50,11 @@ _PATTERNS: Final = (
 
 
 def without_hosts(text: str, own: str = "") -> str:
-    """Returns `text` with `[host]` for names and addresses of machines.
+    """Returns `text` with `[host]` for host names and addresses.
 
     Args:
-        own: The name of this machine, which is removed wherever it stands as a word.
+        text: The text.
+        own: The name of this machine, which is removed where it is a separate word.
 
     >>> without_hosts("connect('db7.bank.internal', 5432)")
     "connect('[host]', 5432)"
@@ -66,11 +67,11 @@ def without_hosts(text: str, own: str = "") -> str:
 
 
 _SHORTEST: Final = 3
-"""Characters up to which a machine's name may be any word."""
+"""The length up to which a machine's name may be any word."""
 
 
 def hosts_removed(value: Any, own: str = "") -> Any:
-    """Returns JSON with `[host]` for names and addresses of machines in all its texts."""
+    """Returns JSON with `[host]` for host names and addresses in all its texts."""
     if isinstance(value, str):
         return without_hosts(value, own)
     if is_object(value):

@@ -1,8 +1,8 @@
-"""What a finished loop teaches: fixes of errors, approaches, code templates, and what failed.
+"""Derives the lessons of a finished loop: fixes, approaches, code templates and failed approaches.
 
-All but what failed stands on the errors that the loop settled (`settled_errors`). A loop that
-failed teaches no success, only what to avoid (D18). Nothing is taught where the log does not say
-what a file held.
+All except the failed approaches are based on the errors that the loop fixed (`settled_errors`). A
+failed loop teaches no success, only what to avoid (D18). Nothing is taught if the log does not
+contain a file's content.
 """
 
 from collections import Counter
@@ -61,22 +61,24 @@ from taofold.learning.patterns.pattern import Pattern, PatternScope
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 MOST: Final = 8
-"""Patterns of a kind that one loop may teach: a long loop should not flood the registry."""
+"""The most patterns of a kind per loop, so that a long loop does not flood the registry."""
 LEAST: Final = 0.6
-"""The default of `extract`."""
+"""The default of `least` in `extract`."""
 REPEATED: Final = 3
-"""Times that one error must stay for it to be a pattern."""
+"""The number of repetitions that make a persistent error a pattern."""
 _MOST_EXAMPLE: Final = 300
 
 
 def extract(
     history: LoopHistory, kinds: Collection[Kind] = KINDS, least: float = LEAST
 ) -> tuple[Pattern, ...]:
-    """Every pattern that the loop teaches, without ids; the same for the same history.
+    """Returns every pattern that the loop teaches, without ids; deterministic.
 
     Args:
-        least: The share of the loop's tries that must have settled a check for its way of working
-            to be an approach (`min_success_rate_threshold`).
+        history: The loop.
+        kinds: The kinds of patterns to return.
+        least: The minimum share of attempts that fixed a check, for the loop to teach an approach
+            (`min_success_rate_threshold`).
     """
     history = history.without_comments()
     settled = settled_errors(history)
@@ -94,7 +96,7 @@ def extract(
 
 
 def _pattern(history: LoopHistory, name: str, body: Body, language: str, *words: str) -> Pattern:
-    """A pattern without an id, with the language and the `words` as its tags."""
+    """Returns a pattern without an id, with the language and the `words` as its tags."""
     words = tuple([word.lower().replace("_", "-") for word in (language, *words)])
     tags = dict.fromkeys([word for word in words if word and word != "other"])
     return Pattern("", name, body, PatternScope(history.repository, language), tuple(tags))
@@ -119,7 +121,7 @@ def _errors(history: LoopHistory, settled: Iterable[SettledError]) -> Iterator[P
 
 
 def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
-    """What the error looked like in this loop."""
+    """Returns the signature of the error in this loop."""
     return ErrorSignature(
         error_type_of(check.error_type),
         pattern_of(check.message),
@@ -134,7 +136,7 @@ def signature_of(check: Check, history: LoopHistory) -> ErrorSignature:
 
 
 def difference(changes: tuple[FileChange, ...]) -> str:
-    """Lines with `-` and `+`, under their own names; of several files each under its path."""
+    """Returns lines with `-` and `+` and original names; several files each under its path."""
     texts = [(change.path, text) for change in changes if (text := _shown(change))]
     if len(texts) == 1:
         return texts[0][1]
@@ -142,13 +144,13 @@ def difference(changes: tuple[FileChange, ...]) -> str:
 
 
 def _shown(change: FileChange) -> str:
-    """The excerpt without lines beside the change that do something themselves."""
+    """Returns the excerpt without context lines that act themselves."""
     lines = excerpt(change).split("\n")
     return "\n".join([line for line in lines if line[:1] != " " or inert([line])])
 
 
 def _shortly(removed: Iterable[str], added: Iterable[str]) -> str:
-    """A difference in one line: the first line that went, and the first that came."""
+    """Returns a difference in one line: the first removed line and the first inserted one."""
     gone = next((line.strip()[:MOST_EDIT] for line in removed if line.strip()), "")
     new = next((line.strip()[:MOST_EDIT] for line in added if line.strip()), "")
     if gone and new:
@@ -159,10 +161,11 @@ def _shortly(removed: Iterable[str], added: Iterable[str]) -> str:
 def _approaches(
     history: LoopHistory, settled: Sequence[SettledError], least: float
 ) -> Iterator[Pattern]:
-    """The chain of errors of a loop that succeeded: which came to light after which was settled.
+    """Yields the chain of errors of a successful loop: the order in which they appeared and were
+    fixed.
 
-    One edit that settled everything is told by its error; an approach says nothing beside it. Nor
-    is a way to be recommended on which fewer than `least` of the tries settled a check.
+    A single edit that fixed everything is already described by its error. A way in which fewer than
+    `least` of the attempts fixed a check is not recommended.
     """
     tried = sum(attempt.judged for attempt in history.attempts)
     useful = sum(bool(settled_by(history.attempts, n)) for n in range(len(history.attempts)))
@@ -170,8 +173,8 @@ def _approaches(
     for each in settled:
         error, where = gist(*each.alike[0].error), seen_at(each.first)
         steps[f"{error}{where and f' in {where}'}: {_shortly(*lines_of(each.changes))}"] = None
-    # An error that was not there at first came to light after another one was settled; errors that
-    # were all there from the start, or ended together, are no chain.
+    # A later error appeared after an earlier one was fixed. Errors that were all present from the
+    # start, or ended together, are no chain.
     first = {sign_of(check) for attempt in history.attempts[:1] for check in attempt.before}
     later = any(sign_of(each.alike[0]) not in first for each in settled)
     chain = later and len(steps) > 1 and len({each.end for each in settled}) > 1
@@ -195,7 +198,7 @@ def _approaches(
 
 
 def _avoidances(history: LoopHistory, settled: Iterable[SettledError]) -> Iterator[Pattern]:
-    """The mistakes in a loop; of an error that it settled its lesson tells what failed before."""
+    """Yields the mistakes in a loop. For a fixed error, its lesson lists the failed attempts."""
     told = {sign_of(check) for each in settled for check in (each.first, *each.alike)}
     judged = [attempt for attempt in history.attempts if attempt.judged and attempt.changes]
     signs = Counter(sign_of(c) for attempt in judged for c in attempt.after if known(c))
@@ -203,7 +206,7 @@ def _avoidances(history: LoopHistory, settled: Iterable[SettledError]) -> Iterat
         tries = [(attempt, tried) for attempt in judged if (tried := _tried(attempt, sign))]
         stayed = [attempt for attempt, _ in tries]
         rounds = len({attempt.iteration for attempt in stayed})
-        # In a loop that got there in the end, several tries in one iteration are how one works.
+        # In a loop that succeeded, several attempts in one iteration are normal.
         edited = rounds if history.succeeded else max(rounds, len(stayed))
         if edited < REPEATED:
             continue
@@ -221,21 +224,21 @@ def _avoidances(history: LoopHistory, settled: Iterable[SettledError]) -> Iterat
 
 
 def _tried(attempt: RepairAttempt, sign: Sign) -> list[FileChange]:
-    """The code that it changed where an error leads that it left, if it settled no other one."""
-    # By error and not by check: a compiler's finding is named after its message, names and all.
+    """Returns the code changed near an error that stayed, if the attempt fixed no other error."""
+    # By error and not by check: a compiler's finding is named after its message, names included.
     before, left = ({sign_of(check) for check in side} for side in (attempt.before, attempt.after))
     check = next((check for check in attempt.before if sign_of(check) == sign), None)
     if check is None or not before <= left:
         return []
     changes, paths = code_changes([attempt]), {place.path for place in check.places}
-    # An edit elsewhere, or of a comment, tried nothing that would be worth a warning.
+    # An edit elsewhere, or of a comment, is not an attempt that deserves a warning.
     near = part_of(changes, check, ())
     tried = near.changes if near.pointed else [c for c in changes if c.path in paths]
     return [c for c in tried if code_lines([*chain(*changed_lines(c))])]
 
 
 def _edits(changes: Iterable[FileChange]) -> str:
-    """The different edits that were made, each in one line."""
+    """Returns the distinct edits, each in one line."""
     kept = [c for c in changes if not acts(*lines_of([c]), path=c.path)]
     edits = dict.fromkeys([_shortly(*lines_of([change])) for change in kept])
     return "; ".join(list(filter(None, edits))[:MOST_EDITS])
@@ -253,7 +256,7 @@ def _avoidance(
 def _templates(history: LoopHistory, settled: Iterable[SettledError]) -> Iterator[Pattern]:
     for each in settled:
         gone, new = [[line for line in side if line.strip()] for side in lines_of(each.changes)]
-        # An exchange of words, or a line alone, is no template: the lesson shows it.
+        # A replacement of words, or a single line, is not a template: the lesson shows it.
         if len(new) - len(gone) < 2:
             continue
         code, holes = template_code(new)

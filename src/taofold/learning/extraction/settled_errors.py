@@ -1,10 +1,11 @@
-"""The errors that a loop settled, each with the last change that held.
+"""Finds the errors that a loop fixed, each with the last change that held.
 
-An error is settled by the attempt after which its checks pass for good. The change leads from the
-text that the error was first reported about to the text after that attempt, or after the next one
-at which nothing that the loop broke still fails and none of the new lines is taken out later. What
-the attempts between had put in and gave up was tried in vain. Of an edit that settled several
-errors each gets the places at which its report points (`part_of`). Changes to tests prove nothing.
+An error is fixed by the attempt after which its checks pass for good. The change leads from the
+text for which the error was first reported to the text after that attempt. If the loop broke
+something, it leads to the text after the next attempt at which nothing broken still fails and no
+new line is removed later. Lines that the attempts between inserted and gave up are failed attempts
+(`vain`). If one edit fixed several errors, each error gets the places to which its report points
+(`part_of`). Changes to tests prove nothing.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -30,21 +31,21 @@ from taofold.learning.extraction.history import FileChange, LoopHistory, RepairA
 from taofold.learning.extraction.silencing import silences
 
 MOST_EDITS: Final = 4
-"""Edits, and lines of one, that a sentence names."""
+"""The most edits, and lines of an edit, in a sentence."""
 MOST_EDIT: Final = 160
-"""Characters of a line that it quotes."""
+"""The most characters of a quoted line."""
 
 Sign = tuple[str, str]
 """An error's class and its generalised message."""
 
 
 class SettledError(NamedTuple):
-    """Failing checks of one error, and what made them pass.
+    """Failing checks of one error, and the changes that made them pass.
 
-    `first` is the error as it was reported first; `changes` lead from the text that the report was
-    about to the one in which it was gone; `vain` are lines tried between that left it; `partial`:
-    it was made with others, for other errors perhaps. `start` is the attempt before which the error
-    was reported first, `end` the one that did it.
+    `first` is the error as first reported. `changes` lead from the reported text to the text
+    without the error. `vain` are lines of failed attempts between. `partial`: the changes were made
+    with others, perhaps for other errors. `start` is the attempt before which the error was first
+    reported, `end` the attempt that fixed it.
     """
 
     start: int
@@ -57,12 +58,12 @@ class SettledError(NamedTuple):
 
 
 def settled_errors(history: LoopHistory) -> list[SettledError]:
-    """The errors with the changes that settled them, where these can be shown whole.
+    """Returns the errors with the changes that fixed them, if these can be shown completely.
 
-    In the order in which the errors were reported first.
+    In the order in which the errors were first reported.
     """
     attempts, lost = history.attempts, lost_lines(history.attempts)
-    # Of checks that ended together the longest way is shown.
+    # For checks that ended together, the longest change is used.
     found: dict[tuple[Sign, int], SettledError] = {}
     for number in range(len(attempts)):
         groups = _distinct(settled_by(attempts, number))
@@ -74,7 +75,9 @@ def settled_errors(history: LoopHistory) -> list[SettledError]:
 
 
 def settled_by(attempts: Sequence[RepairAttempt], number: int) -> list[Check]:
-    """The checks whose error the attempt ended: they pass, or fail otherwise and pass later."""
+    """Returns the checks whose error the attempt ended: they pass, or fail otherwise and pass
+    later.
+    """
     attempt = attempts[number]
     if not attempt.kept:
         return []
@@ -88,20 +91,20 @@ def settled_by(attempts: Sequence[RepairAttempt], number: int) -> list[Check]:
 
 
 def sign_of(check: Check) -> Sign:
-    """What two checks that fail for one reason share, whatever values their messages hold."""
+    """Returns the identity of checks that fail for one reason, without values of messages."""
     return check.error_type, pattern_of(check.message)
 
 
 def known(check: Check) -> bool:
-    """Is it known what the error was? A command of which only its exit code is known is not."""
-    # What stands first in a command's output may be anything.
+    """Returns whether the error is known. A command with only an exit code is not."""
+    # The first text in a command's output may be anything.
     if check.error_type in ("command", "timeout"):
         return False
     return bool(check.message or check.error_type)
 
 
 def code_changes(attempts: Iterable[RepairAttempt]) -> list[FileChange]:
-    """What the attempts changed, tests left out."""
+    """Returns the attempts' changes without tests."""
     return [c for attempt in attempts for c in attempt.changes if not is_test(c.path)]
 
 
@@ -113,7 +116,7 @@ def _settled(
     *,
     several: bool,
 ) -> SettledError | None:
-    """The error that attempt `number` ended, with the last change that held; None without one."""
+    """Returns the error that attempt `number` ended, with the last change that held; else None."""
     sign, ids = sign_of(alike[0]), {check.id for check in alike}
     later = [check for attempt in attempts[number:] if attempt.kept for check in attempt.after]
     if any(check.id in ids and sign_of(check) == sign for check in later):
@@ -125,7 +128,7 @@ def _settled(
     for end in range(number, len(attempts)):
         attempt = attempts[end]
         broken |= {check.id for check in attempt.broke} if attempt.kept else set()
-        # While what was broken on the way still fails, nothing has held.
+        # While a newly broken check still fails, nothing has held.
         fails = any(check.id in broken for check in attempt.after)
         if fails or not (attempt.kept and attempt.judged):
             continue
@@ -141,10 +144,9 @@ def _settled(
 
 
 class ErrorPart(NamedTuple):
-    """The part of changes that is of one error.
+    """The part of changes that belongs to one error.
 
-    `pointed`: its report points at it; `partial`: the edit did more, and for which error that was
-    is not known.
+    `pointed`: its report points at it. `partial`: the edit did more, for unknown errors.
     """
 
     changes: tuple[FileChange, ...]
@@ -160,15 +162,18 @@ def part_of(
     *,
     several: bool = False,
 ) -> ErrorPart:
-    """The places at which the error's report points, or else those that nothing else claims.
+    """Returns the places at which the error's report points, or else the unclaimed ones.
 
-    Of the only error there was, all that the last `edits` touched is its part: half of a cure is
-    none. Line numbers are those of the texts before the changes.
+    If there was only one error, everything that the last `edits` touched is its part: an incomplete
+    fix is useless. Line numbers are those of the texts before the changes.
 
     Args:
-        edits: The edits after which the error was gone. What was changed before left it there.
-        several: They settled some of the `others` too. Then a place at which no report points
-            belongs to the error only if it lies in a file that this report alone names.
+        changes: The changes.
+        check: The error's check.
+        others: The other failing checks.
+        edits: The edits after which the error was gone. Earlier changes left it in place.
+        several: True if they fixed some of the `others` too. An unclaimed place then belongs to the
+            error only if it lies in a file that this report alone names.
     """
     places = [
         (change, place)
@@ -198,7 +203,9 @@ def part_of(
 def _places(
     change: FileChange, span: ChangedLines, check: Check, others: Collection[Check]
 ) -> list[ChangedLines]:
-    """The place; line by line where several errors point at it and as many lines came as went."""
+    """Returns the place, split by line if several errors point at it and the line count is
+    unchanged.
+    """
     start, end, new_start, new_end = span
     both = _points_at([check], change, span) and _points_at(others, change, span)
     if not both or end - start != new_end - new_start:
@@ -212,8 +219,8 @@ def _places(
 def _points_at(
     checks: Iterable[Check], change: FileChange, span: ChangedLines, around: int = 0
 ) -> bool:
-    """Does one of the checks point at the place, or at one of the lines `around` it?"""
-    # Of a part of a file it is not known where it stands.
+    """Returns whether a check points at the place, or at one of the lines `around` it."""
+    # The place of a part of a file is unknown.
     return not change.part and any(
         place.path == change.path and span.start - around < place.line <= span.end + around
         for check in checks
@@ -234,8 +241,8 @@ def _vain(
     lost: Collection[Line],
     fix: Collection[FileChange],
 ) -> tuple[str, ...]:
-    """Of each attempt that left or exchanged the error the lines that it put in and gave up."""
-    # What only came back is no try.
+    """Returns the lines that failed attempts inserted and gave up, per attempt."""
+    # A line that only came back is not an attempt.
     old = {line for change in fix for line in changed_lines(change)[0]}
     tries: list[str] = []
     for attempt in attempts:
@@ -244,7 +251,7 @@ def _vain(
         failed = attempt.judged and (attempt.broke or any(map(attempt.became, own)))
         changes = joined((), code_changes([attempt]))
         part = part_of(changes, (own or [first])[0], others)
-        # Of an attempt that settled another error it may all have been for that.
+        # If the attempt fixed another error, all of it may have been for that one.
         if failed and (part.pointed or not any(check in others for check in attempt.turned)):
             lines = [line for line in added_lines(part.changes) if line in lost]
             tries.append(_quoted(line for line in lines if line not in old))
@@ -252,7 +259,7 @@ def _vain(
 
 
 def _unfit(changes: Collection[FileChange], error: Check) -> bool:
-    """Does the change silence a check, or act beyond the code? Both are no example."""
+    """Returns whether the change silences a check or acts beyond the code."""
     words = f"{error.error_type} {error.message}"
     return bool(silences(*lines_of(changes))) or any(
         acts(*lines_of([change]), words, change.path) for change in changes
@@ -265,13 +272,13 @@ def _quoted(lines: Iterable[Line]) -> str:
 
 
 def _readable(changes: Collection[FileChange]) -> bool:
-    """Is it known of each what it was, and can it be shown whole?"""
+    """Returns whether the old text of each change is known and all of it can be shown."""
     lengths = [sum(map(len, lines_of([change]))) for change in changes]
     return bool(lengths) and min(lengths) > 0 and max(lengths) <= MOST_SHOWN
 
 
 def _distinct(checks: Iterable[Check]) -> list[list[Check]]:
-    """The checks by error and generalised message, the commonest first."""
+    """Returns the checks grouped by error and generalised message, the most frequent first."""
     ordered = sorted(filter(known, checks), key=sign_of)
     groups = [list(group) for _, group in groupby(ordered, key=sign_of)]
     return sorted(groups, key=lambda group: (-len(group), sign_of(group[0])))

@@ -1,8 +1,8 @@
-"""Whether a change makes a check fall silent instead of mending what it found.
+"""Detects changes that silence a check instead of fixing the finding.
 
-Judged by what the change does, in any language: it puts in a mark that switches a check off, a
-cast or a call that hides what does not fit, or a handler that swallows what was raised; or it
-takes an assertion out. Such a change passes a gate and is no example to follow.
+Judges the effect of the change, in any language. It inserts a mark that switches a check off, a
+cast or a call that hides a mismatch, or a handler that swallows an exception, or it removes an
+assertion. Such a change passes a gate but is no example to follow.
 """
 
 import re
@@ -18,20 +18,20 @@ _SETTINGS: Final = (
     r"|\b(?:strict\w*|noImplicit\w+|verify\w*|check_\w+|checkJs|rejectUnauthorized)\b['\"]?\s*[:=]"
     r"\s*[Ff]alse\b|--(?:no-verify|force|exit-zero|passWithNoTests)\b"
 )
-"""Settings and options that switch a check off. Comments that do are counted by the census."""
+"""Settings and options that switch a check off. `silencers` covers comments."""
 _SKIPS: Final = (
     r"\b(?:pytest|unittest|it|test|describe|suite|this|t)\.[Ss]kip\w*|@skip\w*|\bskipTest\(|\bxfail\b"
     r"|expectedFailure|\b(?:it|test|describe)\.(?:todo|fails|only)\b|\bx(?:it|describe)\("
     r"|#\[ignore|@Disabled|@Ignore|\b(?:todo|unimplemented)!\("
 )
 _CASTS: Final = (
-    # Neither another name for what is imported, caught or opened.
+    # Excludes aliases of imported, caught or opened objects.
     r"^(?!\s*(?:import|from|export|except|with|\w+ as \w+,?$)\b).*?\bas "
     r"(?:unknown|any|never|keyof|typeof|[A-Z{(\[]|string\b|number\b|boolean\b)"
     r"|[:<,|] ?any\b(?!\()|\bAny\b|\bcast\(|[\w)\]]!(?=[.;,)])|\btransmute\b"
 )
 _HIDES: Final = (
-    # Of a lock that is poisoned and a thread that died there is nothing else to be made.
+    # A poisoned lock and a dead thread allow no other handling.
     r"(?<!\.lock\(\))(?<!\.join\(\))\.(?:unwrap|expect)\(|\bunwrap_(?:or_default|unchecked)\b|\b(?:wrapping"
     r"|overflowing)_\w+|\bunsafe\b|errors=['\"](?:ignore|replace)|\bsuppress\("
     r"|\.catch\(\s*\(?\w*\)?\s*=>\s*(?:\{\s*\}|null|undefined|\[\])"
@@ -54,16 +54,16 @@ _ASSERTION: Final = re.compile(
 
 
 def silences(gone: Sequence[str], new: Sequence[str]) -> str:
-    """How a change of the lines `gone` to `new` silences a check; "" if it does not.
+    """Returns how a change from the lines `gone` to `new` silences a check; "" if it does not.
 
-    Example: `silences(["return rates[key];"], ["return (rates as any)[key];"])` is
-    `"it casts what does not fit"`.
+    Example: `silences(["return rates[key];"], ["return (rates as any)[key];"])` is `"it casts what
+    does not fit"`.
     """
     before, after = "\n".join(gone), "\n".join(new)
     if added([before], [after]):
         return "it switches a check off"
     for does, pattern in _SILENCERS:
-        # More of them than before: a line that had one and keeps it silences nothing.
+        # More than before: a line that already had one and keeps it silences nothing.
         if len(pattern.findall(after)) > len(pattern.findall(before)):
             return does
     if len(_ASSERTION.findall(before)) > len(_ASSERTION.findall(after)):

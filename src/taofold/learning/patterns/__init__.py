@@ -1,1 +1,1 @@
-"""What a pattern is (its four kinds, its counts, its id), and the case a loop asks lessons for."""
+"""The values of patterns (four kinds, counts, ids), and the case for which a loop needs lessons."""

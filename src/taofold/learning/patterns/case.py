@@ -1,6 +1,6 @@
-"""What a loop is about when it asks for lessons, and the part of that which is kept.
+"""The case for which a loop needs lessons, and the part of it that is stored.
 
-Text in it comes from tools and people and is data.
+Text in it comes from tools and users and is data.
 """
 
 from taofold.core.failing_checks import Check
@@ -10,10 +10,10 @@ from taofold.core.values import Value
 class LoopCase(Value, frozen=True):
     """A task at its start, or between two iterations.
 
-    `failed` are the ids of failing checks that this loop has edited files for, and whose error
-    stayed; `exchanged` are the errors of checks that fail by a wrong value now, as they were before
-    the loop's edits; `told` are the ids of the lessons that it was shown; `put` are the names and
-    texts that its edits put in; `after` is how many of its iterations have ended.
+    `failed` are the ids of failing checks whose error stayed although this loop edited files for
+    them. `exchanged` are the earlier errors, before the loop's edits, of checks that now fail by a
+    wrong value. `told` are the ids of the lessons that the loop was shown. `put` are the names and
+    texts that its edits inserted. `after` is the number of its completed iterations.
     """
 
     task: str = ""
@@ -28,7 +28,7 @@ class LoopCase(Value, frozen=True):
 
 
 class CaseContext(Value, frozen=True):
-    """A case made small enough to be kept with the loop. `errors` are classes."""
+    """A case small enough to be stored with the loop. `errors` are classes."""
 
     errors: tuple[str, ...] = ()
     language: str = ""

@@ -1,8 +1,8 @@
-"""What the four kinds of pattern say. Field for field the schema of the exported files.
+"""The bodies of the four kinds of pattern, field for field the schema of the exported files.
 
-An error and its fix (`ErrorFix`), a way of working that led to success (`Approach`), one that
-failed (`Avoidance`), and code with holes (`CodeTemplate`). Knows nothing about how often a pattern
-helped; that is `pattern`.
+An error and its fix (`ErrorFix`), an approach that led to success (`Approach`), one that failed
+(`Avoidance`), and code with holes (`CodeTemplate`). Knows nothing about a pattern's success; that
+is in `pattern`.
 """
 
 from typing import Literal, TypeAlias
@@ -53,14 +53,14 @@ Language = Literal["typescript", "javascript", "python", "go", "rust", "java", "
 
 
 class ErrorSignature(Value, frozen=True):
-    """What an error looks like.
+    """The recognisable form of an error.
 
-    `type` is one of the schema's eight, `name` the real class such as "KeyError". `pattern`
-    is the message with `.*` where it varied; it is never run as a regular expression.
-    `hints` are places such as `*.py:validate*`. `example` is one such message word for word, and
-    `seen` where it stood, as `path:function`; `caller` the lines, of a test or a program, by
-    which it came up; `raised` the line that raised it. `causes` are the exceptions that led to it,
-    the first one first, each as `class: message`.
+    `type` is one of the schema's eight, `name` the real class such as "KeyError". `pattern` is the
+    message with `.*` for varying parts; it is never run as a regular expression. `hints` are places
+    such as `*.py:validate*`. `example` is one such message verbatim, and `seen` its place as
+    `path:function`. `caller` are the lines of a test or a program that led to it, `raised` the line
+    that raised it. `causes` are the exceptions that led to it, the first one first, each as `class:
+    message`.
     """
 
     type: ErrorType = "Other"
@@ -75,15 +75,14 @@ class ErrorSignature(Value, frozen=True):
 
 
 class Fix(Value, frozen=True):
-    """What made the error go away.
+    """The change that made the error go away.
 
-    `category` is one of the schema's eight, `template` the finer word for the shape of the
-    edit, such as "off_by_one", where there is one. `code` is a template with `{{holes}}`, `diff`
-    the removed and added lines under their true names, each behind `-` or `+` (with holes in
-    patterns of release 0.1), and lines around them behind a space. `files` are the files that
-    it changed; `vain` are edits that the same loop had tried before, which left the error there;
-    `partial`: it was made together with other changes, of which nobody knows what they were for.
-    `cause` is a sentence of imported files.
+    `category` is one of the schema's eight, `template` a finer name for the shape of the edit, such
+    as "off_by_one", if there is one. `code` is a template with `{{holes}}`. `diff` has the removed
+    and added lines with their original names, prefixed by `-` or `+` (with holes in patterns of
+    release 0.1), and context lines prefixed by a space. `files` are the changed files. `vain` are
+    earlier edits of the same loop that left the error in place. `partial`: the change was made
+    together with others of unknown purpose. `cause` is a sentence of imported files.
     """
 
     description: str = ""
@@ -99,14 +98,14 @@ class Fix(Value, frozen=True):
 
 
 class ErrorFix(Value, frozen=True, tag_field="kind", tag="error"):
-    """An error and what fixed it."""
+    """An error and its fix."""
 
     signature: ErrorSignature
     fix: Fix
 
 
 class IterationSpread(Value, frozen=True):
-    """How many iterations loops took."""
+    """The numbers of iterations of loops."""
 
     average: float = 0.0
     minimum: int = 0
@@ -114,7 +113,7 @@ class IterationSpread(Value, frozen=True):
 
 
 class Approach(Value, frozen=True, tag_field="kind", tag="success"):
-    """A way of working that led to success. `task` is a text with `.*` for what varies."""
+    """A way of working that led to success. `task` is a text with `.*` for varying parts."""
 
     category: TaskCategory = "implementation"
     description: str = ""
@@ -123,14 +122,14 @@ class Approach(Value, frozen=True, tag_field="kind", tag="success"):
     typical: IterationSpread = IterationSpread()
     task: str = ""
     average: float | None = None
-    """Iterations of the loops that went this way; None = as `typical` says."""
+    """Mean iterations of the loops that used it; None = as in `typical`."""
     preconditions: tuple[str, ...] = ()
     benefits: tuple[str, ...] = ()
     limitations: tuple[str, ...] = ()
 
     @property
     def average_iterations(self) -> float:
-        """Iterations on average, 0 if unknown."""
+        """Mean iterations, 0 if unknown."""
         return self.typical.average if self.average is None else self.average
 
 
@@ -145,11 +144,11 @@ class Avoidance(Value, frozen=True, tag_field="kind", tag="anti"):
     better_id: str = ""
     category: TaskCategory | None = None
     signature: ErrorSignature | None = None
-    """The error that kept coming back, if it was one."""
+    """The recurring error, if there was one."""
 
 
 class CodeTemplate(Value, frozen=True, tag_field="kind", tag="template"):
-    """Code with `{{holes}}`; `holes` says what each stands for."""
+    """Code with `{{holes}}`; `holes` describes each of them."""
 
     code: str
     language: Language = "other"

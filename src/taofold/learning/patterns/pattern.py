@@ -1,9 +1,9 @@
-"""A pattern: what was learnt, where from, how it has done since (`UseCounts`, `Arm`), and its id.
+"""A pattern: its content, sources, later results (`UseCounts`, `Arm`), and id.
 
-Counts are our own; what an imported file claims is kept apart and never believed. Times are
+Counts are our own; claims of an imported file are kept apart and never trusted. Times are
 milliseconds since the epoch. Ids are `pat-<kind>-<slug>-<3 digits>` and `tmpl-<slug>-<3 digits>`.
-`Rate` belongs to no pattern: it says how often edits of one shape ended loops. Nothing here decides
-what is shown to a model. All text comes from outside and is data.
+`Rate` belongs to no pattern: it counts how often edits of one shape ended loops. This module does
+not decide which patterns a model sees. All text comes from outside and is data.
 """
 
 import re
@@ -21,10 +21,10 @@ KEPT_TREND: Final = 100
 
 
 class PatternSource(Value, frozen=True):
-    """A loop that has to do with a pattern: it found it, or used it (`won`: did that help?).
+    """A loop that found a pattern, or used it (`won`: True if that helped).
 
-    `iterations` is how many the loop took, or the iteration of an anti-pattern's failure. What
-    a file says is `claimed`: it is shown, and counts for nothing.
+    `iterations` is the number of the loop's iterations, or the iteration of an anti-pattern's
+    failure. A source from a file is `claimed`: it is displayed, and never counted.
     """
 
     loop: str
@@ -49,7 +49,7 @@ class RatePoint(Value, frozen=True):
 
 
 class UseCounts(Value, frozen=True):
-    """Uses and their outcomes. In anti-patterns a use is an occurrence, a failure its rule."""
+    """Uses and their outcomes. In anti-patterns a use is an occurrence, normally a failure."""
 
     usage: int = 0
     successes: int = 0
@@ -74,7 +74,7 @@ ONE_LOSS: Final = UseCounts(1, 0, 1)
 
 
 class ImportClaim(Value, frozen=True):
-    """What a file said about a pattern when it was imported, at `at`. `rate` is as written."""
+    """The claims of a file about a pattern, imported at `at`. `rate` is as written."""
 
     counts: UseCounts = UseCounts()
     rate: float | None = None
@@ -82,31 +82,31 @@ class ImportClaim(Value, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """The rate as written, or what the counts come to."""
+        """The rate as written, or the rate of the counts."""
         return self.counts.rate if self.rate is None else self.rate
 
 
 class Rate(Value, frozen=True):
-    """How often edits of one shape ended a loop, beside how often that was to be expected.
+    """The number of loops that edits of one shape ended, and the expected number.
 
-    `expected` adds up, over loops that an edit ended, the share of the search policy's ranking
-    that such edits held: a shape that stands everywhere is not praised for standing everywhere.
+    `expected` adds up, over loops that an edit ended, the share of the search policy's ranking that
+    such edits held: a shape that occurs everywhere gets no credit for that.
     """
 
     wins: float = 0.0
     expected: float = 0.0
 
     def factor(self, doubt: float) -> float:
-        """How much more often than expected: above 1 better, drawn to 1 by `doubt` wins."""
+        """Returns the ratio to the expected wins: above 1 is better; `doubt` wins draw it to 1."""
         return (self.wins + doubt) / (self.expected + doubt)
 
     def plus(self, other: "Rate") -> "Rate":
-        """The sums."""
+        """Returns the sums."""
         return Rate(self.wins + other.wins, self.expected + other.expected)
 
 
 class Arm(Value, frozen=True):
-    """Loops of one kind: how many, their iterations added up, and the squares of these."""
+    """Loops of one kind: their number, the sum of their iterations, and the sum of the squares."""
 
     loops: int = 0
     iterations: int = 0
@@ -115,19 +115,19 @@ class Arm(Value, frozen=True):
 
     @property
     def mean(self) -> float | None:
-        """Iterations on average, None without loops."""
+        """Mean iterations, None without loops."""
         return self.iterations / self.loops if self.loops else None
 
     def plus(self, iterations: int, solved: bool) -> "Arm":
-        """With one loop more."""
+        """Returns the sums with one loop more."""
         return self._with(1, iterations, solved)
 
     def minus(self, iterations: int, solved: bool) -> "Arm":
-        """With one loop less."""
+        """Returns the sums with one loop less."""
         return self._with(-1, iterations, solved)
 
     def once(self) -> "Arm":
-        """One loop with the rounded mean of all of them; empty if there are none."""
+        """Returns one loop with the rounded mean of all of them; empty if there are none."""
         if not self.loops:
             return self
         return Arm().plus(round(self.iterations / self.loops), 2 * self.solved > self.loops)
@@ -141,7 +141,7 @@ class Arm(Value, frozen=True):
         )
 
     def _with(self, sign: int, iterations: int, solved: bool) -> "Arm":
-        # Never below nothing: a pattern that was restored begins at none again.
+        # Never below zero: a restored pattern begins at zero again.
         return Arm(
             max(self.loops + sign, 0),
             max(self.iterations + sign * iterations, 0),
@@ -151,38 +151,40 @@ class Arm(Value, frozen=True):
 
     @property
     def variance(self) -> float:
-        """The sample variance of the iterations; 0 below two loops."""
+        """The sample variance of the iterations; 0 for fewer than two loops."""
         if self.loops < 2:
             return 0.0
         mean = self.iterations / self.loops
-        # From sums alone, so that loops can be added and taken back; rounding may go below zero.
+        # From sums alone, so that loops can be added and removed; rounding may give a negative
+        # value.
         return max(self.squares - self.loops * mean * mean, 0.0) / (self.loops - 1)
 
 
 def seen_from(project: str | None, arms: Mapping[str, Arm]) -> Arm:
     """Returns the sum of `arms`, in which each project but `project` counts as one loop.
 
-    A project that runs a thousand loops has no more to say to another than one that runs one.
+    A project with a thousand loops has no more weight in another project than one with a single
+    loop.
     """
     counted = [arm if name == project else arm.once() for name, arm in arms.items()]
     return sum(counted, start=Arm())
 
 
 class PatternScope(Value, frozen=True):
-    """Where a pattern is at home; "" = anywhere."""
+    """The repository and language of a pattern; "" = any."""
 
     repository: str = ""
     language: str = ""
 
 
 class Pattern(Value, frozen=True):
-    """One thing learnt.
+    """One learnt pattern.
 
-    `id` is "" in a pattern just extracted; the registry gives it one. `claim` and `claimed_trend`
-    are what the file said that the text came from: it is added to nothing, and no discovery here is
-    merged into such a text. `shown_in` are the loops that saw it, by project, `held_in` the control
-    loops that would have. `refuted` are the projects in which it was no cure, each with the reason.
-    `only_in` is the project that does not share it, "" if it is shared.
+    `id` is "" in a newly extracted pattern; the registry assigns one. `claim` and `claimed_trend`
+    are the claims of the file from which the text came. They are never added to counts, and no
+    discovery here is merged into such a text. `shown_in` are the loops that saw it, by project,
+    `held_in` the control loops that would have. `refuted` are the projects in which it was no fix,
+    each with the reason. `only_in` is the project that does not share it, "" if it is shared.
     """
 
     id: str
@@ -201,7 +203,7 @@ class Pattern(Value, frozen=True):
     claimed_trend: tuple[RatePoint, ...] = msgspec.field(default=(), name="trend")
     related: tuple[str, ...] = ()
     retired: str = ""
-    """Why it is no longer injected ("" = it may be)."""
+    """The reason why it is no longer injected ("" = it may be)."""
 
     @property
     def kind(self) -> Kind:
@@ -232,7 +234,7 @@ class Pattern(Value, frozen=True):
         """Returns the pattern with the evidence that counts in `project`; None = in no project.
 
         The project's own loops count in full. Each other project counts once: as a finder, or by
-        its best use. So no number of loops in one project decides what another is told.
+        its best use. So the number of loops in one project does not decide what another is shown.
         """
         votes: dict[str, PatternSource] = {}
         for source in [source for source in self.sources if not source.claimed]:
@@ -255,7 +257,7 @@ class Pattern(Value, frozen=True):
 
     @property
     def counts(self) -> UseCounts:
-        """Discoveries and applications here; ranking looks at applications alone."""
+        """Discoveries and applications here; ranking uses applications alone."""
         return self._counted()[-1]
 
     @property
@@ -269,7 +271,7 @@ class Pattern(Value, frozen=True):
         return (*self.claimed_trend, *points)[-KEPT_TREND:]
 
     def _counted(self) -> list[UseCounts]:
-        """Nothing, and the sums after each source here."""
+        """Returns zero, and the sums after each source here."""
         finds = ONE_LOSS if self.kind == "anti" else ONE_WIN
         uses = [
             finds if source.role != "applied" else ONE_WIN if source.won else ONE_LOSS
@@ -280,7 +282,7 @@ class Pattern(Value, frozen=True):
 
     @property
     def lineage(self) -> tuple[PatternSource, ...]:
-        """Where it was found and where it was used, in order of time."""
+        """Its discoveries and uses, in order of time."""
         return tuple(sorted(self.sources, key=lambda source: source.at))
 
     @property
@@ -290,33 +292,35 @@ class Pattern(Value, frozen=True):
 
     @property
     def uses(self) -> tuple[PatternSource, ...]:
-        """The loops here that used it, discoveries left out."""
+        """The loops here that used it, without discoveries."""
         return tuple([s for s in self.sources if s.role == "applied" and not s.claimed])
 
     @property
     def helped(self) -> int:
-        """How often it helped when it was used."""
+        """The number of uses that helped."""
         return sum(use.won is True for use in self.uses)
 
     @property
     def signature(self) -> ErrorSignature | None:
-        """The error that it is about, if it is about one."""
+        """The error of the pattern, if it has one."""
         body = self.body
         return body.signature if isinstance(body, ErrorFix | Avoidance) else None
 
     @property
     def applied(self) -> UseCounts:
-        """Applications alone: discoveries and merges are none."""
+        """Applications alone, without discoveries and merges."""
         return UseCounts(len(self.uses), self.helped, len(self.uses) - self.helped)
 
     @property
     def claimed(self) -> bool:
-        """Is it an import that has not helped here yet?"""
+        """True if it is an import that has not helped here yet."""
         return self.claim is not None and not self.helped
 
     @property
     def probation(self) -> bool:
-        """Not yet seen in two loops, and never of help: to be marked where it is shown."""
+        """True if it was seen in fewer than two loops and never helped; it is then marked when
+        shown.
+        """
         return len(self.loops) < 2 and not self.helped
 
 
@@ -332,13 +336,13 @@ _MOST: Final = 999
 
 
 def valid(identity: str, kind: Kind) -> bool:
-    """Is `identity` the id of a pattern of this kind?"""
+    """Returns whether `identity` is the id of a pattern of this kind."""
     form = rf"{PREFIXES[kind]}[a-z0-9]+(?:-[a-z0-9]+)*-\d{{3}}"
     return len(identity) <= LONGEST_ID and re.fullmatch(form, identity) is not None
 
 
 def fresh(pattern: Pattern, taken: Callable[[str], Iterable[str]]) -> str:
-    """An id for `pattern` that nobody has; `taken` gives the ids with a prefix."""
+    """Returns an unused id for `pattern`; `taken` returns the ids with a prefix."""
     slug = re.sub(r"[^a-z0-9]+", "-", pattern.name.lower())[:_LONGEST].strip("-") or "unnamed"
     series = 1
     while True:

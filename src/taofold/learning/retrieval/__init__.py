@@ -1,1 +1,1 @@
-"""Which patterns answer the errors that are there, and how they are shown."""
+"""Selects the patterns that answer the current errors, and renders them."""

@@ -1,8 +1,8 @@
-"""Which patterns a loop is shown: relevance x effectiveness, the best first, none twice.
+"""Chooses the patterns for a loop: relevance × effectiveness, the best first, none twice.
 
-A lesson is for a reader. Whether its edit could be replayed here decides nothing: the error is
-what it answers. How good a pattern has been (`effectiveness`) is our own evidence. Of every pattern
-about such an error that is left out, the reason is kept. Pure: the same input, the same choice.
+A lesson is for a reader: it is chosen for its error, not for the applicability of its edit here.
+The effectiveness of a pattern (`effectiveness`) is our own evidence. The reason for every rejected
+pattern about such an error is kept. Pure and deterministic.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,25 +29,25 @@ from taofold.learning.settings import MOST_INJECTED, Injection
 
 _ALIKE: Final = 0.80
 _IGNORED: Final = 0.25
-"""A loop that did not use what it was shown: this part of a failure."""
+"""The part of a failure that counts for a loop that did not use a shown pattern."""
 _CLAIMED: Final = 0.5
-"""What the effectiveness is worth of an import that has not helped here yet."""
+"""The factor of the effectiveness of an import that has not helped here yet."""
 _UNRELATED: Final = "it has nothing to do with this task"
 
 
 class Ranked(NamedTuple):
-    """A pattern with its figures, each 0 to 1. `refused` says why it is not to be shown."""
+    """A pattern with its figures, each 0 to 1. `refused` is the reason not to show it."""
 
     pattern: Pattern
     relevance: float
     effectiveness: float
     refused: str = ""
     seen: tuple[ErrorSignature, Check] | None = None
-    """The error of the lesson and the one here which are alike; None = the task as a whole."""
+    """The similar errors of the lesson and of the case; None = the task as a whole."""
 
     @property
     def error(self) -> tuple[str, str] | None:
-        """The class and the sentence of the error that it answers; None = the task as a whole."""
+        """The class and the sentence of the answered error; None = the task as a whole."""
         if self.seen is None:
             return None
         check = self.seen[1]
@@ -55,21 +55,21 @@ class Ranked(NamedTuple):
 
     @property
     def score(self) -> float:
-        """What patterns are chosen by."""
+        """The value by which patterns are chosen."""
         return self.relevance * self.effectiveness
 
 
 class PatternChoice(NamedTuple):
-    """The patterns to show, the best first, and why others about such errors are not among them."""
+    """The patterns to show, the best first, and the reasons against others about such errors."""
 
     chosen: tuple[Ranked, ...]
     refused: tuple[tuple[str, str], ...]
 
 
 def effectiveness(pattern: Pattern) -> float:
-    """How good a pattern has been, by our own evidence: the mean of a Beta posterior, 0 to 1.
+    """Returns a pattern's effectiveness by our own evidence: the mean of a Beta posterior, 0 to 1.
 
-    Of an anti-pattern it is how surely it fails. Discoveries and what a file claims are no
+    For an anti-pattern it is the certainty of failure. Discoveries and claims of a file are no
     evidence of effect.
     """
     if pattern.kind == "anti":
@@ -77,7 +77,7 @@ def effectiveness(pattern: Pattern) -> float:
         return (counts.failures + 1.0) / (counts.successes + counts.failures + 2.0)
     applied = pattern.applied
     ignored = max(pattern.shown.loops - applied.usage, 0)
-    # One prior win and one loss: a single success of one is 2/3, not 1, and 17 of 18 is more.
+    # One prior win and one loss: 1 success of 1 is 2/3, not 1, and 17 of 18 is more.
     share = (applied.successes + 1.0) / (applied.usage + _IGNORED * ignored + 2.0)
     return share * _CLAIMED if pattern.claimed else share
 
@@ -89,7 +89,7 @@ def rank(
     *,
     min_uses: int,
 ) -> list[Ranked]:
-    """All of `found`, each with the stems of its text, with their figures, the best first."""
+    """Returns all of `found`, given with the stems of their texts, with figures, the best first."""
     included: Mapping[Kind, bool] = {
         "error": settings.include_error_patterns,
         "success": settings.include_success_patterns,
@@ -109,7 +109,7 @@ def rank(
 
 
 def _order(ranked: Ranked) -> tuple[float, float, str]:
-    """The best first; of equal ones that which takes fewer iterations."""
+    """Returns the sort key: the best first; of equal ones the one with fewer iterations."""
     # Rounded: the last digits of a float must not decide between equal ones.
     return -round(ranked.score, 9), _iterations(ranked), ranked.pattern.id
 
@@ -131,7 +131,7 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
     if close.value < LEAST:
         return _UNRELATED
     own = pattern.counts
-    # By our own counts: what a file claims neither bars a pattern nor lets it in.
+    # By our own counts: claims of a file neither bar a pattern nor admit it.
     tried = pattern.kind != "anti" and own.usage >= min_uses
     if tried and (own.rate or 0.0) < settings.min_success_rate:
         return (
@@ -142,7 +142,7 @@ def _refusal(pattern: Pattern, close: Relevance, settings: Injection, min_uses: 
 
 
 def _acts(body: Body) -> str:
-    """How the code of a pattern acts: of a file, or from a release that did not look."""
+    """Returns how the code of a pattern acts; for files, and releases that did not check it."""
     match body:
         case ErrorFix(signature, fix):
             error = " ".join([signature.name, signature.example, *signature.causes])
@@ -160,9 +160,9 @@ def _acts(body: Body) -> str:
 
 
 def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
-    """The best patterns, at most as many as allowed, and none that equals a better one."""
+    """Returns the best patterns, at most as many as allowed, and none that equals a better one."""
     most = min(settings.most, MOST_INJECTED)
-    # A search by words finds what is about other errors too: of these there is nothing to say.
+    # A search by words also finds patterns about other errors: they get no reason.
     refused = {
         candidate.pattern.id: candidate.refused
         for candidate in ranked
@@ -182,9 +182,9 @@ def choose(ranked: Sequence[Ranked], settings: Injection) -> PatternChoice:
 
 
 def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranked]) -> str:
-    """Why a pattern adds nothing to those that are shown already, or that were looked at."""
+    """Returns why a pattern adds nothing to the patterns already chosen or ranked."""
     pattern = candidate.pattern
-    # What was found here stands for what a file says as well, wherever it is ranked.
+    # A pattern found here replaces the same one from a file, regardless of its rank.
     own = [
         other for other in ranked if pattern.claim and not (other.pattern.claim or other.refused)
     ]
@@ -197,7 +197,7 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
         alike = other.error == candidate.error is not None
         if settles and alike and not other.pattern.claimed:
             return f"{other.pattern.id} tells what settled such an error"
-    # What tells nothing new as a lesson does not do so as an approach or a template either.
+    # An approach or a template adds nothing to a lesson from the same loop.
     for other in ranked if isinstance(pattern.body, CodeTemplate | Approach) else ():
         if other.pattern.kind == "error" and not pattern.loops.isdisjoint(other.pattern.loops):
             return f"{other.pattern.id} tells it, from the same loop"
@@ -205,20 +205,20 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
 
 
 def _wrong(pattern: Pattern) -> bool:
-    """Was it no cure in any loop that followed it?"""
+    """Returns whether it fixed nothing in any loop that followed it."""
     return bool(pattern.uses) and not pattern.helped
 
 
 def _spared(ranked: Ranked) -> float:
-    """How rarely an anti-pattern failed here; one that only a file tells of comes last."""
+    """Returns how rarely an anti-pattern failed here; one known only from a file comes last."""
     rate = ranked.pattern.counts.rate
     return 1.0 if rate is None else rate
 
 
 def in_section(chosen: Iterable[Ranked], kind: Kind) -> list[Ranked]:
-    """Those of one kind in the order they are read.
+    """Returns those of one kind in display order.
 
-    Anti-patterns by failure rate; approaches of equal relevance by the iterations they take.
+    Anti-patterns by failure rate; approaches of equal relevance by their iterations.
     """
     members = [candidate for candidate in chosen if candidate.pattern.kind == kind]
     if kind == "anti":

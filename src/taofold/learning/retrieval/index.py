@@ -1,9 +1,9 @@
 """The words and signatures by which patterns are found.
 
-A store finds patterns by the stems of their text (`log/patterns/stores`), `relevance` then looks
-closely at what it found. Signatures may look like
-regular expressions and come from a model or a file: they are never run as one, only wildcards and
-escapes are understood, in time proportional to the text. Measured in `bench/retrieval`.
+A store finds patterns by the stems of their text (`log/patterns/stores`); `relevance` then compares
+the results closely. Signatures may look like regular expressions and come from a model or a file:
+they are never run as such. Only wildcards and escapes are interpreted, in time proportional to the
+text. Measured in `bench/retrieval`.
 """
 
 import re
@@ -34,11 +34,11 @@ _GENERIC: Final = """
     passing raised repaired returned returning running testing used using working writing
 """
 GENERIC: Final[frozenset[str]] = frozenset(_GENERIC.split())
-"""Words that say nothing about what a task is about, unstemmed."""
+"""Words without information about a task's subject, unstemmed."""
 
 
 def words(text: str) -> list[str]:
-    """The stems in `text`, in order, with repeats; names of several parts also as a whole."""
+    """Returns the stems in `text`, in order, with repeats; compound names also as a whole."""
     stems: list[str] = []
     for word in _WORD.findall(text):
         stems += _stems(word[:_LONGEST_WORD])
@@ -46,7 +46,7 @@ def words(text: str) -> list[str]:
 
 
 def plain_words(text: str) -> list[str]:
-    """The words in `text` as they stand, in lower case; a name of several parts is one word."""
+    """Returns the words in `text`, in lower case; a compound name is one word."""
     return _WORD.findall(text.lower())
 
 
@@ -59,7 +59,7 @@ def _stems(word: str) -> tuple[str, ...]:
 
 
 def stem(word: str) -> str:
-    """`word`, in lower case, without its English plural."""
+    """Returns `word`, in lower case, without its English plural."""
     if len(word) < _SHORTEST_STEM or not word.isascii():
         return word
     if word.endswith("ies") and len(word) > _SHORTEST_STEM:
@@ -73,7 +73,7 @@ STOPS: Final[frozenset[str]] = GENERIC | frozenset([stem(word) for word in GENER
 
 
 def telling(text: str) -> list[str]:
-    """The stems in `text` that say something: no generic words, no lone letters or digits."""
+    """Returns the informative stems in `text`: no generic words, no lone letters or digits."""
     return [
         stem for stem in words(text) if len(stem) > 1 and stem not in STOPS and not stem.isdigit()
     ]
@@ -83,13 +83,13 @@ _WILD: Final = re.compile(r"(?:\\[dwsS]|\.|\[\^?[^\]\\]{1,20}\])[*+]\??|\\d|\{\{
 _ESCAPED: Final = re.compile(r"\\([^A-Za-z0-9])")
 _SPECIAL: Final = re.compile(r"(?<!\\)[()\[\]{}|*+?]|\\[A-Za-z0-9]")
 _LONGEST: Final = 4000
-"""Characters of a message that are looked at."""
+"""The most characters of a message that are compared."""
 _MOST_PIECES: Final = 60
 
 
 @lru_cache(maxsize=4096)
 def pieces(pattern: str) -> tuple[str, ...] | None:
-    """The literal texts between the wildcards; None if `pattern` says more than wildcards.
+    """Returns the literal texts between wildcards; None if `pattern` has more than wildcards.
 
     `Cannot read '.*' of null` is `("Cannot read '", "' of null")`. Anchors are ignored.
     """
@@ -97,7 +97,8 @@ def pieces(pattern: str) -> tuple[str, ...] | None:
         return None
     texts: list[str] = []
     for part in _WILD.split(pattern.removeprefix("^").removesuffix("$")):
-        # Escaped backslashes are literals; taken out first, lest they seem to escape what follows.
+        # Escaped backslashes are literals. They are removed first, because they seem to escape the
+        # next character.
         if _SPECIAL.search(part.replace("\\\\", "")) and not _plain(part):
             return None
         texts.append(_ESCAPED.sub(r"\1", part))
@@ -105,12 +106,12 @@ def pieces(pattern: str) -> tuple[str, ...] | None:
 
 
 def _plain(part: str) -> bool:
-    """Brackets that stand for themselves, as in a message that was never escaped."""
+    """Returns whether brackets are literal, as in a message that was never escaped."""
     return "\\" not in part and not re.search(r"[*+?|]|\[[^\]]*\]|\([^)]*\)", part)
 
 
 def literal(pattern: str) -> str:
-    """What the signature says in words, its wildcards as spaces."""
+    """Returns the words of the signature, its wildcards as spaces."""
     texts = pieces(pattern)
     if texts is not None:
         return " ".join(texts)
@@ -118,9 +119,9 @@ def literal(pattern: str) -> str:
 
 
 def matches(pattern: str, message: str) -> bool:
-    """Do the literal texts of `pattern` stand in `message`, in this order?
+    """Returns whether the literal texts of `pattern` occur in `message` in this order.
 
-    False for a pattern without any literal text, and for one that says more than wildcards.
+    False for a pattern without any literal text, and for one with more than wildcards.
     """
     texts = pieces(pattern)
     if not texts:
@@ -128,8 +129,8 @@ def matches(pattern: str, message: str) -> bool:
     message = message[:_LONGEST]
     at = 0
     for piece in texts:
-        # The earliest place for each piece leaves the most room for the rest:
-        # no backtracking is needed.
+        # The earliest place for each piece leaves the most room for the rest: no backtracking is
+        # needed.
         at = message.find(piece, at)
         if at < 0:
             return False
@@ -138,7 +139,7 @@ def matches(pattern: str, message: str) -> bool:
 
 
 POOL: Final = 60
-"""Patterns that the first stage hands on."""
+"""The most patterns that the first stage returns."""
 _MOST_WORDS: Final = 240
 
 
@@ -150,18 +151,18 @@ class PatternHit(NamedTuple):
 
 
 def entry(pattern: Pattern) -> str:
-    """The stems that a pattern is found by, in order, with repeats and spaces between."""
+    """Returns the stems by which a pattern is found, in order, with repeats and spaces between."""
     stems = [*_class(pattern), *words(text_of(pattern))]
     return " ".join(stems[:_MOST_WORDS])
 
 
 def text_of(pattern: Pattern) -> str:
-    """Everything that a pattern says."""
+    """Returns all texts of a pattern."""
     return "\n".join(_texts(pattern))
 
 
 def classname(name: str) -> str:
-    """The term that stands for an error's class, apart from the same word in prose."""
+    """Returns the term for an error's class, distinct from the same word in prose."""
     return f"={name.lower()}"
 
 
@@ -180,7 +181,7 @@ def _texts(pattern: Pattern) -> list[str]:
         texts += [signature.name, literal(signature.pattern), *signature.causes, *signature.hints]
     match pattern.body:
         case ErrorFix(fix=fix):
-            # Not the lines around the change: they are about something else.
+            # Without context lines: they are about something else.
             gone, new = sides(fix.diff)
             texts += [fix.description, fix.template, fix.code, *gone, *new]
         case Approach() as body:

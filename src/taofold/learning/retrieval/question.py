@@ -1,7 +1,7 @@
-"""What is asked of the registry: the errors of a case and their words.
+"""The query to the registry: the errors of a case and their words.
 
-One check of each error, for forty tests that fail alike must not hide the next error. Text in it
-comes from tools and people and is data.
+One check of each error: forty tests that fail alike must not hide the next error. Text in it comes
+from tools and users and is data.
 """
 
 from collections.abc import Iterable
@@ -13,9 +13,9 @@ from taofold.learning.patterns.case import CaseContext, LoopCase
 from taofold.learning.retrieval.index import STOPS, classname, telling, words
 
 _MOST_ERRORS: Final = 30
-"""Different errors of a case that are looked at."""
+"""The most distinct errors of a case."""
 _MESSAGE: Final = 2000
-"""Characters of a message that are looked at."""
+"""The most characters of a message."""
 
 
 class Question(NamedTuple):
@@ -23,22 +23,25 @@ class Question(NamedTuple):
 
     case: LoopCase
     errors: tuple[Check, ...]
-    """One check of each error, for forty tests that fail alike must not hide the next error."""
+    """One check of each error: forty tests that fail alike must not hide the next error."""
     searches: tuple[tuple[str, ...], ...]
-    """The terms of each error, and last those of the task: each is searched for by itself, or the
-    rare words of one error would leave no room for those of another."""
+    """The terms of each error, and last those of the task.
+
+    Each is searched separately: otherwise the rare words of one error would leave no room for those
+    of another.
+    """
     task: frozenset[str]
-    """The words of the task that say something."""
+    """The informative words of the task."""
 
 
 def context_of(case: LoopCase) -> CaseContext:
-    """The case, small enough to be kept."""
+    """Returns the case in the small form that is stored."""
     errors = {check.error_type for check in _distinct(case) if check.error_type}
     return CaseContext(tuple(sorted(errors)), case.language, case.repository)
 
 
 def ask(case: LoopCase) -> Question:
-    """Prepare `case`."""
+    """Prepares `case`."""
     errors = _distinct(case)
     searches = [(*_class_of(check), *words(check.message[:_MESSAGE])) for check in errors]
     searches.append(tuple(telling(case.task[:_MESSAGE])))
@@ -47,7 +50,7 @@ def ask(case: LoopCase) -> Question:
 
 
 def _distinct(case: LoopCase) -> tuple[Check, ...]:
-    """One check of each error that fails, by its class, its sentence and its place."""
+    """Returns one check of each failing error, distinguished by class, sentence and place."""
     errors: dict[tuple[str, ...], Check] = {}
     for check in (*case.failing, *case.exchanged):
         errors.setdefault((check.error_type, pattern_of(check.message), seen_at(check)), check)
@@ -59,5 +62,5 @@ def _class_of(check: Check) -> list[str]:
 
 
 def telling_terms(terms: Iterable[str]) -> frozenset[str]:
-    """Those that say something: no generic words, no lone letters or digits."""
+    """Returns the informative terms: no generic words, no lone letters or digits."""
     return frozenset([term for term in terms if len(term) > 1 and not term.isdigit()]) - STOPS

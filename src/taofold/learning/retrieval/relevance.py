@@ -1,8 +1,8 @@
-"""How much a pattern has to do with a case, and how much two patterns are alike.
+"""The relevance of a pattern to a case, and the similarity of two patterns.
 
-The error decides (`same_error`): a lesson is shown where an alike error fails, one of a file only
-after the loop has failed at it. Words in common, of the text around or of the message, are no
-likeness of errors; they decide where nothing fails.
+The error decides (`same_error`). A lesson is shown if a similar error fails, a lesson from a file
+only after the loop has failed at it. Shared words, of the surrounding text or of the message, do
+not make errors similar; they decide if nothing fails.
 """
 
 import re
@@ -29,29 +29,29 @@ from taofold.learning.retrieval.same_error import (
 )
 
 _FEWEST: Final = 3
-"""Words that a text counts for at least: else two texts of one word each would be the same text."""
+"""The minimum length of a text in words: otherwise two texts of one word would count as equal."""
 _LONGEST: Final = 4000
 Fields: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 def likeness(one: Pattern, other: Pattern) -> float:
-    """How alike two patterns are, 0 to 1: Dice's coefficient of each of their fields, the mean.
+    """Returns the similarity of two patterns, 0 to 1: the mean Dice's coefficient of their fields.
 
     Patterns of different kinds, classes of errors, categories or languages are never the same.
     """
     (sort, fields), (other_sort, others) = _fields(one), _fields(other)
     if sort != other_sort:
         return 0.0
-    # What neither says is no likeness.
+    # A field that both lack is not a similarity.
     pairs = [pair for pair in zip(fields, others, strict=True) if any(pair)]
     values = [dice(*pair) for pair in pairs] or [1.0]
     mean = sum(values) / len(values)
-    # Another change, which comes last, is another lesson, however alike the messages are.
+    # The change comes last. A different change is a different lesson, even with similar messages.
     return min(mean, values[-1]) if one.kind == "error" else mean
 
 
 def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
-    """What must be equal, and the bags of words that are compared."""
+    """Returns the values that must be equal, and the bags of words that are compared."""
     signature = pattern.signature
     error = signature.name or signature.type if signature is not None else ""
     message = tuple(words(literal(signature.pattern)[:_LONGEST])) if signature is not None else ()
@@ -72,14 +72,14 @@ def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
         case Avoidance() as body:
             return ("anti", error, body.mode), (tuple(words(body.approach[:_LONGEST])), message)
         case CodeTemplate() as body:
-            # Holes are all the same, the names that stayed are what it is.
+            # All holes are equal; the remaining names identify it.
             return ("template", body.language), (
                 tuple(tokens(HOLE.sub("ID", body.code[:_LONGEST]))),
             )
 
 
 LEAST: Final = 0.12
-"""Below this a pattern has nothing to do with the case."""
+"""The minimum relevance to a case."""
 _NO_NEED: Final = "it answers no error: it is told once this loop has failed at one"
 _TOLD: Final = "the loop was told it while its error stood"
 _PROGRAM: Final = re.compile(
@@ -91,14 +91,14 @@ _PROGRAM: Final = re.compile(
     r"|.*\bpossibly '?(?:null|undefined)"
     r"|(?i:.*\b(?:invalid syntax|syntax error|unexpected (?:token|indent)|indented)\b)"
 )
-"""Errors that have their cause in the program at hand: a value, its type, what its classes have."""
+"""Errors whose cause is in the program at hand: a value, its type, the members of its classes."""
 
 
 class Relevance(NamedTuple):
-    """How relevant a pattern is, 0 to 1.
+    """The relevance of a pattern, 0 to 1.
 
-    `refused` says why it is not told although it is about such an error.
-    `seen` are the error of the lesson and the one here that are alike.
+    `refused` is the reason not to show it although it is about such an error. `seen` are the
+    similar errors of the lesson and of the case.
     """
 
     value: float
@@ -107,7 +107,7 @@ class Relevance(NamedTuple):
 
 
 def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
-    """How relevant `pattern`, whose text has these `stems`, is to the case."""
+    """Returns the relevance of `pattern`, whose text has these `stems`, to the case."""
     body = pattern.body
     text = _overlap(question.task, telling_terms(stems.split(" ")))
     match body:
@@ -120,7 +120,7 @@ def relevance(pattern: Pattern, stems: str, question: Question) -> Relevance:
 
 
 def _of_way(body: Approach | CodeTemplate, text: float, question: Question) -> Relevance:
-    """Ways of working answer no error: a loop that has failed at nothing needs none."""
+    """Rates ways of working, which answer no error: a loop without a failure needs none."""
     case = question.case
     if isinstance(body, Approach) and body.task:
         text = _overlap(question.task, frozenset(telling(literal(body.task))))
@@ -132,13 +132,13 @@ def _of_way(body: Approach | CodeTemplate, text: float, question: Question) -> R
 
 
 def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -> Relevance:
-    """The failing check that is most like the signature decides."""
-    # Nothing unless some failing check speaks for it: words alone bring lessons on other errors.
+    """Rates by the failing check that is most similar to the signature."""
+    # Zero without a similar failing check: words alone find lessons on other errors.
     best = Relevance(0.0)
     silence = ""
     for failing in question.errors:
-        # Its error is over. A loop that followed the lesson does not need it again; an iteration
-        # that tried something else has no memory of it.
+        # Its error is over. A loop that followed the lesson does not need it again, but an
+        # iteration that tried something else has no memory of it.
         if failing in question.case.exchanged and _followed(pattern, question.case):
             silence = _TOLD
             continue
@@ -153,10 +153,10 @@ def _of_error(pattern: Pattern, signature: ErrorSignature, question: Question) -
 
 
 def _withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case: LoopCase) -> str:
-    """Returns why the lesson is withheld from a reader of this error; "" if it is shown."""
+    """Returns why the lesson is withheld for this error; "" if it is shown."""
     place, example = same_place(signature, failing), signature.example
-    # A message that holds no value is the same everywhere: a lesson for it is shown where the error
-    # was met, with the very value, or once another loop has confirmed the lesson.
+    # A message without a value is the same everywhere: a lesson for it is shown only at the same
+    # place, with the same value, or once another loop has confirmed it.
     valued = bool(re.search(r"\*|\\S", signature.pattern)) and example == failing.message
     sure = place or valued or not example or pattern.helped or len(pattern.found) > 1
     both = signature.pattern, pattern_of(failing.message)
@@ -168,14 +168,14 @@ def _withheld(pattern: Pattern, signature: ErrorSignature, failing: Check, case:
 
 
 def _followed(pattern: Pattern, case: LoopCase) -> bool:
-    """Was the pattern shown to the loop, and do the loop's edits have something of the cure?"""
+    """Returns whether the loop was shown the pattern and its edits contain a part of the fix."""
     body = pattern.body
     cure = new_words(body.fix.diff) if isinstance(body, ErrorFix) else set[str]()
     return pattern.id in case.told and not (cure and cure.isdisjoint(case.put))
 
 
 def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    """The share of the words of the shorter text that the other has too; 0 if that is one word."""
+    """Returns the share of the shorter text's words that the other has too; 0 for one word."""
     shared = len(one & other)
     least = max(min(len(one), len(other)), _FEWEST)
     return shared / least if shared >= FEWEST_SHARED else 0.0

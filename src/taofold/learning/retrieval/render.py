@@ -1,9 +1,8 @@
-"""What a loop is shown: the section "Cross-Loop Learning Context", byte for byte the same
-for the same patterns.
+"""Renders the section "Cross-Loop Learning Context", byte for byte the same for equal patterns.
 
-Its layout is that of the seed; people and language models read it. A pattern's own text is made
-safe to stand inside a prompt: it stays readable, but forges no line, heading, fence, mark or id.
-It knows nothing about why these patterns were chosen.
+Users and language models read it. A pattern's own text is made safe inside a prompt: it stays
+readable, but cannot forge a line, heading, fence, mark or id. Knows nothing about the choice of
+these patterns.
 """
 
 import re
@@ -35,12 +34,12 @@ _RUN: Final = 8
 
 
 def line(text: str, most: int) -> str:
-    """`text` as a part of one line, at most `most` characters."""
+    """Returns `text` as part of one line, at most `most` characters."""
     return _unmarked(one_line(text, most))
 
 
 def block(text: str, indent: str, most_lines: int, most: int) -> str:
-    """`text` as lines that all start with `indent`, within bounds; what is left out is said."""
+    """Returns `text` as lines that all start with `indent`, within bounds; omissions are noted."""
     lines = [
         _unmarked(readable(text_line.expandtabs(4))).rstrip()
         for text_line in text[: most * _RUN].split("\n")
@@ -64,14 +63,14 @@ def block(text: str, indent: str, most_lines: int, most: int) -> str:
 
 
 def _unmarked(text: str) -> str:
-    """`text` without a fence or an id that could be taken for one of the section's."""
+    """Returns `text` without a fence or an id that could imitate one of the section's."""
     text = _FENCE.sub(lambda found: "'" * len(found[0]), text)
-    # Another hyphen: a pattern's text must not name an id as if it were one of ours.
+    # Another hyphen: a pattern's text must not contain an id of the registry.
     return _ID.sub("\\1\u2010", text)
 
 
 def framed(text: str) -> str:
-    """`text` between two marks that carry its digest, so that no text can contain its own."""
+    """Returns `text` between two marks with its digest, which no text can contain itself."""
     mark = blake2b(text.encode("utf-8", "replace"), digest_size=6).hexdigest()
     return f"[begin reference data {mark}]\n\n{text}\n\n[end reference data {mark}]"
 
@@ -89,7 +88,7 @@ _SECTIONS: Final[tuple[tuple[Kind, str], ...]] = (
     ("template", "Code Templates"),
 )
 MOST: Final = 9000
-"""Characters of the whole section."""
+"""The most characters of the whole section."""
 _NAME: Final = 100
 _MESSAGE: Final = 240
 _LINE: Final = 300
@@ -101,14 +100,14 @@ _IN: Final = "     "
 
 
 class Rendered(NamedTuple):
-    """The section, and the ids of what stands in it. Both empty, if there is nothing to say."""
+    """The section, and the ids of the patterns in it. Both empty if there are none."""
 
     text: str
     ids: tuple[str, ...]
 
 
 def render(chosen: Sequence[Ranked]) -> Rendered:
-    """The section for `chosen`, the best first; what does not fit any more is left out."""
+    """Returns the section for `chosen`, the best first; patterns beyond the limit are omitted."""
     fitting: list[Ranked] = []
     left = MOST
     for ranked in chosen:
@@ -132,7 +131,7 @@ def render(chosen: Sequence[Ranked]) -> Rendered:
 
 
 def item(one: Ranked, number: int) -> str:
-    """One pattern as an item of a numbered list."""
+    """Returns one pattern as an item of a numbered list."""
     pattern = one.pattern
     shown = f" ({marks})" if (marks := figures(pattern)) else ""
     lines = [f"{number}. **{_title(pattern)}**{shown}"]
@@ -154,21 +153,21 @@ def item(one: Ranked, number: int) -> str:
 
 
 def _title(pattern: Pattern) -> str:
-    """The error as it was printed, where that is known."""
+    """Returns the error as it was printed, if known."""
     signature = pattern.signature
     if signature is None or not signature.example:
         return line(pattern.name, _NAME)
     message = line(signature.example, _MESSAGE)
-    # `re.error: nothing to repeat` names its class already.
+    # `re.error: nothing to repeat` already names its class.
     named = message.partition(":")[0].rpartition(".")[2] == signature.name
     return message if named or not signature.name else f"{line(signature.name, 60)}: {message}"
 
 
 def figures(pattern: Pattern) -> str:
-    """In how many loops it was seen, if in several; how often it was shown, followed, and right.
+    """Returns the counts of a pattern: loops, times shown, followed, and successful.
 
-    A discovery is no success of advice. What a file claims stands there, and marked, until there
-    are figures of our own.
+    A discovery is no success of advice. Claims of a file are shown, and marked, until there are
+    figures of our own.
     """
     counts, body = pattern.counts, pattern.body
     parts: list[str] = []
@@ -184,8 +183,8 @@ def figures(pattern: Pattern) -> str:
     elif len(pattern.found) > 1:
         parts.append(f"seen in {times(len(pattern.found), 'loop')}")
     if pattern.shown.loops:
-        # Who did the same in other words is not seen to follow: that none did is never said.
-        # Only an edit can be seen to be.
+        # An equivalent edit in other words is not recognised, so "none followed it" is never
+        # stated. Only edits can be recognised.
         uses = len(pattern.uses) if isinstance(body, ErrorFix | CodeTemplate) else 0
         least = "at least " * (uses < pattern.shown.loops)
         right = f", followed by {least}{uses}, right in {pattern.helped}" * bool(uses)
@@ -204,7 +203,7 @@ def _rate(pattern: Pattern, counts: UseCounts, rate: float | None) -> str:
 
 
 def _came_up(signature: ErrorSignature) -> list[str]:
-    """Where it was raised, and by which call of a test or a program."""
+    """Returns the place where it was raised, and the call of a test or a program that led to it."""
     where = f" in {line(signature.seen, 120)}" if signature.seen else ""
     causes = [
         f"   - It was raised because of {line(cause, _MESSAGE)}" for cause in signature.causes
@@ -215,22 +214,21 @@ def _came_up(signature: ErrorSignature) -> list[str]:
 
 
 def _compare(signature: ErrorSignature, here: Check) -> list[str]:
-    """The lines that raised the error there and here, for a reader to compare the causes."""
+    """Returns the lines that raised the error there and here, to compare the causes."""
     there, now = signature.raised, raised_at(here)
-    # The same line in both, a decorator or an import, tells nothing apart.
+    # The same line in both, a decorator or an import, distinguishes nothing.
     if not (there and now) or there == now:
         return []
     return [f"   - {line(f'Raised there by: `{there}`. Here: `{now}`', _AVOID)}"]
 
 
 def _fix(fix: Fix) -> list[str]:
-    """What was done. A change speaks for itself; words stand in for it where there is none."""
+    """Returns the change, or its description if there is no difference."""
     if fix.diff:
         tried = line(", then ".join(fix.vain), _AVOID)
         files = line(", ".join(fix.files), 120)
         where = f" to {files}" if files else ""
-        # What is known: the error went. That is not that the code does right, nor that all of it
-        # was needed.
+        # The error is known to be gone. The code may still be wrong, or parts of it unnecessary.
         among = ", made together with others" * fix.partial
         return [
             *([f"   - Tried first there, in vain: {tried}"] * bool(tried)),
@@ -281,7 +279,7 @@ def _template(body: CodeTemplate) -> list[str]:
 
 
 def _fenced(title: str, language: str, code: str) -> list[str]:
-    # Letters and digits only: nothing in it can end the fence's line.
+    # Letters and digits only, so that it cannot end the fence's line.
     tongue = "".join([c for c in language if c.isalnum()])[:20]
     body = block(code, _IN, MOST_SHOWN, _CODE)
     return [f"   - {title}:", f"{_IN}```{tongue}", body, f"{_IN}```"]

@@ -1,8 +1,8 @@
-"""Whether an error that fails now is the one of a lesson: its class, its sentence, its place.
+"""Compares a failing error with that of a lesson: by class, sentence and place.
 
-A message is compared as a sentence, word after word, for names come and go; that it stands in the
-same function tells more than its words. Of an assertion, which says only that a value is not the
-expected one, only the place decides.
+Messages are compared as sentences, word after word, because names vary. The same function is
+stronger evidence than the same words. For an assertion, whose message only shows a wrong value, the
+place alone decides.
 """
 
 import re
@@ -23,28 +23,28 @@ from taofold.learning.retrieval.index import literal, matches, plain_words, tell
 GENERIC_ERRORS: Final = frozenset(
     {"", "Error", "Exception", "error", "command", "timeout", "shell", "panic"}
 )
-"""Classes that do not tell one cause from another."""
+"""Classes that do not distinguish causes."""
 _ALIKE: Final = 0.6
 _HALF: Final = 0.5
-"""How much of the sentence must be the same where the class is, and where there is none."""
+"""The share of the sentence that must be equal: with the same class, and without a class."""
 _NEARLY: Final = 0.8
 _FILE: Final = re.compile(r"\S*\w[./]\w\S*")
-"""What stands for a file or a part of a module in a sentence."""
+"""A file or a part of a module in a sentence."""
 SAME_PLACE: Final = 0.6
 _SENTENCE: Final = 30
-"""Words of a message that are compared in order."""
+"""The most words of a message that are compared in order."""
 FEWEST_SHARED: Final = 2
-"""Words that two texts must share: one, such as "total", stands in anything."""
+"""The fewest words that two texts must share: a single one, such as "total", occurs anywhere."""
 
 
 def error_likeness(signature: ErrorSignature, failing: Check) -> float:
-    """How much a failing check is the error of the signature, 0 to 1; 0 for another one."""
+    """Returns the similarity of a failing check to the signature, 0 to 1; 0 for another error."""
     here = SAME_PLACE * same_place(signature, failing)
-    # An assertion's words are of the values that were compared, or of the test's author.
+    # The words of an assertion are compared values, or the test author's.
     if is_assertion(failing):
         return here
     named = failing.error_type not in GENERIC_ERRORS
-    # Files of the seed's schema name one of nine types, of which the ninth says nothing.
+    # Imported files name one of nine types; the ninth carries no information.
     own = signature.name or signature.type
     name = failing.error_type if signature.name else error_type_of(failing.error_type)
     if named and own not in (name, "Other"):
@@ -54,17 +54,17 @@ def error_likeness(signature: ErrorSignature, failing: Check) -> float:
         # A class such as TypeError has many causes: the words must agree.
         agreed = same or alike >= _ALIKE or not is_exception(failing)
         return 0.3 + 0.7 * alike if agreed else 0.0
-    # The class says nothing: the words must, or the place. Of an exception one word may be all that
-    # tells it from another, and generic words are those of many errors.
+    # The class is generic: the words must agree, or the place. For an exception a single word may
+    # be the only difference, and generic words occur in many errors.
     agreed = same or (alike >= _HALF and not is_exception(failing))
     return max(alike if agreed and telling(literal(signature.pattern)) else 0.0, here)
 
 
 def same_sentence(signature: ErrorSignature, failing: Check) -> bool:
-    """Are both messages one sentence, names apart?
+    """Returns whether both messages are one sentence, ignoring names.
 
-    A word of English in the place of another makes another sentence, but where the exception's
-    class says what it is about: who compares such values mends it as who subtracts them.
+    Another English word makes another sentence, except if the exception's class identifies the
+    problem: a comparison of such values is fixed like a subtraction.
     """
     if matches(signature.pattern, failing.message):
         return True
@@ -78,27 +78,29 @@ def same_sentence(signature: ErrorSignature, failing: Check) -> bool:
 
 
 def sentence_likeness(signature: ErrorSignature, failing: Check) -> float:
-    """How many words of both messages stand in the same order, 0 to 1; 1 if they match."""
+    """Returns the share of words in the same order in both messages, 0 to 1; 1 if they match."""
     if matches(signature.pattern, failing.message):
         return 1.0
     return _in_order(*_sentences(signature, failing))
 
 
 def _sentences(signature: ErrorSignature, failing: Check) -> tuple[str, str]:
-    """Both messages without files and values."""
+    """Returns both messages without files and values."""
     there, here = literal(signature.pattern), literal(pattern_of(failing.message))
     return _FILE.sub(" ", there), _FILE.sub(" ", here)
 
 
 def same_place(signature: ErrorSignature, failing: Check) -> bool:
-    """Does the function fail where the lesson was learnt, or, of an assertion, the same words?"""
-    # Compilers tell no function, and every crate has a `src/lib.rs`.
+    """Returns whether the same function fails as in the lesson, or the same assertion."""
+    # Compilers report no function, and every crate has a `src/lib.rs`.
     words = is_assertion(failing) and signature.example == failing.message
     return (":" in signature.seen or words) and "" != signature.seen == seen_at(failing)
 
 
 def recurs(lesson: ErrorFix, failing: Check) -> bool:
-    """Is it the error of the lesson, in the very function, raised by the line or by its cure?"""
+    """Returns whether it is the lesson's error in the same function, raised by the same line.
+
+    The line after the fix counts as the same."""
     signature, raised = lesson.signature, raised_at(failing)
     lines = {signature.raised, *[line.strip() for line in sides(lesson.fix.diff)[1]]}
     return (
@@ -111,10 +113,9 @@ def recurs(lesson: ErrorFix, failing: Check) -> bool:
 
 
 def _in_order(one: str, other: str) -> float:
-    """Dice's coefficient of the words that stand in the same order in both texts.
+    """Returns Dice's coefficient of the words in the same order in both texts.
 
-    0 if these are fewer than two. Words that say nothing elsewhere count here: "has no" is not "is
-    not".
+    0 if these are fewer than two. Generic words count here: "has no" is not "is not".
     """
     left, right = plain_words(one)[:_SENTENCE], plain_words(other)[:_SENTENCE]
     shared = sum(
