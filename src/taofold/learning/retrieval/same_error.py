@@ -100,7 +100,8 @@ def same_place(signature: ErrorSignature, failing: Check) -> bool:
 def recurs(lesson: ErrorFix, failing: Check) -> bool:
     """Returns whether it is the lesson's error in the same function, raised by the same line.
 
-    The line after the fix counts as the same."""
+    The line after the fix counts as the same.
+    """
     signature, raised = lesson.signature, raised_at(failing)
     lines = {signature.raised, *[line.strip() for line in sides(lesson.fix.diff)[1]]}
     return (
