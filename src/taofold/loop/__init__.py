@@ -1,8 +1,8 @@
-"""Loops: an agent is run again and again until commands prove that the work is done.
+"""Loops: an agent runs repeatedly until commands prove that the work is done.
 
-`values`, `verdict`, `events` and `state` are what a loop is; `decisions` says what it does next,
-`course` whether it goes nowhere, `iteration` what a run is told. `driver` does it: in an
-`environment` (a `workspace` with its `snapshots`, kept with `git`, and the `gates`), with the
-lessons of a `learner`, on record in a `stream`.
-`lifecycle` is what people do to loops, `report` what they read of them.
+`values`, `verdict`, `events` and `state` define a loop. `decisions` chooses the next move, `course`
+detects a loop without progress, `iteration` writes a run's instructions. `driver` performs the
+moves in an `environment` (a `workspace` with its `snapshots`, kept with `git`, and the `gates`),
+with the lessons of a `learner`, recorded in a `stream`. `lifecycle` has the users' commands on
+loops, `report` their output.
 """

@@ -1,17 +1,19 @@
-"""Whether a loop goes nowhere, and what is done about it (`detect`): log, warn, redirect, pause or
-abort. Judged from the ended iterations alone. Pure.
+"""Detects a loop without progress and chooses the reaction (`detect`): log, warn, redirect, pause,
+abort.
 
-Thresholds are the seed's: stuck = the same error in at least 3 of the last 5 iterations with
-little progress; oscillation = at least 2 undo and redo cycles in the last 6, most of the files
-reverting; regression = a check that passed fails; plateau = 3 iterations in a row with files and
-failures that were there before; deviation = of the last 3 iterations at least 2 edit nothing that a
-failing check leads into, and speak of something else than the task.
+Judged from the ended iterations alone. Pure. The thresholds:
 
-Other files or another failure are movement: of a gate with an exit code alone nothing more is
-known. So `--max-iterations` is what ends a loop whose agent still tries something.
+- stuck: the same error in at least 3 of the last 5 iterations with little progress
+- oscillation: at least 2 undo and redo cycles in the last 6, with most of the files reverting
+- regression: a check that passed fails
+- plateau: 3 iterations in a row with files and failures that occurred before
+- deviation: of the last 3 iterations at least 2 edit no file of a failing check, and their text is
+  about something other than the task
 
-Every kind climbs its own part of the ladder. After a redirect the count begins anew: the changed
-strategy gets its chance. What is written here is performed by the driver and by `decisions`.
+Other files or another failure count as movement: a gate with only an exit code shows nothing more.
+So `--max-iterations` ends a loop whose agent keeps trying. Every kind has its own range of levels.
+After a redirect the count starts from zero, to give the changed strategy a chance. The driver and
+`decisions` perform the reactions.
 """
 
 import re
@@ -35,7 +37,7 @@ _RUNGS: Final[dict[Kind, tuple[Level, Level]]] = {
     "oscillation": ("redirect", "pause"),
     "plateau": ("redirect", "abort"),
 }
-"""The first and the highest rung of each kind."""
+"""The first and the highest level of each kind."""
 
 REPEATS: Final = 3
 RECENT: Final = 5
@@ -46,7 +48,7 @@ CYCLING: Final = 6
 REVERTING: Final = 0.8
 OVERLAP: Final = 0.5
 TALK: Final = 12
-"""Words that an iteration must have said for its subject to be known."""
+"""The fewest words of an iteration from which its subject is determined."""
 
 _WORD: Final = re.compile(r"[a-z]{4,}")
 
@@ -68,8 +70,8 @@ REPAIR: Final = "Your last change broke what worked. Repair that first."
 
 
 def detect(state: LoopState, ended: IterationEnded) -> tuple[Intervened, ...]:
-    """What to do after iteration `ended`, which is not in `state` yet."""
-    # The loop ends here: nothing is left to intervene in.
+    """Returns the reactions to iteration `ended`, which is not in `state` yet."""
+    # The loop ends here: no intervention is needed.
     if ended.verdict.passed and not state.wish.keep_improving:
         return ()
     course = _Course(state, ended)
@@ -89,7 +91,7 @@ def detect(state: LoopState, ended: IterationEnded) -> tuple[Intervened, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """What is wrong with the course, and what the next iteration is told about it."""
+    """A problem of the course, and the instruction for the next iteration."""
 
     kind: Kind
     why: str
@@ -99,9 +101,8 @@ class _Finding:
 class _Course:
     """The iterations of one activation of a loop, oldest first.
 
-    A loop that was resumed begins anew: what lies before counts for nothing. After a redirect
-    the count of what repeats (`fresh`) begins anew too, so that the changed strategy gets its
-    chance.
+    A resumed loop starts from zero: earlier iterations are ignored. After a redirect the count of
+    repetitions (`fresh`) also starts from zero, to give the changed strategy a chance.
     """
 
     def __init__(self, state: LoopState, ended: IterationEnded) -> None:
@@ -112,7 +113,7 @@ class _Course:
         self.fresh = tuple([iteration for iteration in self.done if iteration.number > self.turn])
 
     def findings(self) -> list[_Finding]:
-        """Everything that is wrong."""
+        """Returns all problems."""
         findings = (
             self._stuck(),
             self._oscillation(),
@@ -123,7 +124,7 @@ class _Course:
         return [finding for finding in findings if finding is not None]
 
     def level(self, kind: Kind) -> Level:
-        """The rung for this finding: one higher each time, up to the highest of its kind."""
+        """Returns the level of this finding: one higher each time, up to its kind's highest."""
         first, highest = _RUNGS[kind]
         if kind == "plateau":  # any change of strategy was the chance
             return highest if self.turn > self.state.resumed_after else first
@@ -132,16 +133,16 @@ class _Course:
             for event in self.state.interventions
         )
         if kind == "stuck" and not self._stands_still():
-            highest = first  # who still tries something is redirected again, and not stopped
+            highest = first  # a loop that still tries something is redirected again, not stopped
         return LADDER[min(LADDER.index(first) + before, LADDER.index(highest))]
 
     def _stands_still(self) -> bool:
-        """Are the last iterations' files and failures all such as were there before?"""
+        """Returns whether all files and failures of the last iterations occurred before."""
         recent = self.fresh[-PLATEAU:]
         return len(recent) == PLATEAU and all(map(self._is_repeated, recent))
 
     def _is_repeated(self, iteration: IterationEnded) -> bool:
-        """Did the files of an earlier iteration, or of the start, fail in the same way?"""
+        """Returns whether the same files failed in the same way earlier, or at the start."""
         start = self.state.baseline
         earlier = [
             _mark(each.files, each.verdict)
@@ -158,8 +159,8 @@ class _Course:
         if most < REPEATS:
             return None
         first = next(n for n, ended in enumerate(recent) if error in ended.verdict.signatures)
-        # Progress counts from where the error was first seen: what was gained before it came up
-        # says nothing about whether the loop gets past it.
+        # Progress counts from the first occurrence of the error: earlier gains do not show that the
+        # loop gets past it.
         span = recent[first:]
         gained = sum(self.state.gains(recent)[first + 1 :])
         if gained / (len(span) - 1) >= FLAT or _advances(span):
@@ -196,7 +197,7 @@ class _Course:
     def _plateau(self) -> _Finding | None:
         if not self._stands_still():
             return None
-        # Where the same evidence is about to redirect the loop, that is enough.
+        # If the same evidence already redirects the loop, that is enough.
         if self._stuck() is not None and self.level("stuck") == "redirect":
             return None
         recent = self.fresh[-PLATEAU:]
@@ -216,7 +217,7 @@ class _Course:
         recent = self.done[-3:]
         if len(subject) < 3 or len(recent) < 2:
             return None
-        # Who edits a file that a failing check leads into keeps to the task, in whatever words.
+        # An edit of a file that a failing check leads to is about the task, in any words.
         away = [iteration for iteration in recent if _is_elsewhere(iteration)]
         texts = [words for iteration in away if len(words := _words(iteration)) >= TALK]
         apart = sum(len(subject & words) / len(subject) < OVERLAP for words in texts)
@@ -227,7 +228,7 @@ class _Course:
 
 
 def _most_frequent(done: Sequence[IterationEnded]) -> tuple[int, str]:
-    """How often the most frequent of the errors of now occurred in `done`, and which it is."""
+    """Returns the count of the most frequent current error in `done`, and the error."""
     if not done:
         return 0, ""
     counted = Counter([signature for ended in done for signature in ended.verdict.signatures])
@@ -237,7 +238,7 @@ def _most_frequent(done: Sequence[IterationEnded]) -> tuple[int, str]:
 
 
 def _reverts(before: IterationEnded, middle: IterationEnded, now: IterationEnded) -> bool:
-    """Do most of the files that changed last become again what they were before?"""
+    """Returns whether most of the files that changed last became what they were before."""
     touched = _differing(middle.files, now.files)
     if not touched or not _differing(before.files, middle.files):
         return False
@@ -246,29 +247,31 @@ def _reverts(before: IterationEnded, middle: IterationEnded, now: IterationEnded
 
 
 def _differing(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
-    """Paths whose digests differ."""
+    """Returns the paths whose digests differ."""
     return [path for path in {*a, *b} if a.get(path) != b.get(path)]
 
 
 def _advances(done: Sequence[IterationEnded]) -> bool:
-    """Does some check pass now that failed at the first of `done`, although the share is flat?"""
+    """Returns whether a check passes now that failed at the first of `done`."""
     first = {check.id for check in done[0].verdict.errors}
     return bool(first - {check.id for check in done[-1].verdict.errors})
 
 
 def _mark(files: Mapping[str, str], verdict: Verdict) -> tuple[object, ...]:
-    """The identity of a piece of work: the files, the failures and the share that passes."""
+    """Returns the identity of a piece of work: the files, the failures and the pass share."""
     return dict(files), verdict.signatures, verdict.quality
 
 
 def _is_elsewhere(iteration: IterationEnded) -> bool:
-    """Did it edit, but nothing that a failing check leads into? False if none leads anywhere."""
+    """Returns whether it edited only files that no failing check leads to; False if none leads
+    anywhere.
+    """
     failing = {place.path for check in iteration.verdict.errors for place in check.places}
     return bool(failing and iteration.changed) and failing.isdisjoint(iteration.changed)
 
 
 def _words(iteration: IterationEnded) -> frozenset[str]:
-    """The words of what an iteration said, changed and found failing."""
+    """Returns the words of an iteration's text, changes and failures."""
     messages = [check.message for check in iteration.verdict.errors]
     text = " ".join((iteration.said, iteration.diff, *iteration.changed, *messages))
     return frozenset(_WORD.findall(text.lower()))

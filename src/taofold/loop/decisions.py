@@ -1,10 +1,10 @@
-"""What a loop does next (`decide`), and which iteration's files it leaves (`choose`): decided from
-its state and the clock alone. Pure.
+"""Decides a loop's next move (`decide`) and whose files it keeps (`choose`). Pure.
 
-`decide` gives the next move, a value (`Measure`, `Iterate`, `Finish`, …). The driver performs it,
-records what came of it, and asks again; so a loop that was killed between any two facts goes on
-exactly where it was. `choose` decides which iteration's files a loop that did not simply complete
-leaves behind. Whether a loop goes nowhere is in `course`: its findings are facts of the state here.
+Both use only the loop's state and the clock. `decide` returns the next move as a value (`Measure`,
+`Iterate`, `Finish`, …). The driver performs it, records the result, and asks again; so a loop that
+was killed between any two facts continues exactly there. `choose` selects the iteration whose files
+remain after a loop that did not simply complete. `course` detects a loop without progress; its
+findings are facts of the state here.
 """
 
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ from taofold.loop.verdict import percent
 from taofold.parsing.untrusted_text import join_names, one_line
 
 WARNINGS: Final = 1
-"""Iterations that may change protected files before such a change ends the loop."""
+"""The number of iterations that may change protected files before such a change ends the loop."""
 FRUITLESS = 2
-"""Iterations in a row that end by an error and changed nothing, after which a loop has failed."""
+"""The number of consecutive failed iterations without a change after which a loop has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Take the baseline."""
+    """Takes the baseline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inject:
-    """Ask what earlier loops learnt, and freeze the answer."""
+    """Requests the lessons of earlier loops, and freezes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Iterate:
-    """Run iteration `number`; `going` if it began already."""
+    """Runs iteration `number`; `going` if it began already."""
 
     number: int
     run: str
@@ -46,14 +46,14 @@ class Iterate:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Stand still until a person resumes."""
+    """Waits until a user resumes the loop."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The work is over."""
+    """Ends the work."""
 
     ending: Ending
     reason: str
@@ -61,34 +61,34 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Choose the best iteration, put it in place and say how it ended."""
+    """Chooses the best iteration, restores its files and records the ending."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Remove the worktree or the copy, whose result is in the project."""
+    """Removes the worktree or the copy, whose result is in the project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learn:
-    """Take in what the loop taught."""
+    """Extracts the lessons of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nothing is left to do here."""
+    """Nothing is left to do."""
 
 
 Move: TypeAlias = Measure | Inject | Iterate | Wait | Close | Finish | Clear | Learn | Stop
 
 
 def run_id(loop: str, number: int) -> str:
-    """The id of the run of an iteration: the same again after a crash."""
+    """Returns the id of the run of an iteration, which is the same after a crash."""
     return f"{loop}.{number}"
 
 
 def decide(loop: str, state: LoopState, now: int) -> Move:
-    """The next move at `now` (ms since the epoch)."""
+    """Returns the next move at `now` (ms since the epoch)."""
     # Clearing and learning are the only work after the end; each is a fact, so each happens once.
     if state.status in ENDED:
         if state.clearable:
@@ -101,23 +101,22 @@ def decide(loop: str, state: LoopState, now: int) -> Move:
         return Stop()
     if state.baseline is None:
         return Measure()
-    # Nothing may be claimed or learnt where the gates passed before anything was done.
+    # If the gates passed before any work, there is nothing to claim or to learn.
     if state.green_before and not state.iterations:
         return Close("completed", "the gates passed before iteration 1: there was nothing to do")
     if state.lessons is None:
         return Inject()
-    # A process died in the middle of an iteration: it goes on with the same run.
+    # A process died in the middle of an iteration: it continues with the same run.
     if state.open is not None:
         return Iterate(state.open.number, state.open.run, going=True)
     return _between(loop, state, now)
 
 
 def _between(loop: str, state: LoopState, now: int) -> Move:
-    """No iteration is going on: close, wait, or begin the next."""
+    """Returns the move between iterations: close, wait, or begin the next."""
     ended = _ending(state) or _limit(state, now)
     if ended is not None:
-        # A limit that is reached after a verified iteration is not a failure:
-        # the loop kept improving.
+        # A limit reached after a verified iteration is not a failure: the loop kept improving.
         if state.verified and ended.ending not in ("tampered", "aborted", "failed"):
             return Close("completed", ended.reason)
         unstarted = "" if state.last is None else state.last.verdict.unstarted
@@ -133,7 +132,7 @@ def _between(loop: str, state: LoopState, now: int) -> Move:
 
 
 def _ending(state: LoopState) -> Close | None:
-    """The end that the gates, or detection, or the model's failure mean."""
+    """Returns the ending caused by the gates, by detection, or by the model's failure."""
     last = state.last
     if last is None:
         return None
@@ -143,7 +142,7 @@ def _ending(state: LoopState) -> Close | None:
         return Close("tampered", f"{named}; {allowing(paths)} lets the agent edit them")
     if state.verified and not state.wish.keep_improving:
         return Close("completed", f"the gates passed after iteration {state.verified[0].number}")
-    # A model that cannot answer twice in a row will not answer the third time either.
+    # A model that fails to answer twice in a row is not expected to answer the third time.
     tries = state.recent[-FRUITLESS:]
     if len(tries) == FRUITLESS and all(map(_fruitless, tries)):
         message = one_line(last.said, 300)
@@ -154,10 +153,10 @@ def _ending(state: LoopState) -> Close | None:
 
 
 def _must_end(state: LoopState) -> bool:
-    """Does a change of protected files end the loop?
+    """Returns whether a change of protected files ends the loop.
 
-    The first one is put back, and the next prompt has a warning. What lies above the work root is
-    not put back, so it ends the loop at once.
+    The first change is reverted, and the next prompt has a warning. Files above the work root are
+    not reverted, so a change of them ends the loop at once.
     """
     tampered = [iteration for iteration in state.done if iteration.verdict.tampered]
     outside = [path for path in tampered[-1].verdict.tampered_with if path.startswith("/")]
@@ -165,12 +164,12 @@ def _must_end(state: LoopState) -> bool:
 
 
 def _fruitless(iteration: IterationEnded) -> bool:
-    """Did its run end by an error before it changed anything?"""
+    """Returns whether its run ended by an error before it changed anything."""
     return iteration.status == "failed" and not iteration.changed
 
 
 def _limit(state: LoopState, now: int) -> Close | None:
-    """The limit that is reached, in the order in which a person would want to hear of it."""
+    """Returns the limit that was reached, the most important to a user first."""
     bounds = state.bounds
     if bounds.usd is not None and state.spent.usage.priced_usd >= bounds.usd:
         return Close(
@@ -185,7 +184,7 @@ def _limit(state: LoopState, now: int) -> Close | None:
 
 
 def out_of_time(state: LoopState) -> Close:
-    """The end of a loop whose time is over."""
+    """Returns the ending of a loop whose time is over."""
     return Close("timeout", f"{state.bounds.seconds / 60:g} minutes are over")
 
 
@@ -193,27 +192,27 @@ START: Final = 0
 
 
 class BestIteration(Value, frozen=True):
-    """The iteration that was chosen (0 = the state before the first) and why."""
+    """The chosen iteration (0 = the state before the first) and the reason."""
 
     number: int
     snapshot: str
     reason: str
     degraded: bool = False
-    """Was the last iteration worse than the chosen one?"""
+    """True if the last iteration was worse than the chosen one."""
 
 
 def choose(state: LoopState) -> BestIteration | None:
-    """The best iteration; None if none ended."""
+    """Returns the best iteration; None if none ended."""
     done = state.done
     if not done:
         return None
     verified = state.verified
-    # On a tie the earlier one: what came after it gained nothing.
+    # On a tie the earlier one: the later ones gained nothing.
     best = min(verified or done, key=lambda one: (-one.quality, one.number))
     last = done[-1]
     degraded = best.number != last.number and _worse(state, last, best)
     start = state.baseline
-    # Leaving the files as they were is better than leaving them worse.
+    # Leaving the files unchanged is better than leaving them worse.
     if not verified and start is not None and best.quality < start.verdict.quality:
         why = (
             "none verified; fallback: every iteration is worse "

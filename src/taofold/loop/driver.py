@@ -1,12 +1,13 @@
-"""Drives a loop (`Driver`): asks what is next, does it, records what came of it, and stops when
-somebody else takes the loop. What it is driven with is `LoopDependencies`; `agent_for` gives the
-agent its rules, the lessons and what is left of the limits.
+"""Drives a loop (`Driver`): performs each next move and records its result.
 
-It is the only place of a loop with effects. What it knows is in the stream; a process that dies
-leaves nothing that another cannot take up: `resume` folds the facts and asks again. An iteration is
-a run with a fresh context, then the gates; the run's id follows from the loop's and the number, so
-a half-done iteration is the run's ordinary resume. The verdict is always made anew from the files
-as they are.
+Stops if another process takes the loop. `LoopDependencies` has the objects it needs; `agent_for`
+gives the agent its rules, the lessons and the remaining limits.
+
+Only this module of a loop has effects. Its knowledge is in the stream, so another process can
+continue after a crash: `resume` folds the facts and asks for the next move. An iteration is a run
+with a fresh context, then the gates. The run's id follows from the loop's id and the number, so a
+partial iteration is an ordinary resume of its run. The verdict is always computed again from the
+current files.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ from taofold.runtime.run import TITLE
 from taofold.tools.context import RunContext
 
 TOLD: Final = 6000
-"""Characters of the gates' findings that an iteration is told."""
+"""The most characters of the gates' findings in an iteration's prompt."""
 GREEN = (
     "the gates passed before iteration 1: nothing was changed, and nothing is learnt from this "
     "loop. If there is something to do, name a command that fails until it is done"
@@ -71,26 +72,26 @@ PACKAGES: Final = (
     "the gates do not pass, and the packages that they use changed since the loop began: {}"
 )
 GRACE: Final = 10.0
-"""Seconds that a verdict may take at least, also where the loop's time is over."""
+"""The minimum seconds for a verdict, even if the loop's time is over."""
 _CUT: Final = "\n[… the diff is cut here; the snapshots have all of it]"
 
 
 T = TypeVar("T")
 
 POLL: float = 1.0
-"""Seconds between two looks at what others wrote into the stream."""
+"""Seconds between two reads of other processes' writes to the stream."""
 
 MakeAgent: TypeAlias = Callable[[Path, LoopState], Agent[Any, Any]]
-"""The agent that works in a folder, without the loop's instructions, limits and log."""
+"""Creates the agent for a folder, without the loop's instructions, limits and log."""
 Settings: TypeAlias = Callable[[LoopState, Agent[Any, Any]], Mapping[str, Any]]
-"""What an iteration's run keeps besides, so that it can be looked at and replayed by itself."""
+"""Returns further data that an iteration's run stores, so that it can be replayed separately."""
 Hear: TypeAlias = Callable[[loop_events.LoopRecord | Happening], None]
-"""Hears the loop's facts and everything that happens in its runs."""
+"""Receives the loop's facts and everything that happens in its runs."""
 
 
 @dataclass(frozen=True)
 class LoopDependencies:
-    """What a loop is driven with: the live things that its stream cannot hold.
+    """The live objects that drive a loop and cannot be stored in its stream.
 
     Example: `start(LoopDependencies(log, journal, open_folder, make_agent), LoopRequest(...))`.
     """
@@ -103,7 +104,7 @@ class LoopDependencies:
     learner: Learner = field(default_factory=NoLearner)
     hear: Hear | None = None
     before: Callable[[Sequence[loop_events.LoopRecord]], None] | None = None
-    """Is told the facts of a loop that is resumed, before `hear` hears new ones."""
+    """Called with the facts of a resumed loop, before `hear` gets new ones."""
     now: Callable[[], int] = clock
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -124,30 +125,30 @@ class Driver:
             environment,
             owner,
         )
-        # One clock for the whole activation, which nobody can set: a jump of the machine's neither
-        # ends the loop nor gives it more time.
+        # One steady clock for the whole activation: a jump of the machine's clock neither ends the
+        # loop nor gives it more time.
         self.now = stream.now = steady(dependencies.now, stream.state.at)
         self._busy: asyncio.Future[Any] | None = None
         self._taken: Overtaken | None = None
 
     @property
     def state(self) -> LoopState:
-        """Where the loop stands."""
+        """The current state of the loop."""
         return self.stream.state
 
     @property
     def loop(self) -> str:
-        """Its id."""
+        """The id of the loop."""
         return self.stream.loop
 
     async def __call__(self) -> LoopState:
-        """Go on until the loop ends or waits.
+        """Drives the loop until it ends or waits.
 
         Raises:
-            Overtaken: somebody else ended it or took it over; what was done is kept.
+            Overtaken: Another process ended it or took it over; the work so far is kept.
         """
-        # What others wrote before this point was read and decided upon; only what comes after it
-        # can take the loop away from this driver.
+        # Earlier writes of other processes were read and taken into account; only later ones can
+        # take the loop away.
         self.stream.begin()
         watching = asyncio.create_task(self._watch())
         try:
@@ -155,12 +156,12 @@ class Driver:
                 pass
             return self.state
         except asyncio.CancelledError:
-            # The watcher cancelled the work because another process took the
-            # loop: that is no Ctrl-C.
+            # The watcher cancelled the work because another process took the loop: this is not
+            # Ctrl-C.
             if self._taken is not None:
                 raise self._taken from None
-            # Shielded, so that a second Ctrl-C cannot lose the fact that the
-            # loop waits to be resumed.
+            # Shielded, so that a second Ctrl-C cannot lose the fact that the loop waits to be
+            # resumed.
             await asyncio.shield(self._interrupted())
             raise
         finally:
@@ -168,21 +169,22 @@ class Driver:
             await asyncio.gather(watching, return_exceptions=True)
 
     async def record(self, *events: loop_events.LoopEvent, disk: bool = False) -> None:
-        """Append facts as the owner of the loop."""
+        """Appends facts as the owner of the loop."""
         await self.stream.record(self.owner, *events, disk=disk)
 
     async def during(self, work: Awaitable[T], seconds: float | None = None) -> T | None:
-        """`work`, which ends early if somebody else takes the loop, or after `seconds` (None)."""
+        """Awaits `work`, at most `seconds` (then None); ends early if another process takes the
+        loop.
+        """
         task = asyncio.ensure_future(work)
         self._busy = task
-        # A sleep of the dependencies and not `asyncio.timeout`: tests drive
-        # it with their own clock.
+        # A sleep of the dependencies and not `asyncio.timeout`: tests use their own clock.
         late = [] if seconds is None else [asyncio.ensure_future(self.dependencies.sleep(seconds))]
         try:
             await asyncio.wait([task, *late], return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                # Waited for below: an agent that is being cancelled may still
-                # write files and log records.
+                # Awaited below: an agent that is being cancelled may still write files and log
+                # records.
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 return None
@@ -199,25 +201,24 @@ class Driver:
                 timer.cancel()
 
     async def paused(self, reason: str, run: str = "") -> loop_events.LoopPaused:
-        """The fact that it pauses, with what an open iteration has done to protected files."""
+        """Returns the fact of a pause, with an open iteration's changes of protected files."""
         if self.state.open is None or self.state.baseline is None:
             return loop_events.LoopPaused(reason=reason, run=run)
         try:
-            # Without this, an edit of the agent could not be told from a
-            # person's when the loop goes on.
+            # Without this, an edit by the agent could not be distinguished from a user's on resume.
             touched = dict(await self.environment.touched())
         except (TaofoldError, OSError):
             return loop_events.LoopPaused(reason=reason, run=run)
         return loop_events.LoopPaused(reason=reason, run=run, touched=touched)
 
     def tell(self, happening: Happening) -> None:
-        """Pass on what happens in an iteration's run."""
+        """Forwards an event of an iteration's run."""
         if self.dependencies.hear is not None:
             with contained():
                 self.dependencies.hear(happening)
 
     async def _move(self) -> bool:
-        """Make one move; False if there is nothing left to do."""
+        """Makes one move; returns False if there is nothing left to do."""
         move = decide(self.loop, self.state, self.now())
         match move:
             case Measure():
@@ -247,7 +248,7 @@ class Driver:
     async def _measure(self) -> None:
         begun = await self.during(self.environment.begin(), self._left())
         if begun is None:
-            # A baseline that was cut off would ask too little of every later verdict.
+            # A baseline that was cut off would require too little of every later verdict.
             close = out_of_time(self.state)
             await self.record(loop_events.Completing(ending=close.ending, reason=close.reason))
             return
@@ -264,10 +265,10 @@ class Driver:
         )
 
     async def _runnable(self, verdict: Verdict) -> None:
-        """Give the loop up before iteration 1 if a gate names what is not there.
+        """Aborts the loop before iteration 1 if a gate names something that does not exist.
 
         Raises:
-            ConfigError: so it is, and what to write instead.
+            ConfigError: A gate cannot run; the error suggests a command.
         """
         lacking = absent(verdict.results)
         if lacking is None:
@@ -279,7 +280,7 @@ class Driver:
         raise error
 
     async def _lessons(self) -> Lessons:
-        """Earlier loops' lessons; a registry that fails costs the lessons, not the loop."""
+        """Returns earlier loops' lessons; a registry failure costs the lessons, not the loop."""
         verdict = self.state.verdict
         assert verdict is not None
         if not self.state.wish.cross_task:
@@ -298,7 +299,7 @@ class Driver:
             return Learnt(notes=(f"nothing could be learnt: {error}",))
 
     async def _watch(self) -> None:
-        """Notice what others wrote."""
+        """Polls the stream for other processes' writes."""
         while True:
             await self.dependencies.sleep(POLL)
             with suppress(LogError):
@@ -312,39 +313,39 @@ class Driver:
                 return
 
     async def _interrupted(self) -> None:
-        """Ctrl-C: the iteration stays open, the loop waits to be resumed."""
+        """Handles Ctrl-C: the iteration stays open, the loop waits to be resumed."""
         with suppress(TaofoldError):
             if self.state.status == "running":
                 await self.record(await self.paused("interrupted"))
 
     async def _iterate(self, move: Iterate) -> bool:
-        """Run an iteration to its end; False if it waits for a person."""
+        """Runs an iteration to its end; returns False if it waits for a user."""
         environment = self.environment
         if not move.going:
             before = await environment.snapshot(f"before iteration {move.number}")
             begun = loop_events.IterationStarted(number=move.number, run=move.run, before=before)
-            # Once the loop has failed at an error it may be told what it was not told at first.
+            # After the loop has failed at an error, lessons may be shown that were withheld at
+            # first.
             lessons = await self._lessons() if move.number > 1 else Lessons()
             if lessons.text or lessons.reasons:
                 injection = loop_events.LessonsInjected(number=move.number, lessons=lessons)
                 await self.record(injection, begun)
             else:
                 await self.record(begun)
-        # After a crash the run may have ended already, or only be half done: `_work` finds out.
+        # After a crash the run may have ended already, or be incomplete: `_work` checks it.
         await self._work(move)
         records = await self._records(move.run)
         state = fold(records)
         if state.status == "waiting":
             await self.record(await self.paused(state.waiting_for, move.run))
             return False
-        # The gates run even if the run failed or was cut off: only the files
-        # count, not what it says.
+        # The gates run even if the run failed or was cut off: only the files count, not the answer.
         seconds = self._verdict_seconds()
         judged = await self.during(environment.judge(f"iteration {move.number}", seconds))
         assert judged is not None
         verdict = judged.verdict
         # The iteration stays open, so that its work is judged again and no lesson counts as failed.
-        # What tampered is a fact in any case: the next verdict would not find it any more.
+        # Tampering is recorded in any case: the next verdict would not find it any more.
         if verdict.packages and not (verdict.passed or verdict.tampered):
             reason = PACKAGES.format(join_names(verdict.packages, 5))
             pause = await self.paused(reason)
@@ -355,11 +356,11 @@ class Driver:
         return True
 
     async def _work(self, move: Iterate) -> None:
-        """Start the iteration's run, carry it on, or leave it if it ended already."""
+        """Starts the iteration's run, continues it, or skips it if it ended already."""
         state, dependencies = self.state, self.dependencies
         records = await self._records(move.run)
         had = fold(records)
-        # A run that was cancelled or died by an error is carried on; every other end is an end.
+        # A run that was cancelled or failed by an error continues; every other end is final.
         if had.status in ENDED and had.status != "cancelled" and had.stop_reason != "error":
             return
         now = self.now()
@@ -378,14 +379,14 @@ class Driver:
         _: RunResult[Any] | None = await self.during(work, self._left())
 
     def _left(self) -> float:
-        """Seconds that this activation may still take."""
+        """Returns the seconds that this activation may still take."""
         return max(0.0, self.state.left_ms(self.now()) / 1000)
 
     def _verdict_seconds(self) -> float:
-        """Seconds that the gates may take together.
+        """Returns the seconds that the gates may take together.
 
-        What a run left that was cut off is judged like every other: for as long as the gates may
-        need by what they took at the start, but not for as long as a hanging one would take.
+        The files of a run that was cut off are judged like any others: for as long as the gates may
+        need by their first run, but not for as long as a hanging gate would take.
         """
         baseline = self.state.baseline
         results = () if baseline is None else baseline.verdict.results
@@ -393,7 +394,7 @@ class Driver:
         return max(self._left(), 2 * took, GRACE)
 
     def _failing(self) -> str:
-        """What the gates said last."""
+        """Returns the last findings of the gates."""
         last = self.state.verdict
         return "" if last is None else self.environment.observation(last, TOLD)
 
@@ -406,15 +407,15 @@ class Driver:
     async def _ended(
         self, move: Iterate, records: Sequence[Record], judged: Judged
     ) -> loop_events.IterationEnded:
-        """Everything that is known of the iteration, as one fact."""
+        """Returns the complete result of the iteration as one fact."""
         state, environment = self.state, self.environment
         going = state.open
         assert going is not None
         assert state.baseline is not None
         report = account(records)
         changed = await environment.changed(going.before, judged.snapshot)
-        # The digest is over far more of the diff than is kept, so that two long diffs which differ
-        # late are not taken for the same.
+        # The digest covers more of the diff than is stored, so that long diffs with a late
+        # difference stay distinct.
         full = await environment.diff(going.before, judged.snapshot, 10 * loop_events.DIFF)
         diff = full if len(full) <= loop_events.DIFF else full[: loop_events.DIFF] + _CUT
         apart = await environment.changed(state.baseline.snapshot, judged.snapshot)
@@ -439,7 +440,7 @@ class Driver:
             files=files,
             failed=report.failed,
             executed=report.executed,
-            # Where nothing differs from the start there is nothing that a gate should have run.
+            # Without a difference from the start there is nothing that a gate should have run.
             blocked=blocked if changed or apart else "",
             tools=report.tools,
             spent=structs.replace(report.spent, ms=max(0, self.now() - going.started_at)),
@@ -448,12 +449,12 @@ class Driver:
         )
 
     async def _finish(self) -> None:
-        """Do what is left to do before the loop's last word, and say it."""
+        """Completes the remaining work of the loop, and records its end."""
         state, environment = self.state, self.environment
         closing = state.closing
         assert closing is not None
         choice = choose(state)
-        # After a crash between restoring and the last word, `restored` is set: not done twice.
+        # After a crash between restoring and recording the end, `restored` is set: not done twice.
         if choice is not None and state.restored is None and choice.snapshot != _standing(state):
             await environment.snapshot("as the last iteration left it")  # so that nothing is lost
             await environment.restore(choice.snapshot)
@@ -468,7 +469,10 @@ class Driver:
         await self.record(_last_word(closing, choice, warning, delivered=delivered), disk=True)
 
     async def _handed_over(self, ending: Ending) -> tuple[bool, str]:
-        """Bring finished work to the project: is all of it there, and what a person must know."""
+        """Delivers finished work to the project.
+
+        Returns True if complete, and a warning for the user.
+        """
         state, environment = self.state, self.environment
         if not state.iterations:
             return ending == "completed", GREEN if ending == "completed" else ""
@@ -480,14 +484,14 @@ class Driver:
                 return True, warning
         elif apart:
             warning = f"the work is in {environment.root}; it was not brought to {state.wish.root}"
-        # A worktree or a copy with work that was not brought back is never removed here.
+        # A worktree or a copy with undelivered work is never removed here.
         if apart:
             left = await environment.clear(keep=warning)
             warning += f". When you have what you want of it: {left.remove}"
         return False, warning
 
     async def _delivered(self) -> tuple[bool, str]:
-        """Bring the work to the project: was that possible, and the warning to show."""
+        """Delivers the work to the project. Returns True if possible, and the warning to show."""
         try:
             merged = await self.environment.deliver()
         except Refused as refused:
@@ -499,27 +503,27 @@ class Driver:
 
 
 class LoopWork:
-    """What a learner may read of a loop."""
+    """The parts of a loop that a learner may read."""
 
     def __init__(self, log: Log, environment: LoopEnvironment) -> None:
         self._log, self._ground = log, environment
 
     async def records(self, run: str) -> Sequence[Record]:
-        """The log of an iteration's run."""
+        """Returns the log of an iteration's run."""
         try:
             return await self._log.read(run)
         except LookupError:
             return ()
 
     async def text(self, snapshot: str, path: str) -> str | None:
-        """A file of a snapshot."""
+        """Returns a file of a snapshot."""
         return await self._ground.text(snapshot, path)
 
 
 def agent_for(agent: Agent[Any, Any], state: LoopState, now: int, had: RunState) -> Agent[Any, Any]:
-    """The agent as the loop needs it: its rules, the lessons, and what is left of the limits.
+    """Returns the agent for the loop: with its rules, the lessons, and the remaining limits.
 
-    `had` is what the run has used already; its own counters go on from there.
+    `had` is the state of the run so far; its own counters continue from there.
     """
     bounds, limits = state.bounds, agent.limits
     # The run's own limit counts from its beginning, the loop's from this activation.
@@ -551,7 +555,7 @@ def _instructions(agent: Agent[Any, Any], state: LoopState) -> Instructions[Any]
 
 
 def _unproven(state: LoopState, choice: BestIteration) -> str:
-    """Names files of the work that stay and that no gate has run with; they may fool a check."""
+    """Names the remaining files that no gate has run with; they may influence a check."""
     kept = [iteration for iteration in state.done if iteration.number == choice.number]
     left = left_out([change for iteration in kept for change in iteration.verdict.changes])
     if not left:
@@ -563,7 +567,7 @@ def _unproven(state: LoopState, choice: BestIteration) -> str:
 
 
 def _standing(state: LoopState) -> str:
-    """The snapshot of the files as they are."""
+    """Returns the snapshot of the current files."""
     return state.done[-1].snapshot if state.done else ""
 
 

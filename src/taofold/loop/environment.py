@@ -1,7 +1,7 @@
-"""Where a loop works, and who judges it: a workspace and the gates, as the driver needs them.
+"""The environment of a loop: a workspace and the gates, in the form that the driver needs.
 
-`LoopEnvironment` is the interface; `LocalEnvironment` has real files and real commands behind it.
-`open_environment` opens it, and finds out before the loop whether its iterations can be committed.
+`LoopEnvironment` is the interface; `LocalEnvironment` uses real files and real commands.
+`open_environment` opens it, and checks before the loop that its iterations can be committed.
 """
 
 import asyncio
@@ -34,17 +34,17 @@ from taofold.policy.redaction import Redactor
 from taofold.tools.container_network import Reach
 
 UNDONE: Final = 4000
-"""Characters of a diff of what was put back."""
+"""The most characters of a diff of reverted changes."""
 
 
 class Judged(Value, frozen=True):
-    """A verdict, the tree that it is about, and why it may not be returned ("" = it may)."""
+    """A verdict, the judged tree, and why it may not be delivered ("" = it may)."""
 
     verdict: Verdict
     snapshot: str
     blocked: str = ""
     undone: str = ""
-    """The diff of the changes of protected files that were put back."""
+    """The diff of the changes of protected files that were reverted."""
 
 
 class LoopEnvironment(Protocol):
@@ -66,78 +66,78 @@ class LoopEnvironment(Protocol):
 
     @property
     def contained(self) -> bool:
-        """Do the gates run in a container?"""
+        """True if the gates run in a container."""
         ...
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """Folders of earlier loops of this name that are not in the journal. None is used."""
+        """Unused folders of earlier loops of this name that are not in the journal."""
         ...
 
     def observation(self, verdict: Verdict, limit: int) -> str:
-        """What a model is told of a verdict: data, bounded, without secrets."""
+        """Renders a verdict for a model: data, bounded, without secrets."""
         ...
 
     async def begin(self) -> tuple[Judged, str]:
-        """Judge the untouched files and keep the baseline; with its digest."""
+        """Judges the untouched files and stores the baseline; returns its digest too."""
         ...
 
     async def snapshot(self, label: str) -> str:
-        """Keep the files as they are now."""
+        """Takes a snapshot of the current files."""
         ...
 
     async def judge(self, label: str, seconds: float) -> Judged:
-        """Put protected files back, run the gates for at most `seconds`, keep what was judged."""
+        """Reverts protected files, runs the gates for at most `seconds`, takes a snapshot."""
         ...
 
     async def touched(self) -> Mapping[str, str]:
-        """Protected paths that are not as the baseline has them, with a mark of what is there."""
+        """Returns protected paths that differ from the baseline, with a mark of their content."""
         ...
 
     async def settle(self, paths: Collection[str], *, keep: bool, seconds: float) -> Settled:
-        """A person's word about such files: they hold from now on, or they are put back.
+        """Accepts such files on a user's decision, or reverts them.
 
-        What holds is run by the gates once, for at most `seconds`.
+        The gates run once on accepted files, for at most `seconds`.
         """
         ...
 
     async def packages(self) -> tuple[str, ...]:
-        """Packages outside the work root that changed since the baseline, a line for each."""
+        """Returns packages outside the work root that changed since the baseline, one line each."""
         ...
 
     async def retake(self, seconds: float) -> tuple[Verdict, Settled]:
-        """Take the baseline again on the files of the start, with the packages of now.
+        """Takes the baseline again on the files of the start, with the current packages.
 
         The gates may take `seconds` together.
         """
         ...
 
     async def changed(self, a: str, b: str) -> tuple[str, ...]:
-        """Paths that differ between two snapshots."""
+        """Returns the paths that differ between two snapshots."""
         ...
 
     async def diff(self, a: str, b: str, limit: int) -> str:
-        """The unified diff between two snapshots."""
+        """Returns the unified diff between two snapshots."""
         ...
 
     async def digests(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """SHA-256 of each file as it is now, "" if it is gone."""
+        """Returns the SHA-256 of each current file, "" if it is gone."""
         ...
 
     async def text(self, snapshot: str, path: str) -> str | None:
-        """A file of a snapshot; None if it was not there or is no text."""
+        """Returns a file of a snapshot; None if it was missing or is not text."""
         ...
 
     async def restore(self, snapshot: str) -> tuple[str, ...]:
-        """Put the files of a snapshot in place."""
+        """Restores the files of a snapshot."""
         ...
 
     async def commit(self, number: int, body: str, branch: str) -> str:
-        """Commit the files as they are; "" if there is nothing to commit."""
+        """Commits the current files; returns "" if there is nothing to commit."""
         ...
 
     async def deliver(self) -> tuple[str, ...]:
-        """Bring what was made to the project, if the work was done elsewhere.
+        """Delivers the work to the project, if it was done elsewhere.
 
         Returns:
             The files that were merged with changes made there.
@@ -145,20 +145,20 @@ class LoopEnvironment(Protocol):
         ...
 
     async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
-        """Give the work up: keep the files as they are, or put back the ones of the start."""
+        """Abandons the work: keeps the current files, or restores those of the start."""
         ...
 
     async def release(self, *, ended: bool) -> None:
-        """Free what gates need only while they run; if the loop `ended`, what no gate needs."""
+        """Frees the resources of running gates; if the loop `ended`, also their stored data."""
         ...
 
     async def clear(self, *, keep: str = "") -> Left:
-        """Remove a worktree or a copy if nothing would be lost; `keep` is a reason not to."""
+        """Removes a worktree or a copy if nothing would be lost; `keep` is a reason not to."""
         ...
 
 
 OpenEnvironment = Callable[[str, LoopState], LoopEnvironment]
-"""Opens the place of a loop (blocking): made at its start, found again later."""
+"""Opens the place of a loop (blocking): created at its start, found again later."""
 
 
 _SPACES: Final[Mapping[str, Mode]] = {
@@ -181,7 +181,7 @@ class LocalEnvironment:
     ) -> None:
         self._space, self._judge, self._leftovers = space, judge, leftovers
         self._over = over
-        """Has the loop ended, with its work in the project?"""
+        """True if the loop has ended and its work is in the project."""
 
     @property
     def root(self) -> Path:
@@ -190,20 +190,20 @@ class LocalEnvironment:
 
     @property
     def contained(self) -> bool:
-        """Whether bubblewrap holds the gates."""
+        """True if bubblewrap contains the gates."""
         return self._judge.contained
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """Those that were there at the start."""
+        """The leftovers at the start."""
         return self._leftovers
 
     def observation(self, verdict: Verdict, limit: int) -> str:
-        """The gates' own words."""
+        """Renders the gates' verdict."""
         return observation(verdict, limit)
 
     async def begin(self) -> tuple[Judged, str]:
-        """The verdict before anything was done."""
+        """Returns the verdict before any work."""
         verdict = await self._judge.begin()
         baseline = self._judge.baseline
         if baseline is None:
@@ -211,24 +211,25 @@ class LocalEnvironment:
         return Judged(verdict, self._space.first.id), baseline.digest
 
     async def snapshot(self, label: str) -> str:
-        """Keep the files."""
+        """Takes a snapshot."""
         return (await asyncio.to_thread(self._space.snapshot, label)).id
 
     async def judge(self, label: str, seconds: float) -> Judged:
-        """The verdict on the files as they are; what has not ended after `seconds` has not passed.
+        """Returns the verdict on the current files; a gate without an end after `seconds` has not
+        passed.
 
-        What a gate itself changes was not judged: then it is run once more, and if that changes
-        files again there is no record of execution for what would be returned.
+        Files that a gate itself changes were not judged, so the gates run once more. If that
+        changes files again, there is no record of execution for the delivered files.
         """
         until = monotonic() + seconds
-        # Before anything runs git in the work root: a planted repository
-        # could run its own programs.
+        # Before anything runs git in the work root: a planted repository could run its own
+        # programs.
         planted = await self._judge.disarm()
         before = made = await self.snapshot(label)
         verdict = await self._verdict(before, until)
         after = await self.snapshot(label)
         work = {*await self.changed(self._space.first.id, before)}
-        # A formatter among the gates changed work that it had judged before it changed it.
+        # A formatter among the gates changed work after judging it.
         if verdict.passed and await self._touched(before, after, work):
             before = after
             verdict = await self._verdict(before, until)
@@ -242,72 +243,72 @@ class LocalEnvironment:
         return Judged(verdict, after, blocked, undone)
 
     async def _verdict(self, snapshot: str, until: float) -> Verdict:
-        """The verdict on what the snapshot keeps: what is not delivered proves nothing."""
+        """Judges only files in the snapshot: files that are not delivered prove nothing."""
         names = await asyncio.to_thread(self._space.names, snapshot)
         return await self._judge.verdict(tree=snapshot, snapshot=names, until=until)
 
     async def _touched(self, before: str, after: str, work: set[str]) -> bool:
-        """Did the gate change a file that is part of the work (not only leave one of its own)?"""
+        """Returns whether the gate changed a file of the work, not only one of its own."""
         return before != after and bool(work & {*await self.changed(before, after)})
 
     async def touched(self) -> Mapping[str, str]:
-        """Protected paths that are not as they were."""
+        """Returns changed protected paths."""
         return await self._judge.touched()
 
     async def settle(self, paths: Collection[str], *, keep: bool, seconds: float) -> Settled:
-        """They hold from now on, or they are put back."""
+        """Accepts or reverts changed files."""
         if not keep:
             return await self._judge.restore(paths)
         return await self._judge.keep(paths, until=monotonic() + seconds)
 
     async def packages(self) -> tuple[str, ...]:
-        """Packages that changed."""
+        """Returns changed packages."""
         return await self._judge.packages()
 
     async def retake(self, seconds: float) -> tuple[Verdict, Settled]:
-        """The verdict on the files of the start, and what later ones are compared with."""
+        """Returns the verdict on the files of the start, and the new baseline."""
         return await self._judge.retake(until=monotonic() + seconds)
 
     async def changed(self, a: str, b: str) -> tuple[str, ...]:
-        """Paths that differ."""
+        """Returns the differing paths."""
         return await asyncio.to_thread(self._space.changed, a, b)
 
     async def diff(self, a: str, b: str, limit: int) -> str:
-        """The unified diff."""
+        """Returns the unified diff."""
         return await asyncio.to_thread(lambda: self._space.diff(a, b, limit=limit))
 
     async def digests(self, paths: Sequence[str]) -> Mapping[str, str]:
-        """SHA-256 of each file."""
+        """Returns the SHA-256 of each file."""
         return await asyncio.to_thread(lambda: {path: _digest(self.root / path) for path in paths})
 
     async def text(self, snapshot: str, path: str) -> str | None:
-        """A file of a snapshot."""
+        """Returns a file of a snapshot."""
         return await asyncio.to_thread(self._space.text, snapshot, path)
 
     async def restore(self, snapshot: str) -> tuple[str, ...]:
-        """Put the files in place."""
+        """Restores the files."""
         return await asyncio.to_thread(self._space.restore, snapshot)
 
     async def commit(self, number: int, body: str, branch: str) -> str:
-        """A commit on a branch of its own."""
+        """Commits on a separate branch."""
         return await asyncio.to_thread(lambda: self._space.commit(number, body, branch=branch))
 
     async def deliver(self) -> tuple[str, ...]:
-        """From the worktree or the copy to the project."""
+        """Delivers from the worktree or the copy to the project."""
         return (await asyncio.to_thread(self._space.bring_back))[1]
 
     async def leave(self, *, keep: bool, force: bool = False) -> tuple[str, ...]:
-        """Keep or revert."""
+        """Keeps or reverts the files."""
         if self._over:
             return () if keep else await asyncio.to_thread(self._space.take_back, force=force)
         return await asyncio.to_thread(lambda: self._space.abort(keep=keep, force=force))
 
     async def release(self, *, ended: bool) -> None:
-        """The tree of the gates, and the baseline's contents."""
+        """Frees the tree of the gates, and the baseline's contents."""
         await asyncio.to_thread(lambda: self._judge.release(ended=ended))
 
     async def clear(self, *, keep: str = "") -> Left:
-        """Remove it, or say why not."""
+        """Removes it, or returns why not."""
         return await asyncio.to_thread(lambda: self._space.close(keep=keep))
 
 
@@ -319,15 +320,15 @@ def open_environment(
     reach: Reach = Reach(),
     redact: Redactor | None = None,
 ) -> LocalEnvironment:
-    """The real place of a loop. Blocks.
+    """Opens the real environment of a loop. Blocks.
 
     Raises:
-        ConfigError: a criterion is no runnable command, or what was kept is gone or changed.
+        ConfigError: A criterion is not a runnable command, or stored data is missing or changed.
     """
     wish = state.wish
     project = Path(wish.root)
     folder = state_folder(project, home, loop, state.place)
-    # Found out before an agent has worked for an hour.
+    # Checked before an agent has worked for an hour.
     if state.baseline is None and wish.commit:
         _committable(project, wish.branch)
     options: dict[str, Any] = {
@@ -346,16 +347,16 @@ def open_environment(
         space = _found_or_new(project, folder, mode, loop)
         judge = Judge(space.root, folder, gates(wish.commands, space.root), **options)
     except BaseException:
-        discard(project, folder, mode)  # a start that is refused leaves nothing
+        discard(project, folder, mode)  # a refused start leaves nothing
         raise
     return LocalEnvironment(space, judge, leftovers(folder, loop))
 
 
 def _committable(project: Path, branch: str) -> None:
-    """Find out before the loop whether its iterations can be committed.
+    """Checks before the loop that its iterations can be committed.
 
     Raises:
-        ConfigError: they cannot, and why.
+        ConfigError: They cannot, with the reason.
     """
     git = repository(project)
     if git is None:
@@ -368,7 +369,9 @@ def _committable(project: Path, branch: str) -> None:
 
 
 def _found_or_new(project: Path, folder: Path, mode: Mode, loop: str) -> Workspace:
-    """The workspace of a loop without a baseline: its process may have died before it took one."""
+    """Opens the workspace of a loop without a baseline, whose process may have died before taking
+    it.
+    """
     try:
         return Workspace.load(project, folder)
     except (ConfigError, OSError):
@@ -377,7 +380,10 @@ def _found_or_new(project: Path, folder: Path, mode: Mode, loop: str) -> Workspa
 
 
 def _found(project: Path, folder: Path, loop: str) -> Workspace:
-    """The workspace of a loop that has begun: never replaced, its snapshots would be lost."""
+    """Opens the workspace of a loop that has begun.
+
+    It is never replaced: its snapshots would be lost.
+    """
     try:
         return Workspace.load(project, folder)
     except (ConfigError, OSError) as error:

@@ -1,9 +1,8 @@
-"""Everything that can happen in a loop (`LoopEvent`), and its JSON form, which is stored without
-the secrets in its texts.
+"""The events of a loop (`LoopEvent`), and their JSON form, which is stored without secrets.
 
-A loop is the stream `loop/<id>` of a journal. What is written in one go is one transaction, so the
-end of an iteration and what follows from it are one. `number` counts iterations from 1; 0 is the
-state before the first.
+A loop is the stream `loop/<id>` of a journal. Events written together are one transaction, so the
+end of an iteration and its consequences are one. `number` counts iterations from 1; 0 is the state
+before the first.
 """
 
 from typing import Any, Final, TypeAlias
@@ -31,13 +30,13 @@ PREFIX: Final = "loop/"
 
 
 class LoopFact(Value, frozen=True, kw_only=True, tag_field="e"):
-    """What all facts of a loop share."""
+    """The common base of all facts of a loop."""
 
 
 class LoopStarted(LoopFact, frozen=True, tag="loop_started"):
-    """What is wanted. `owner` is the process that drives it.
+    """The request of a loop. `owner` is the process that drives it.
 
-    `place` tells the loop's folder from those of other loops of the same name.
+    `place` distinguishes the loop's folder from those of other loops of the same name.
     """
 
     wish: LoopRequest
@@ -48,8 +47,8 @@ class LoopStarted(LoopFact, frozen=True, tag="loop_started"):
 class BaselineTaken(LoopFact, frozen=True, tag="baseline_taken"):
     """The gates before iteration 1, and the state of the files to compare with.
 
-    `baseline` and `snapshot` name what the gates and the workspace keep outside the work
-    root; `folder` is where the work happens, `kept` what the workspace needs to find it again.
+    `baseline` and `snapshot` name the data of the gates and of the workspace outside the work root.
+    `folder` is the work folder, `kept` the data by which the workspace finds it again.
     """
 
     verdict: Verdict
@@ -60,10 +59,10 @@ class BaselineTaken(LoopFact, frozen=True, tag="baseline_taken"):
 
 
 class LessonsInjected(LoopFact, frozen=True, tag="injected"):
-    """Lessons of earlier loops. `by` says who asked for them.
+    """Lessons of earlier loops. `by` is the requester.
 
-    Those of the start (`number` 1) and those a person asked for are read from iteration `number`
-    on, others in that iteration alone.
+    Lessons of the start (`number` 1) and manual ones are shown from iteration `number` on, others
+    in that iteration alone.
     """
 
     number: int
@@ -78,11 +77,11 @@ class IterationStarted(LoopFact, frozen=True, tag="iteration_started"):
     number: int
     run: str
     before: str = ""
-    """Snapshot of the files as they were then."""
+    """Snapshot of the files at that time."""
 
 
 class FailedAction(Value, frozen=True):
-    """An action that failed: not to be repeated as it was."""
+    """A failed action, which must not be repeated unchanged."""
 
     tool: str
     parameters: str
@@ -90,10 +89,10 @@ class FailedAction(Value, frozen=True):
 
 
 class IterationEnded(LoopFact, frozen=True, tag="iteration_ended"):
-    """What an iteration did, and what the gates say of it.
+    """The result of an iteration, and the verdict of the gates.
 
-    `diff` is the unified diff to the files before it, shortened to `DIFF` characters; `files`
-    maps every file that differs from the baseline to the digest of its content ("" = gone).
+    `diff` is the unified diff to the files before it, shortened to `DIFF` characters. `files` maps
+    every file that differs from the baseline to the digest of its content ("" = gone).
     """
 
     number: int
@@ -103,7 +102,7 @@ class IterationEnded(LoopFact, frozen=True, tag="iteration_ended"):
     status: str = ""
     stop_reason: str = ""
     said: str = ""
-    """The run's answer, or why there is none. A model's words: reported, never believed."""
+    """The run's answer, or why there is none. Text of a model: reported, never trusted."""
     confidence: float | None = None
     diff: str = ""
     digest: str = ""
@@ -111,14 +110,14 @@ class IterationEnded(LoopFact, frozen=True, tag="iteration_ended"):
     files: dict[str, str] = {}
     failed: tuple[FailedAction, ...] = ()
     executed: bool = False
-    """Did a command run after the last change?"""
+    """True if a command ran after the last change."""
     blocked: str = ""
-    """Why a passed gate does not complete the loop (RLP-16), "" = it does."""
+    """The reason why a passed gate does not complete the loop (RLP-16), "" = it does."""
     tools: dict[str, int] = {}
     spent: Spent = Spent()
     commit: str = ""
     undone: str = ""
-    """The diff of what it had changed in protected files, which were put back."""
+    """The diff of its reverted changes in protected files."""
 
     @property
     def quality(self) -> float:
@@ -127,9 +126,9 @@ class IterationEnded(LoopFact, frozen=True, tag="iteration_ended"):
 
 
 class Intervened(LoopFact, frozen=True, tag="intervened"):
-    """Something is wrong with the course, and what is done about it.
+    """A problem of the course, and the reaction.
 
-    A `redirect` carries the instruction that the next iteration reads.
+    A `redirect` carries the instruction for the next iteration.
     """
 
     number: int
@@ -140,24 +139,24 @@ class Intervened(LoopFact, frozen=True, tag="intervened"):
 
 
 class LoopPaused(LoopFact, frozen=True, tag="paused"):
-    """The loop stands still until somebody resumes it. `run` waits for a person, if any.
+    """The loop waits until a user resumes it. `run` is the run that waits for a user, if any.
 
-    `touched` are the protected files that the open iteration had changed by then, each with a
-    mark of its content; None = that is not known.
+    `touched` are the protected files that the open iteration had changed by then, each with a mark
+    of its content; None = unknown.
     """
 
     reason: str
     run: str = ""
     touched: dict[str, str] | None = None
     packages: tuple[str, ...] = ()
-    """Changes of installed packages for which it pauses: no verdict can be relied on."""
+    """Changes of installed packages that caused the pause: no verdict is reliable."""
 
 
 class Edited(LoopFact, frozen=True, tag="edited"):
-    """A person's word about protected files that were changed while the loop stood still.
+    """A user's decision about protected files that were changed while the loop was paused.
 
-    `kept`: verdicts are compared with them from now on, `baseline` being the digest of that;
-    else they were put back. `dropped` names tests that need not be there any more.
+    `kept`: later verdicts compare with them, and `baseline` is the new digest; otherwise they were
+    reverted. `dropped` names tests that are no longer required.
     """
 
     paths: tuple[str, ...]
@@ -168,10 +167,10 @@ class Edited(LoopFact, frozen=True, tag="edited"):
 
 
 class BaselineRetaken(LoopFact, frozen=True, tag="baseline_retaken"):
-    """A person had the gates run again on the files of the start: later verdicts follow from that.
+    """A user requested a new run of the gates on the files of the start, as the new baseline.
 
-    `packages` are the changes of installed packages that this takes in, `baseline` is the digest of
-    what is compared with from now on. `dropped` names tests that need not be there any more.
+    `packages` are the changes of installed packages that it includes, `baseline` is the new digest.
+    `dropped` names tests that are no longer required.
     """
 
     verdict: Verdict
@@ -182,13 +181,13 @@ class BaselineRetaken(LoopFact, frozen=True, tag="baseline_retaken"):
 
 
 class PauseAsked(LoopFact, frozen=True, tag="pause_asked"):
-    """Somebody wants the loop to pause before its next iteration."""
+    """A user requested a pause before the next iteration."""
 
     by: str = "local"
 
 
 class LoopResumed(LoopFact, frozen=True, tag="resumed"):
-    """The loop goes on in the process `owner`, with a fresh timer."""
+    """The loop continues in the process `owner`, with a fresh timer."""
 
     bounds: LoopLimits
     owner: str = ""
@@ -196,13 +195,13 @@ class LoopResumed(LoopFact, frozen=True, tag="resumed"):
 
 
 class LoopCrashed(LoopFact, frozen=True, tag="crashed"):
-    """Somebody found that the process which drove the loop is gone."""
+    """The process that drove the loop was found to be gone."""
 
     why: str
 
 
 class Completing(LoopFact, frozen=True, tag="completing"):
-    """The work is over and will be called `ending`: choose the best, put it in place."""
+    """The work is over with the result `ending`: the best iteration is chosen and restored."""
 
     ending: Ending
     reason: str
@@ -217,24 +216,24 @@ class FilesRestored(LoopFact, frozen=True, tag="restored"):
 
 
 class LoopEnded(LoopFact, frozen=True, tag="loop_ended"):
-    """How it ended. `best` is the iteration whose files were kept, 0 = none."""
+    """The end of a loop. `best` is the iteration whose files were kept, 0 = none."""
 
     ending: Ending
     reason: str
     best: int = 0
     why_best: str = ""
     degraded: bool = False
-    """Was the last iteration worse than the best?"""
+    """True if the last iteration was worse than the best."""
     delivered: bool = False
-    """Is everything that was made in the project?"""
+    """True if all of the work is in the project."""
     warning: str = ""
     by: str = "loop"
 
 
 class Cleared(LoopFact, frozen=True, tag="cleared"):
-    """What became of the place where an ended loop worked.
+    """The state of an ended loop's work folder.
 
-    `reverted` are the paths that were put back as they were at the start; None = they were not.
+    `reverted` are the paths that were restored to the start; None = they were not.
     """
 
     left: Left
@@ -242,7 +241,7 @@ class Cleared(LoopFact, frozen=True, tag="cleared"):
 
 
 class Taught(LoopFact, frozen=True, tag="taught"):
-    """What was learnt from the loop."""
+    """The lessons of the loop."""
 
     learnt: Learnt
 
@@ -268,7 +267,7 @@ LoopEvent: TypeAlias = (
 )
 
 DIFF: Final = 20_000
-"""Characters of a diff that a fact keeps; the snapshots have all of it."""
+"""The most characters of a diff in a fact; the snapshots have all of it."""
 
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final[msgspec.json.Decoder[LoopEvent]] = msgspec.json.Decoder(LoopEvent)
@@ -297,19 +296,19 @@ _HANDLES: Final = frozenset(
         "spent",
     }
     | {"root", "commands", "agent", "model", "principal", "branch", "allow_edit", "scope", "tools"}
-    # What the gates said comes without secrets already, and is found again by its names.
+    # The gates' output is already redacted, and its names are looked up later.
     | {"verdict"}
 )
-"""Fields that hold no prose: by these a loop finds files, runs and commands again."""
+"""Fields without prose, by which a loop finds files, runs and commands again."""
 
 
 def encode(event: LoopEvent) -> bytes:
-    """The event as JSON; what holds its default is left out."""
+    """Returns the event as JSON; defaults are omitted."""
     return _ENCODER.encode(event)
 
 
 def encode_redacted(event: LoopEvent, redactor: Redactor) -> bytes:
-    """The event as it is stored: without the secrets in its texts."""
+    """Returns the event in its stored form, without the secrets in its texts."""
     return _ENCODER.encode(_cleaned(msgspec.to_builtins(event), redactor))
 
 
@@ -325,7 +324,7 @@ def _cleaned(fields: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
 
 
 def _encodable(value: Any) -> Any:
-    """The value, with what no UTF-8 can say as escapes: a file's name may be any bytes."""
+    """Returns the value with escapes for text that is not UTF-8: a file name may be any bytes."""
     if isinstance(value, str):
         return utf8(value)
     if is_object(value):
@@ -336,9 +335,9 @@ def _encodable(value: Any) -> Any:
 
 
 def decode(body: bytes) -> LoopEvent:
-    """Read it back.
+    """Reads an event from JSON.
 
     Raises:
-        msgspec.ValidationError: it is not a loop's event.
+        msgspec.ValidationError: It is not an event of a loop.
     """
     return _DECODER.decode(body)

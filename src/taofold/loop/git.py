@@ -1,10 +1,10 @@
-"""Runs git such that it obeys nothing which an agent could have written: `Git`, one repository, be
-it a store of snapshots or the project's own, to which `Git.committed` makes its commits.
+"""Runs git so that it obeys nothing that an agent could have written.
 
-A store of ours has an index, a configuration and attributes of its own. The project's `repository`
-is found once, before an agent has worked, and asked only for what runs nothing: its configuration
-may name programs (filters, monitors, hooks), so each of them is overridden by name, and what is
-written to it is made with plumbing.
+`Git` is one repository: a store of snapshots, or the project's own, to which `Git.committed`
+commits. A store has its own index, configuration and attributes. The project's `repository` is
+found once, before an agent has worked, and is used only for commands that run nothing. Its
+configuration may name programs (filters, monitors, hooks), so each of them is overridden by name,
+and writes use plumbing.
 """
 
 import os
@@ -24,7 +24,7 @@ _HARMLESS: Final = (
     *("-c", "core.pager=cat", "-c", "core.editor=true", "-c", "core.sshCommand=false"),
     *("-c", "submodule.recurse=false", "-c", "protocol.allow=never", "-c", "gpg.program=false"),
 )
-"""Nothing that git would run by its configuration, wherever that lies."""
+"""Options that disable everything that git would run by its configuration, anywhere."""
 _AUTHOR: Final = {
     "GIT_AUTHOR_NAME": "taofold",
     "GIT_AUTHOR_EMAIL": "taofold@localhost",
@@ -35,13 +35,13 @@ _AUTHOR: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """One repository with one work tree and, if given, an index of its own."""
+    """One repository with one work tree and optionally its own index."""
 
     store: Path
     tree: Path
     index: Path | None = None
     own: bool = True
-    """Is it ours, outside the work root? Else it is the project's."""
+    """True if it is ours, outside the work root; False for the project's."""
 
     def run(
         self,
@@ -50,17 +50,17 @@ class Git:
         more: Mapping[str, str] | None = None,
         codes: Sequence[int] = (0,),
     ) -> bytes:
-        """Standard output of `git words`.
+        """Returns the standard output of `git words`.
 
         Raises:
-            RunError: git failed; the message is git's.
+            RunError: Git failed; the message is git's.
         """
         git = trusted_code.program("git", self.tree)
         if not git:
             raise RunError("git is not installed, or lies only where an agent works")
-        # `--literal-pathspecs`: a file may be called `:(exclude)*`.
+        # `--literal-pathspecs`: a file may be named `:(exclude)*`.
         flags = ["--literal-pathspecs", *_HARMLESS, "-c", "gc.auto=0", "-c", "core.quotePath=false"]
-        # Our store keeps contents as they are; the project's own settings hold for its repository.
+        # Our store keeps contents unchanged; in the project's repository its own settings apply.
         if self.own:
             flags += ["-c", "core.autocrlf=false", "-c", "core.symlinks=true"]
             flags += ["-c", "core.preloadIndex=true", "-c", "core.untrackedCache=false"]
@@ -95,7 +95,7 @@ class Git:
         return {**variables, **more}
 
     def filters(self) -> tuple[str, ...]:
-        """Settings of the project's configuration that name programs to filter files with."""
+        """Returns the settings of the project's configuration that name filter programs."""
         git = trusted_code.program("git", self.tree)
         words = ("config", "--list", "--name-only", "-z")
         done = _configured(git, words, self.tree, {"GIT_DIR": str(self.store)})
@@ -103,11 +103,11 @@ class Git:
         return tuple(dict.fromkeys([key for key in keys if key.startswith("filter.")]))
 
     def text(self, *words: str) -> str:
-        """The same as one line of text."""
+        """Returns the output as one line of text."""
         return self.run(*words).decode("utf-8", "surrogateescape").strip()
 
     def names(self, *words: str, stdin: bytes = b"") -> tuple[str, ...]:
-        """Output that is separated by NUL."""
+        """Returns NUL-separated output."""
         raw = self.run(*words, stdin=stdin)
         return tuple([os.fsdecode(part) for part in raw.split(b"\0") if part])
 
@@ -120,17 +120,17 @@ class Git:
         body: str,
         changed: Collection[str] = (),
     ) -> str:
-        """Commit the files below `root` on `branch`, after its last commit or the current one.
+        """Commits the files below `root` on `branch`, after its last commit or the current one.
 
-        No filter is run. A file that the project filters (large files, secrets) stays as it was
-        committed unless it is one of `changed`, relative to `root`; then it is committed as it is.
+        No filter runs. A file that the project filters (large files, secrets) stays as committed
+        before unless it is one of `changed`, relative to `root`; then it is committed unfiltered.
 
         Returns:
             The commit; "" if nothing changed since.
 
         Raises:
-            Refused: the branch is checked out, or its name is none.
-            RunError: git failed.
+            Refused: The branch is checked out, or its name is invalid.
+            RunError: Git failed.
         """
         git = Git(self.store, self.tree, index, own=False)
         reference = git.usable(branch)
@@ -149,12 +149,12 @@ class Git:
         above = ["-p", parent] if parent else []
         raw = git.run("commit-tree", tree, *above, stdin=text.encode(), more=git._author())
         commit = os.fsdecode(raw).strip()
-        # With the old value: whoever moved the branch meanwhile is not overwritten.
+        # With the old value: a concurrent move of the branch is not overwritten.
         git.run("update-ref", "-m", title, reference, commit, git._commit(reference) or "0" * 40)
         return commit
 
     def _unfiltered(self, parent: str, changed: Collection[str]) -> None:
-        """Have the parent's entries for files that a filter would make smaller or other."""
+        """Uses the parent's entries for files that a filter would change."""
         if not parent:
             return
         names = self.names("diff-index", "--cached", "-z", "--name-only", "--no-renames", parent)
@@ -169,10 +169,10 @@ class Git:
             self.run("update-index", "-z", "--index-info", stdin=entries)
 
     def usable(self, branch: str) -> str:
-        """The reference of a branch that may be committed to beside the person's own work.
+        """Returns the reference of a branch that may get commits without affecting the user's work.
 
         Raises:
-            Refused: the branch is checked out, or its name is none.
+            Refused: The branch is checked out, or its name is invalid.
         """
         reference = f"refs/heads/{branch}"
         try:
@@ -193,7 +193,7 @@ class Git:
         return self.text("worktree", "list", "--porcelain").splitlines()
 
     def _author(self) -> dict[str, str]:
-        """The person's name, if git knows one; else ours."""
+        """Returns our identity if git knows none for the user."""
         try:
             self.run("var", "GIT_COMMITTER_IDENT")
         except RunError:
@@ -208,7 +208,7 @@ def _inherited(*names: str) -> dict[str, str]:
 def _configured(
     git: str, words: Sequence[str], folder: Path, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Ask git in `folder` what the person's and the project's configuration say."""
+    """Queries the user's and the project's git configuration in `folder`."""
     return subprocess.run(
         [git, "-C", str(folder), *_HARMLESS, *words],
         env={**_inherited("PATH", "HOME"), **(more or {})},
@@ -219,8 +219,8 @@ def _configured(
 
 
 def _overridden(keys: Iterable[str]) -> dict[str, str]:
-    """Variables with which git runs none of these filters."""
-    # Configuration from the environment wins over every file, so no file has to be trusted.
+    """Returns variables with which git runs none of these filters."""
+    # Configuration from the environment overrides every file, so no file has to be trusted.
     variables = {"GIT_CONFIG_COUNT": "0"}
     for number, name in enumerate(keys):
         variables["GIT_CONFIG_COUNT"] = str(number + 1)
@@ -230,10 +230,10 @@ def _overridden(keys: Iterable[str]) -> dict[str, str]:
 
 
 def repository(root: Path) -> Git | None:
-    """The project's own repository around `root`; None if there is none.
+    """Returns the project's own repository around `root`; None if there is none.
 
-    Ask before an agent has worked, and keep the answer. A directory that only looks like a
-    repository, without being called `.git`, is none.
+    Call it before an agent has worked, and keep the result. A directory that only looks like a
+    repository, without the name `.git`, is not one.
     """
     git = trusted_code.program("git", root)
     if not git:
@@ -244,12 +244,12 @@ def repository(root: Path) -> Git | None:
     if done.returncode or len(lines) != 2:
         return None
     store = Path(lines[0])
-    # A directory named `x.git` with HEAD and objects in it may have been laid by anybody.
+    # Anyone may have created a directory `x.git` with HEAD and objects in it.
     if store.is_relative_to(root) and ".git" not in store.relative_to(root).parts:
         return None
     return Git(store, Path(lines[1]), own=False)
 
 
 def nul(paths: Iterable[str]) -> bytes:
-    """Paths as git reads them from standard input."""
+    """Returns paths in the form in which git reads them from standard input."""
     return b"".join([os.fsencode(path) + b"\0" for path in paths])

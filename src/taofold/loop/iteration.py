@@ -1,10 +1,9 @@
-"""An iteration's run, from the loop's side: what it is told, and what its log says of it. Pure.
+"""The prompt of an iteration's run, and the summary of its log. Pure.
 
 `instructions` come first and are byte-identical in every turn of every iteration, so that a
-provider's cache of the prompt holds; `goal` is the part that changes, with what earlier loops have
-to say about the errors that stand when the iteration begins. Everything that models, tools and
-gates said stands behind a bar on each line: it is data, and cannot end its frame. `account` is the
-loop's own record of the run, read from the run's log: a model's words are reported, and nothing
+provider's prompt cache stays valid. `goal` is the changing part, with the lessons for the current
+errors. All text of models, tools and gates has a bar before each line: it is data, and cannot end
+its frame. `account` summarises the run from its log; text of the model is reported, and nothing
 here decides anything.
 """
 
@@ -35,28 +34,28 @@ RULES: Final = (
     "instructions."
 )
 SAID: Final = 1600
-"""Characters of an earlier answer that are told."""
+"""The most characters of an earlier answer in a prompt."""
 _MARKS: Final = re.compile(r"Tried without success: \[([0-9a-f ]{1,2000})\]")
 _MOST_MARKS: Final = 400
 _MOST_FAILED: Final = 12
 _DIFF: Final = 1500
-"""Characters of the last iteration's diff in a prompt."""
+"""The most characters of the last iteration's diff in a prompt."""
 _OLD: Final = 400
-"""The same of an iteration before the last one."""
+"""The same for an iteration before the last one."""
 _NAMES: Final = 8
-"""Files that are named."""
+"""The most files that are named."""
 _INSTRUCTION: Final = 1000
 
 
 def instructions(base: str, state: LoopState) -> str:
-    """The unchanging part: the agent's own instructions, the rules, a search policy's rates."""
-    # The order is part of the promise: a provider's cache holds for the common beginning only.
+    """Returns the unchanging part: the agent's instructions, the rules, a search policy's rates."""
+    # The order must not change: a provider's cache covers the common beginning only.
     parts = (base.strip(), RULES, state.lessons.lessons.rates if state.lessons else "")
     return "\n\n".join([part for part in parts if part])
 
 
 def goal(state: LoopState, number: int, failing: str) -> str:
-    """What iteration `number` is to do; `failing` is what the gates said last."""
+    """Returns the goal of iteration `number`; `failing` are the last findings of the gates."""
     wish, done = state.wish, state.done
     parts = [wish.task.strip(), _criteria(state)]
     if wish.notes:
@@ -93,10 +92,10 @@ def goal(state: LoopState, number: int, failing: str) -> str:
 
 
 def _read(injection: LessonsInjected, number: int) -> bool:
-    """Does the goal of iteration `number` hold it?"""
+    """Returns whether the goal of iteration `number` contains it."""
     if injection.manual:
         return injection.number <= number
-    # Chosen for the errors that stood then: the next iteration is told anew.
+    # Chosen for the errors at that time: the next iteration gets its own.
     return injection.number == number
 
 
@@ -106,7 +105,7 @@ def _criteria(state: LoopState) -> str:
 
 
 def _told(state: LoopState, iteration: IterationEnded, diff: int) -> str:
-    """An earlier iteration in a few lines, with `diff` characters of what it changed."""
+    """Summarises an earlier iteration in a few lines, with `diff` characters of its changes."""
     then = state.quality_before(iteration.number)
     count = len(iteration.changed)
     changed = times(count, "file") if count else "nothing"
@@ -117,7 +116,7 @@ def _told(state: LoopState, iteration: IterationEnded, diff: int) -> str:
     )
     if iteration.blocked:
         head += f" Not taken as complete: {iteration.blocked}."
-    # Whoever made a file named it, so the names are data like the answer.
+    # The author of a file chose its name, so names are data like the answer.
     names = f"changed: {join_names(iteration.changed, _NAMES)}\n" * bool(count)
     tried = f"{excerpt(iteration.diff.strip(), diff)}\n" * bool(count and diff)
     answer = excerpt(_MARKS.sub("", iteration.said), SAID)
@@ -125,7 +124,7 @@ def _told(state: LoopState, iteration: IterationEnded, diff: int) -> str:
 
 
 def _checks(state: LoopState, iteration: IterationEnded) -> str:
-    """Which checks it mended, which it broke, and which still fail."""
+    """Returns the checks that it fixed, broke, and left failing."""
     then, now = state.failing_before(iteration.number), iteration.verdict.failing_names
     told = (
         ("passes now", [name for name in then if name not in now]),
@@ -136,10 +135,10 @@ def _checks(state: LoopState, iteration: IterationEnded) -> str:
 
 
 def _shun(done: Sequence[IterationEnded], window: Sequence[IterationEnded]) -> str:
-    """Failed actions of the window, and every mark of a fruitless try there ever was."""
+    """Returns failed actions of the window, and the marks of failed attempts of all iterations."""
     failed: dict[FailedAction, None] = {}
     for ended in window:
-        # The newest last, each once: of many only the newest are shown.
+        # The newest last, each once: if there are many, only the newest are shown.
         failed |= dict.fromkeys(ended.failed)
     lines = [
         f"{action.tool} {action.parameters}: {action.why}"
@@ -148,8 +147,7 @@ def _shun(done: Sequence[IterationEnded], window: Sequence[IterationEnded]) -> s
     marks: dict[str, None] = {}
     for ended in done:
         for match in _MARKS.findall(ended.said):
-            # Marks come from every iteration, not only from the window: what
-            # failed once still fails.
+            # Marks come from every iteration, not only the window: a failed attempt still fails.
             marks |= dict.fromkeys(match.split())
     if marks:
         lines.append(f"Tried without success: [{' '.join(list(marks)[-_MOST_MARKS:])}].")
@@ -157,11 +155,11 @@ def _shun(done: Sequence[IterationEnded], window: Sequence[IterationEnded]) -> s
 
 
 def _turn(state: LoopState) -> str:
-    """What detection asks of the next iteration."""
+    """Returns the instructions of detection for the next iteration."""
     if not state.done:
         return ""
     last = state.done[-1].number
-    # The reason names tests and files, which the project's own code names.
+    # The reason names tests and files, whose names come from the project's code.
     lines = [
         f"- {one_line(intervention.instruction, _INSTRUCTION)}\n{quoted(intervention.why)}"
         for intervention in state.interventions
@@ -193,7 +191,7 @@ _MOST: Final = 20
 
 
 class Account(Value, frozen=True):
-    """What an iteration's run did."""
+    """The summary of an iteration's run."""
 
     status: str = ""
     stop_reason: str = ""
@@ -206,7 +204,7 @@ class Account(Value, frozen=True):
 
 
 def account(records: Sequence[run.Record]) -> Account:
-    """Read the log of a run, finished or not."""
+    """Reads the log of a run, finished or not."""
     if not records:
         return Account(status="failed", stop_reason="error", said="the run left no log")
     state = fold(records)
@@ -244,7 +242,7 @@ def _calls(steps: Sequence[Step]) -> list[tuple[Action, Observation]]:
 
 
 def _failed(steps: Sequence[Step]) -> tuple[FailedAction, ...]:
-    """Actions that did not do what they were for. Commands that found failing tests are none."""
+    """Returns actions that did not do their work, without commands that found failing tests."""
     # A dict for its order: the same failure counts once, at its first place.
     failures: dict[FailedAction, None] = {}
     for action, observation in _calls(steps):
@@ -266,12 +264,12 @@ def _short(parameters: dict[str, Any]) -> str:
 
 
 def _executed(steps: Sequence[Step], state: RunState) -> bool:
-    """Did a command run after the last call that may have changed something?"""
+    """Returns whether a command ran after the last call that may have changed something."""
     started = state.started
     effects: dict[str, str] = {} if started is None else started.settings.get("effects", {})
     ran = changed = -1
     for number, (action, observation) in enumerate(_calls(steps)):
-        # A refused action never ran, whatever its tool is.
+        # A refused action never ran, for any tool.
         if observation.refused:
             continue
         if action.tool in COMMANDS:
@@ -279,5 +277,5 @@ def _executed(steps: Sequence[Step], state: RunState) -> bool:
         # A tool without a declared effect counts as reading.
         elif effects.get(action.tool, "read") != "read":
             changed = number
-    # By position, not by time: actions of one step run at the same time.
+    # By position, not by time: actions of one step run concurrently.
     return ran > changed

@@ -1,17 +1,17 @@
-"""What loops learn from one another: the interface `Learner`, and the one over a registry.
+"""Learning between loops: the interface `Learner`, and its implementation over a registry.
 
-A driver asks its `Learner` for lessons at the start, after the baseline gate, and before each
-further iteration; the answers are frozen in the loop's stream. `learn` is asked once at the end.
-All may be asked again after a crash, with the same loop id: a learner counts a loop once.
+A driver requests lessons from its `Learner` at the start, after the baseline gate, and before each
+further iteration; the results are frozen in the loop's stream. `learn` is called once at the end.
+All calls may be repeated after a crash, with the same loop id: a learner counts a loop once.
 
 `CrossLoopLearner` is the one for real loops, command line and benchmark. At the start it makes a
-case of the task and the failing checks, and asks the registry; at the end it puts together which
-attempts there were (`history_of`), attributes what was injected, settles it, and takes in what the
-loop teaches. What the runs themselves say about tests is believed only as far as the gates agree:
-a test run inside an iteration belongs to the agent, the gate does not.
+case of the task and the failing checks, and queries the registry. At the end it reconstructs the
+attempts (`history_of`), attributes the injected patterns, settles the counts, and extracts the
+loop's lessons. Test results inside the runs are trusted only as far as the gates confirm them: a
+test run inside an iteration belongs to the agent, the gate does not.
 
-A model that ranks edits itself is a `SearchPolicy`: its prompt gets the rates at which earlier
-searches found such edits to be right, and what its runs say of them is kept.
+A model that ranks edits itself is a `SearchPolicy`: its prompt gets the success rates of such edits
+in earlier searches, and the outcomes of its runs are stored.
 """
 
 import os
@@ -57,31 +57,31 @@ from taofold.loop.verdict import TESTS, Verdict
 
 
 class Work(Protocol):
-    """What a learner may read of a finished loop besides its state."""
+    """The parts of a finished loop, besides its state, that a learner may read."""
 
     async def records(self, run: str) -> Sequence[Record]:
-        """The log of an iteration's run; empty if there is none."""
+        """Returns the log of an iteration's run; empty if there is none."""
         ...
 
     async def text(self, snapshot: str, path: str) -> str | None:
-        """A file as it was in a snapshot; None if it was not there or is no text."""
+        """Returns a file of a snapshot; None if it was missing or is not text."""
         ...
 
 
 class SearchPolicy(Protocol):
-    """A model that searches: it ranks edits, and learns how often kinds of edits were right."""
+    """A searching model: it ranks edits, and learns the success rates of kinds of edits."""
 
     name: str
     """The model's name."""
 
     def section(self, rates: EditRates) -> str:
-        """The rates as a section of its prompt; "" if they would change nothing."""
+        """Returns the rates as a section of its prompt; "" if they would change nothing."""
         ...
 
     def outcome(
         self, records: Sequence[Record], rates: EditRates
     ) -> tuple[dict[str, Rate], tuple[float, ...]] | None:
-        """What a run's log says, as a `SearchSettled` event holds it; None if no edit of it won."""
+        """Returns a run's outcome in the form of `SearchSettled`; None if none of its edits won."""
         ...
 
 
@@ -96,14 +96,14 @@ class Learner(Protocol):
     """
 
     async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
-        """What to tell the next iteration, and it alone; `failing` is what the gates said last.
+        """Returns the lessons for the next iteration alone; `failing` are the gates' last findings.
 
-        `state.done` are the iterations that failed so far: none at the start.
+        `state.done` are the failed iterations so far: none at the start.
         """
         ...
 
     async def learn(self, loop: str, state: LoopState, work: Work) -> Learnt:
-        """Take in a loop that has ended."""
+        """Learns from a loop that has ended."""
         ...
 
 
@@ -111,25 +111,25 @@ class NoLearner:
     """A `Learner` without memory."""
 
     async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
-        """Nothing."""
+        """Returns no lessons."""
         del loop, state, failing
         return Lessons()
 
     async def learn(self, loop: str, state: LoopState, work: Work) -> Learnt:
-        """Nothing."""
+        """Learns nothing."""
         del loop, state, work
         return Learnt()
 
 
 def case_of(task: str, faults: Sequence[Check], repository: str = "") -> LoopCase:
-    """What the loop is about."""
+    """Returns the case of a loop."""
     languages = [language_of(fault.place.path) for fault in faults if fault.place.path]
     named = next((language for language in languages if language != "other"), "")
     return LoopCase(task, named, repository, failing=tuple(faults))
 
 
 def failed_at(state: LoopState, failing: Sequence[Check]) -> tuple[str, ...]:
-    """The ids of those `failing` whose error stayed though an iteration edited files for it."""
+    """Returns the ids of `failing` checks whose error stayed although an iteration edited files."""
     before = state.baseline.verdict.errors if state.baseline else ()
     stood: set[tuple[str, ...]] = set()
     for ended in state.done:
@@ -140,10 +140,10 @@ def failed_at(state: LoopState, failing: Sequence[Check]) -> tuple[str, ...]:
 
 
 def exchanged_by(state: LoopState, failing: Sequence[Check]) -> tuple[Check, ...]:
-    """The errors of checks that fail by a wrong value now, as they were before the loop's edits.
+    """Returns the earlier errors of checks that now fail by a wrong value.
 
-    An exception that became a wrong value was mended wrongly; one that became another exception
-    was as likely followed by the next.
+    An exception that became a wrong value was fixed wrongly. One that became another exception may
+    simply have been followed by the next.
     """
     wrong = {check.id for check in failing if is_assertion(check)}
     before = state.baseline.verdict.errors if state.baseline else ()
@@ -153,15 +153,15 @@ def exchanged_by(state: LoopState, failing: Sequence[Check]) -> tuple[Check, ...
 
 
 def _forms(checks: Iterable[Check]) -> set[tuple[str, ...]]:
-    """What an error has in two verdicts, though an edit moved it or changed a value in it."""
+    """Returns the identities of errors that stay equal if an edit moves them or changes a value."""
     forms: set[tuple[str, ...]] = set()
     for check in checks:
-        # A compiler's finding is named after its message, so it goes by its file; a test by its
-        # name.
+        # A compiler's finding is named after its message, so its file identifies it; a test's name
+        # does.
         path = check.place.path
         where = check.id if is_test(path) else path
         forms.add((where, check.error_type, pattern_of(check.message)))
-        # Values in a message are not always known as such: the function that raised it says more.
+        # Values in a message are not always recognised: the raising function is more reliable.
         if ":" in (place := seen_at(check)) and not is_assertion(check):
             forms.add((check.id, check.error_type, place))
     return forms
@@ -176,7 +176,7 @@ _MOST_CHARS: Final = 200_000
 async def history_of(
     loop: str, state: LoopState, work: Work, *, repository: str = "", by: str = ""
 ) -> LoopHistory:
-    """The loop's attempts: as fine as the runs' logs allow, else one for each iteration."""
+    """Returns the loop's attempts: as fine as the runs' logs allow, else one for each iteration."""
     before = state.baseline.verdict if state.baseline else Verdict(passed=False)
     snapshot = state.baseline.snapshot if state.baseline else ""
     attempts: list[RepairAttempt] = []
@@ -200,9 +200,9 @@ async def history_of(
 async def _callers(
     attempts: Sequence[RepairAttempt], state: LoopState, work: Work
 ) -> dict[str, str]:
-    """The lines by which each failing check came up: of its test, or of the program's start.
+    """Returns the lines of the test, or of the program's start, that led to each failing check.
 
-    By the check's signature: an uncaught error has the name that the next one has.
+    Keyed by the check's signature: two uncaught errors may share one name.
     """
     snapshot = state.baseline.snapshot if state.baseline else ""
     callers: dict[str, str] = {}
@@ -210,10 +210,10 @@ async def _callers(
     for attempt in attempts:
         for check in attempt.before:
             own = [frame for frame in check.places if frame.path and not is_foreign(frame.path)]
-            # A program that fails where it begins shows that line itself.
+            # A program that fails at its start already shows that line.
             if not snapshot or not (own[1:] or is_test(check.place.path)):
                 continue
-            # The lines of a file that was edited since are not those that the report names.
+            # The lines of an edited file no longer match those in the report.
             if check.signature not in callers and own[0].path not in edited:
                 text = await work.text(snapshot, own[0].path)
                 code = without_comments(text or "", own[0].path)
@@ -223,11 +223,11 @@ async def _callers(
 
 
 _EXPECTS: Final = re.compile(r"(?:\bwith\b.*[rR]aises.*:|(?:\bthrows|\brejects|toThrow)\b.*\{)\s*$")
-"""The head of a block in which something is expected to be raised."""
+"""The head of a block in which an exception is expected."""
 
 
 def _statement(text: str, line: int) -> str:
-    """The line with those right above it in its block."""
+    """Returns the line with those right above it in its block."""
     lines = text.splitlines()[:line]
     if not lines or len(lines) < line:
         return ""
@@ -235,12 +235,12 @@ def _statement(text: str, line: int) -> str:
     start = len(lines) - 1
     while start and len(lines) - start < _MOST_CALLER:
         above = lines[start - 1]
-        # The end of another block says nothing of this one, nor do imports.
+        # The end of another block and imports are unrelated to this block.
         end = not above.strip() or above.strip()[0] in ")]}"
         if end or above[:indent].strip() or IMPORT.match(above):
             break
         start -= 1
-    # What is expected to be raised stands in the head of the block.
+    # The head of the block names the expected exception.
     if start and _EXPECTS.search(lines[start - 1]):
         start -= 1
         indent = len(lines[start]) - len(lines[start].lstrip())
@@ -250,10 +250,10 @@ def _statement(text: str, line: int) -> str:
 async def _attempts(
     ended: IterationEnded, before: Verdict, snapshot: str, work: Work
 ) -> list[RepairAttempt]:
-    """The attempts of one iteration, none of which claims more than the gates saw.
+    """Returns the attempts of one iteration, limited to what the gates confirm.
 
-    Where the run's own edits do not explain what the checks or the files show, as when a shell
-    command edited them, the files before and after the iteration are compared instead.
+    If the run's own edits do not explain the checks or the files, as when a shell command edited
+    them, the files before and after the iteration are compared instead.
     """
     failed, fails = before.errors, _standing(before, ended.verdict).errors
     still = {check.id for check in fails}
@@ -268,7 +268,7 @@ async def _attempts(
             attempt,
             kept=attempt.kept and not _doubtful(attempt, left),
             passed=passed,
-            # A runner that says no more than the name tells of the check that the gates know.
+            # Some runners report only the name; the gates know the check.
             after=tuple(
                 [
                     check if check.error_type else named.get(name_of(check.id), check)
@@ -294,15 +294,17 @@ async def _attempts(
         passed=passed,
     )
     if unexplained:
-        # The log does not explain the files: what it claims to have mended is not believed.
+        # The log does not explain the files: the checks that it claims to have fixed are not
+        # trusted.
         credible = [attempt for attempt in credible if not attempt.kept]
     return [*credible, whole]
 
 
 def _standing(before: Verdict, now: Verdict) -> Verdict:
-    """The verdict with what a gate found before, where it found nothing now and did not pass.
+    """Returns the verdict with the earlier findings of gates that find nothing now but did not
+    pass.
 
-    Findings were silenced in place, for instance: what was not taken for mended still stands.
+    For instance, findings were silenced in place: they still stand.
     """
     known = {result.gate.command: result for result in before.results if result.failing}
     return replace(
@@ -322,7 +324,7 @@ def _standing(before: Verdict, now: Verdict) -> Verdict:
 
 
 def _passed(verdict: Verdict) -> frozenset[str] | None:
-    """The names of what passed, None where a gate failed that does not name it."""
+    """Returns the names of passed checks, None if a gate failed that does not list them."""
     names = set(verdict.passing)
     for result in verdict.results:
         if not result.passed and result.runner not in TESTS:
@@ -334,7 +336,7 @@ def _passed(verdict: Verdict) -> frozenset[str] | None:
 
 
 async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[str, str]:
-    """What the files that a run edited held when it began; "" for one that was not there."""
+    """Returns the initial contents of the files that a run edited; "" for a missing file."""
     if not snapshot:
         return {}
     batches = [record.event.actions for record in records if isinstance(record.event, Proposed)]
@@ -344,9 +346,9 @@ async def _texts(records: Sequence[Record], snapshot: str, work: Work) -> dict[s
 
 
 async def _edited_otherwise(ended: IterationEnded, reading: RunReading, work: Work) -> bool:
-    """Did something beside the edits in the log change files that are no tests?"""
+    """Returns whether something other than the logged edits changed files that are not tests."""
     for path in _edited(ended):
-        # Binary and long files count as well: it is only asked whether they are as the log says.
+        # Binary and long files count too: they are only compared with the log.
         if path not in reading.texts or reading.texts[path] != await work.text(
             ended.snapshot, path
         ):
@@ -355,19 +357,19 @@ async def _edited_otherwise(ended: IterationEnded, reading: RunReading, work: Wo
 
 
 def _edited(ended: IterationEnded) -> list[str]:
-    """The files that are no tests and that an iteration changed, as far as there is a snapshot."""
+    """Returns the files, without tests, that an iteration changed, if there is a snapshot."""
     paths = [path for path in ended.changed if not is_test(path)] if ended.snapshot else []
     return paths[:_MOST_FILES]
 
 
 def _doubtful(attempt: RepairAttempt, left: set[str]) -> bool:
-    """Does it claim that a check passes which the gates found failing?"""
+    """Returns whether it claims to have fixed only checks that the gates found failing."""
     claimed = _names(attempt.turned)
     return bool(claimed) and claimed <= left
 
 
 def _names(checks: Iterable[Check]) -> set[str]:
-    """What the checks are called, whoever reports them."""
+    """Returns the names of the checks for any reporter."""
     return {name_of(check.id) for check in checks}
 
 
@@ -382,18 +384,18 @@ async def _changes(ended: IterationEnded, snapshot: str, work: Work) -> tuple[Fi
 
 
 def _language(attempts: Sequence[RepairAttempt]) -> str:
-    """The language of most changes."""
+    """Returns the language of most changes."""
     languages = [language_of(change.path) for attempt in attempts for change in attempt.changes]
     named = [language for language in languages if language != "other"]
-    # Of equal counts by name: the order of a set differs from process to process.
+    # Ties are broken by name: the order of a set differs from process to process.
     return max(set(named), key=lambda one: (named.count(one), one)) if named else ""
 
 
 Describe = Callable[[Pattern], Awaitable[str]]
-"""A seam for a model: better words for the name of a new pattern. It decides nothing."""
+"""Returns a better name for a new pattern, from a model. It decides nothing."""
 
 SILENT: Final = frozenset({"aborted", "tampered"})
-"""Endings that teach nothing: a person stopped it, or its proof is worthless."""
+"""Endings that teach nothing: a user stopped the loop, or its proof is worthless."""
 _MOST_NAME: Final = 80
 _MOST_SEARCHED: Final = 4000
 
@@ -401,8 +403,8 @@ _MOST_SEARCHED: Final = 4000
 class CrossLoopLearner:
     """A `Learner` over the registry of patterns.
 
-    `repository` names the project that loops work on ("": by its folder), `by` who contributes.
-    Loops whose model is `search` are told its rates as well, and add to them.
+    `repository` names the project that loops work on ("": by its folder), `by` is the contributor.
+    Loops whose model is `search` also get its rates, and add to them.
     """
 
     def __init__(
@@ -420,7 +422,7 @@ class CrossLoopLearner:
         self.search = search
 
     async def lessons(self, loop: str, state: LoopState, failing: Sequence[Check]) -> Lessons:
-        """What earlier loops have to say to this one, at its start or after an iteration."""
+        """Returns the lessons of earlier loops, at the start or after an iteration."""
         injection = self.injection(state)
         if state.wish.min_success_rate is not None:
             injection = replace(injection, min_success_rate=state.wish.min_success_rate)
@@ -440,7 +442,7 @@ class CrossLoopLearner:
     def home(self, state: LoopState) -> str:
         """Returns the name of the project that the loop works on, with a digest of its path.
 
-        A clone may be called as it likes: its name alone must not make it another project.
+        A clone may have any name: two projects must not share their identity by name alone.
         """
         path = os.path.realpath(state.wish.root)
         digest = blake2b(os.fsencode(path), digest_size=4).hexdigest()
@@ -450,11 +452,11 @@ class CrossLoopLearner:
         return self.search is not None and state.wish.model == self.search.name
 
     async def rates(self) -> str:
-        """The section of a search policy's prompt; "" without one."""
+        """Returns the section of a search policy's prompt; "" without one."""
         return self.search.section(await self.registry.rates()) if self.search else ""
 
     async def searched(self, loop: str, records: Sequence[Record]) -> None:
-        """Count what a run's search came to, if an edit of it won."""
+        """Counts the result of a run's search, if an edit of it won."""
         if self.search is not None:
             outcome = self.search.outcome(records, await self.registry.rates())
             if outcome is not None:
@@ -463,7 +465,10 @@ class CrossLoopLearner:
     async def inject(
         self, loop: str, case: LoopCase, injection: Injection, *, manual: bool = False
     ) -> Lessons:
-        """Ask the registry. From a person who asks nothing is withheld, by lot or for a while."""
+        """Queries the registry.
+
+        A manual request is exempt from the control group and from delays.
+        """
         if manual:
             case = replace(case, failed=tuple([check.id for check in case.failing]), after=0)
         chosen = await self.registry.inject(
@@ -481,26 +486,26 @@ class CrossLoopLearner:
         )
 
     async def learn(self, loop: str, state: LoopState, work: Work) -> Learnt:
-        """Take in a loop that has ended; what the settings switch off is left out."""
+        """Learns from a loop that has ended, except for what the settings disable."""
         if state.status in SILENT or state.green_before:
             return Learnt(notes=(f"a loop that ended as {state.status} teaches nothing",))
         extraction = self.extraction(state)
         history = await history_of(loop, state, work, repository=self.home(state), by=self.by)
         automatic = extraction.enabled and extraction.auto_extract_on_completion
         if automatic and history.succeeded and state.done and self._searches(state):
-            # Only the last run: its edits are what the gates passed.
+            # Only the last run: its edits are the ones that passed the gates.
             await self.searched(loop, await work.records(state.done[-1].run))
         return await self.take_in(history, KINDS if automatic else (), extraction)
 
     def injection(self, state: LoopState) -> Injection:
-        """Returns the lessons for the loop, by its settings and its options."""
+        """Returns the injection settings of the loop, by its options and the general settings."""
         injection = self.learning.injection
         return replace(
             injection, within_project=injection.within_project or state.wish.within_project
         )
 
     def extraction(self, state: LoopState) -> Extraction:
-        """Returns how the loop teaches: by the settings, and by what it was started with."""
+        """Returns the extraction settings of the loop, by its options and the general settings."""
         extraction = self.learning.extraction
         return replace(
             extraction, within_project=extraction.within_project or state.wish.within_project
@@ -512,16 +517,18 @@ class CrossLoopLearner:
         kinds: Collection[Kind] = KINDS,
         extraction: Extraction | None = None,
     ) -> Learnt:
-        """Attribute, refute, settle, extract: in this order, so that no loop judges its own."""
+        """Attributes, refutes, settles, extracts: in this order, so that no loop judges its own
+        lessons.
+        """
         history = history.without_comments()
-        # A resumed loop is counted once: what it taught before is settled anew.
+        # A resumed loop is counted once: its earlier counts are replaced.
         await self.registry.reopened(
             history.loop, iterations=history.iterations, solved=history.succeeded
         )
         note = await self.registry.loop(history.loop)
         uses = await self._attributed(history, note)
         await self._refuted(history)
-        # A loop that was told nothing and may teach nothing is not entered.
+        # A loop without lessons that may teach nothing is not recorded.
         if kinds or (note is not None and note.decided):
             await self.registry.ended(
                 history.loop,
@@ -542,12 +549,12 @@ class CrossLoopLearner:
         )
 
     async def _attributed(self, history: LoopHistory, note: LoopNote | None) -> tuple[Used, ...]:
-        """Which edits that patterns propose the loop made: told to the registry, and returned."""
+        """Records and returns the edits of the loop that shown patterns propose."""
         patterns: list[Pattern] = []
         for injected in note.shown if note is not None else ():
             try:
                 patterns.append(await self.registry.show(injected.id))
-            except UnknownPattern:  # Pruned meanwhile.
+            except UnknownPattern:  # Pruned since.
                 continue
         uses = applications(history, patterns)
         for use in uses:
@@ -560,7 +567,7 @@ class CrossLoopLearner:
         )
 
     async def _refuted(self, history: LoopHistory) -> None:
-        """Retire the lessons that the loop shows to be no cure."""
+        """Retires the lessons that the loop shows to be no fix."""
         failing = history.attempts[0].before if history.attempts else ()
         searches = [*ask(LoopCase(failing=failing)).searches]
         edits = [change for attempt in history.attempts for change in attempt.changes]
@@ -579,7 +586,7 @@ class CrossLoopLearner:
         return await self.registry.discover(history.loop, drafts, extraction, by=self.by)
 
     async def _named(self, draft: Pattern) -> Pattern:
-        """The draft under the name that a model gives it, if there is one to ask."""
+        """Returns the draft with the name that a model gives it, if there is a model."""
         if self.describe is None:
             return draft
         with contained():

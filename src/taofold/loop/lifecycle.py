@@ -1,12 +1,12 @@
-"""What people do to loops: start, resume, pause, abort, and see which there are (`rows`).
+"""The users' commands on loops: start, resume, pause, abort, and list (`rows`).
 
-Everything goes through the stream, so it works from any process; a loop whose process is gone is
-found here and marked as crashed, what it left is cleared up and learnt from (`catch_up`), and no
-more loops are started at once than are allowed.
+Everything goes through the stream, so it works from any process. A loop whose process is gone is
+detected here and marked as crashed; its remains are cleared up and learnt from (`catch_up`). The
+number of concurrent loops is limited.
 
-Protected files that were changed while a loop stood still need a person's word before it goes on:
-the agent's changes are its iteration's, and the next verdict finds them; everything else is refused
-until one of two things is said.
+If protected files were changed while a loop was paused, it only continues after a user's decision.
+The agent's own changes belong to its iteration, and the next verdict finds them. All others are
+refused until the user keeps or restores them.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ from taofold.runtime import ownership
 from taofold.runtime.inbox import environment_redactor
 
 Word: TypeAlias = Literal["", "keep", "restore"]
-"""What a person says about them; "" = nothing yet."""
+"""A user's decision about such files; "" = none yet."""
 
 RECENT = 20
-"""Loops that are looked at, the newest first."""
+"""The number of newest loops that are checked."""
 
 AT_ONCE: Final = 4
-"""Loops that may run at the same time without force."""
+"""The most loops that may run at the same time without force."""
 PROTECTED: Final = (
     "the task seems to ask for tests or configuration ({}): these are protected, and the gates run "
     "without what the agent writes there. --allow-edit GLOB includes the files that you name"
@@ -57,12 +57,12 @@ PACKAGES: Final = (
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 
 _PATIENCE: Final = 30.0
-"""Seconds to wait for the process of an aborted loop to let go."""
+"""Seconds to wait until the process of an aborted loop lets go."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopRow:
-    """A loop as a list shows it. `note` says what is wrong with its process, if anything."""
+    """A row in the list of loops. `note` is the problem of its process, if any."""
 
     loop: str
     state: LoopState
@@ -70,7 +70,7 @@ class LoopRow:
 
 
 def new_id(task: str) -> str:
-    """`ralph-<slug of at most 30>-<8 hex digits>`."""
+    """Returns `ralph-<slug of at most 30>-<8 hex digits>`."""
     words = re.sub(r"[^a-z0-9]+", "-", task.lower()).strip("-")
     slug = words[:30].rpartition("-")[0] if len(words) > 30 and "-" in words[:30] else words[:30]
     return f"ralph-{slug.strip('-') or 'loop'}-{token_hex(4)}"
@@ -84,11 +84,11 @@ async def start(
     force: bool = False,
     warn: Callable[[str], None] = lambda text: None,
 ) -> LoopState:
-    """Start a loop and drive it until it ends or waits.
+    """Starts a loop and drives it until it ends or waits.
 
     Raises:
-        ConfigError: the wish cannot be fulfilled as it is; nothing was started.
-        Refused: too many loops run already.
+        ConfigError: The request is invalid; nothing was started.
+        Refused: Too many loops run already.
     """
     loop = loop or new_id(wish.task)
     _valid(wish, loop)
@@ -96,10 +96,10 @@ async def start(
     if await dependencies.journal.facts(stream.name, limit=1):
         raise ConfigError(f"there is a loop {loop!r} already", path="--loop-id")
     await _room(dependencies, loop, force=force, warn=warn)
-    # Before the new loop asks for lessons, so that loops whose process died have taught theirs.
+    # Before the new loop gets its lessons, so that loops whose process died have taught theirs.
     await catch_up(dependencies)
     state = LoopState(wish=wish, bounds=wish.bounds, place=token_hex(4))
-    # A loop whose agent cannot be made must fail here, not in iteration 1 with a baseline taken.
+    # An invalid agent must fail here, not in iteration 1 after the baseline.
     _check_agent(dependencies, state)
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
     asked = "" if wish.allow_edit else asked_for(wish.task)
@@ -131,15 +131,15 @@ async def resume(
     warn: Callable[[str], None] = lambda text: None,
     by: str = "local",
 ) -> LoopState:
-    """Go on with a loop, with other limits if need be, and drive it until it ends or waits.
+    """Resumes a loop, optionally with other limits, and drives it until it ends or waits.
 
-    `edited` is a person's word about protected files that were changed while it stood still.
-    `retake` takes the baseline again, with the packages that are installed now.
+    `edited` is a user's decision about protected files that were changed while it was paused.
+    `retake` takes the baseline again, with the currently installed packages.
 
     Raises:
-        UnknownRun: there is no such loop.
-        Refused: it ended for good, goes on elsewhere, its limits leave no room, or protected
-            files or installed packages changed and nothing was said of them.
+        UnknownRun: There is no such loop.
+        Refused: It ended for good, runs elsewhere, its limits are used up, or protected files or
+            installed packages changed without a decision.
     """
     stream = await _loaded(dependencies, loop)
     state = stream.state
@@ -162,7 +162,7 @@ async def resume(
     if retake:
         word += await _retaken(state, environment, packages, by, bounds.seconds, warn)
     me = ownership.me()
-    lost_now = (await stream.read()).status in DRIVEN  # it may have been marked meanwhile
+    lost_now = (await stream.read()).status in DRIVEN  # it may have been marked in the meantime
     if dependencies.before is not None:
         dependencies.before(stream.records)
     stream.heard = dependencies.hear
@@ -175,7 +175,7 @@ async def resume(
 
 
 async def _driven(driver: Driver) -> LoopState:
-    """Drive a loop until it ends or waits, and free what it needed only for that."""
+    """Drives a loop until it ends or waits, and frees the resources for that."""
     state = await driver()
     with suppress(TaofoldError, OSError):
         await driver.environment.release(ended=state.status in ENDED - RESUMABLE)
@@ -183,11 +183,11 @@ async def _driven(driver: Driver) -> LoopState:
 
 
 async def pause(dependencies: LoopDependencies, loop: str, *, by: str = "local") -> LoopState:
-    """Ask whoever drives the loop to stop before the next iteration. To ask twice changes nothing.
+    """Requests a pause before the next iteration. Idempotent.
 
     Raises:
-        UnknownRun: there is no such loop.
-        Refused: nobody drives it, or it is about to end.
+        UnknownRun: There is no such loop.
+        Refused: No process drives it, or it is about to end.
     """
     stream = await load(dependencies.journal, loop, now=dependencies.now)
     while True:
@@ -215,18 +215,18 @@ async def abort(
     force: bool = False,
     by: str = "local",
 ) -> tuple[LoopState, Sequence[str]]:
-    """End a loop for good; with `keep` off its files are put back as they were at the start.
+    """Ends a loop for good; without `keep` its files are restored to the start.
 
-    One that was aborted already can still have its files put back. Returns the state and the
-    paths that were put back; `state.cleared` says what became of a worktree or a copy.
+    The files of an aborted loop can still be restored. Returns the state and the restored paths;
+    `state.cleared` has the result for a worktree or a copy.
 
     Raises:
-        UnknownRun: there is no such loop.
-        Refused: it has ended already, or files were changed by others since.
+        UnknownRun: There is no such loop.
+        Refused: It has ended already, or files were changed by others since.
     """
     stream = await load(dependencies.journal, loop, now=dependencies.now)
     state = await _give_up(stream, loop, keep=keep, by=by)
-    # The fact is written, but the driver may still be at work on the files until it sees it.
+    # The fact is written, but the driver may still change the files until it reads it.
     await _let_go(dependencies, stream.name, state)
     if state.baseline is None:
         return stream.state, ()
@@ -236,9 +236,9 @@ async def abort(
         if keep:  # there is nothing left to keep
             return stream.state, ()
         raise
-    # The last snapshot is from before the iteration: what its agent did since would be lost.
+    # The last snapshot precedes the iteration: its agent's later work would be lost.
     if state.open is not None and state.status != "aborted":
-        await environment.snapshot("as it was given up")  # since the last one the agent worked
+        await environment.snapshot("as it was given up")  # the agent worked since the last one
     paths = await environment.leave(keep=keep, force=force)
     left = await environment.clear(
         keep="the changes are there, and were to be kept" if keep else ""
@@ -252,14 +252,14 @@ async def abort(
 async def revert(
     dependencies: LoopDependencies, loop: str, *, force: bool = False
 ) -> tuple[LoopState, Sequence[str]]:
-    """Put the files back as they were before a loop that has ended, however it ended.
+    """Restores the files from before an ended loop, for any ending.
 
     Returns:
-        The state, and the paths that were put back.
+        The state, and the restored paths.
 
     Raises:
-        UnknownRun: there is no such loop.
-        Refused: it goes on, its files were put back already, or others changed them since.
+        UnknownRun: There is no such loop.
+        Refused: It is still live, its files were restored already, or others changed them since.
     """
     stream = await load(dependencies.journal, loop, now=dependencies.now)
     state = stream.state
@@ -275,10 +275,10 @@ async def revert(
 
 
 async def _give_up(stream: LoopStream, loop: str, *, keep: bool, by: str) -> LoopState:
-    """Write that the loop was aborted, whoever else writes; its state just before."""
+    """Records the abortion, retrying on concurrent writes; returns the state just before."""
     while True:
         state = stream.state
-        # A loop that was given up with its files kept may still have them put back later.
+        # A loop that was aborted with its files kept may still have them restored later.
         if not keep and state.status == "aborted" and not state.reverted:
             return state
         if state.status not in LIVE and state.status != "crashed":
@@ -292,7 +292,7 @@ async def _give_up(stream: LoopStream, loop: str, *, keep: bool, by: str) -> Loo
 
 
 async def rows(dependencies: LoopDependencies) -> list[LoopRow]:
-    """Every loop, the newest first. One whose process is gone is marked as crashed (RLP-12)."""
+    """Returns every loop, the newest first, marking those without a process as crashed (RLP-12)."""
     listed: list[LoopRow] = []
     for loop in await ids(dependencies.journal):
         try:
@@ -303,7 +303,7 @@ async def rows(dependencies: LoopDependencies) -> list[LoopRow]:
 
 
 async def row(dependencies: LoopDependencies, loop: str) -> LoopRow:
-    """One loop, marked as crashed if its process is gone."""
+    """Returns one loop, marked as crashed if its process is gone."""
     stream = await _loaded(dependencies, loop)
     gone = lost(
         dependencies.journal,
@@ -311,7 +311,7 @@ async def row(dependencies: LoopDependencies, loop: str) -> LoopRow:
         await dependencies.journal.row(stream.name),
         dependencies.now(),
     )
-    if gone and suspended(stream.state):  # it may be thawed: whoever resumes it decides
+    if gone and suspended(stream.state):  # it may continue: the user who resumes it decides
         return LoopRow(loop, stream.state, "its process is there, but gives no sign of life")
     if gone:
         with suppress(Conflict, Refused):
@@ -320,12 +320,12 @@ async def row(dependencies: LoopDependencies, loop: str) -> LoopRow:
 
 
 async def running(dependencies: LoopDependencies) -> list[LoopRow]:
-    """The loops that a process drives now."""
+    """Returns the loops that a process drives now."""
     return [row for row in await rows(dependencies) if row.state.status in DRIVEN]
 
 
 def paths(loops: int) -> int:
-    """Ways in which so many loops can get in each other's way."""
+    """Returns the number of pairs of loops that may conflict."""
     return loops * (loops - 1) // 2
 
 
@@ -338,12 +338,12 @@ async def edits(
     seconds: float,
     warn: Callable[[str], None] = lambda text: None,
 ) -> list[loop_events.LoopEvent]:
-    """The facts about such files before a loop goes on: none, or the person's word.
+    """Returns the facts about changed files before a loop continues: none, or the user's decision.
 
-    Gates that have to be run for it may take `seconds` together.
+    Gates that must run for it may take `seconds` together.
 
     Raises:
-        Refused: there are such files and nothing was said of them.
+        Refused: There are such files and no decision.
     """
     if state.baseline is None:
         return []
@@ -378,7 +378,7 @@ async def _retaken(
     seconds: float,
     warn: Callable[[str], None],
 ) -> list[loop_events.LoopEvent]:
-    """The fact that the baseline was taken again; nothing if there is none yet."""
+    """Returns the fact of a retaken baseline; nothing if there is none yet."""
     if state.baseline is None:
         return []
     verdict, done = await environment.retake(seconds)
@@ -397,9 +397,9 @@ async def _retaken(
 
 
 async def catch_up(dependencies: LoopDependencies) -> list[str]:
-    """Clear up after, and learn from, loops that were missed; the ids of those learnt from.
+    """Clears up and learns from unfinished loops; returns the ids of those learnt from.
 
-    What cannot be done now is left.
+    Work that is impossible now is left for later.
     """
     caught: list[str] = []
     for loop in (await ids(dependencies.journal))[:RECENT]:
@@ -445,14 +445,14 @@ async def _caught(dependencies: LoopDependencies, stream: LoopStream) -> bool:
         return False
     row = await dependencies.journal.row(stream.name)
     if row is not None and row.held and not ownership.gone(state.owner):
-        return False  # its driver is at it
+        return False  # its driver will do it
     # In a thread: opening a worktree or a copy of a large project blocks for seconds.
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
     if isinstance(move, Clear):
         await stream.append(loop_events.Cleared(left=await environment.clear()))
         return await _caught(dependencies, stream)
     learnt = await dependencies.learner.learn(loop, state, LoopWork(dependencies.log, environment))
-    with suppress(Conflict, Refused):  # somebody else was quicker
+    with suppress(Conflict, Refused):  # another process was faster
         await stream.append(loop_events.Taught(learnt=learnt))
     return True
 
@@ -476,8 +476,8 @@ async def _room(
 async def _was_room(
     dependencies: LoopDependencies, stream: LoopStream, environment: LoopEnvironment
 ) -> None:
-    """Of loops that started at the same moment the last ones give way."""
-    # Both processes see the same order, so that exactly the loops beyond the limit give way.
+    """Ends this loop if it is beyond the limit among loops started at the same moment."""
+    # Both processes see the same order, so that exactly the loops beyond the limit end.
     rows = sorted(await running(dependencies), key=lambda row: (row.state.started_at, row.loop))
     first = [row.loop for row in rows[:AT_ONCE]]
     if stream.loop in first:
@@ -496,10 +496,11 @@ def _valid(wish: LoopRequest, loop: str) -> None:
         if bad:
             faults.append(ConfigError(text, path=path))
 
-    # All faults at once, so that a person need not find them one by one.
+    # All faults at once, so that the user need not find them one by one.
     fault(not wish.task.strip(), "TASK", "it is empty: say what is to be done")
     fault(not wish.commands, "--completion", "name a command that succeeds when the work is done")
-    # A loop goes on from what is stored of it, so a command can neither be kept nor run without it.
+    # A loop resumes from its stored form, so a command with a secret could neither be stored nor
+    # run.
     fault(
         any(redactor.text(command) != command for command in wish.commands),
         "--completion",
@@ -519,7 +520,7 @@ def _valid(wish: LoopRequest, loop: str) -> None:
 
 
 def _check_agent(dependencies: LoopDependencies, state: LoopState) -> None:
-    """Find what is wrong with the agent before anything is started."""
+    """Finds errors of the agent before anything is started."""
     worker = dependencies.agent(Path(state.wish.root), state)
     from_now = replace(state, active_at=dependencies.now())
     agent = agent_for(worker, from_now, dependencies.now(), RunState()).replace(log=None)
@@ -542,8 +543,8 @@ def _resumable(loop: str, state: LoopState, gone: str) -> None:
 
 
 def _leaves_room(state: LoopState, bounds: LoopLimits) -> None:
-    """Refuse limits that would end the loop at once."""
-    # An open iteration may still be finished, even if it is the last that the limit allows.
+    """Refuses limits that would end the loop at once."""
+    # An open iteration may still be finished, even if it is the last allowed one.
     if state.open is None and len(state.iterations) >= bounds.iterations:
         raise Refused(
             f"{times(len(state.iterations), 'iteration')} used: resume with --max-iterations "
@@ -559,7 +560,7 @@ async def _loaded(dependencies: LoopDependencies, loop: str) -> LoopStream:
 
 
 def _idle(state: LoopState, gone: str) -> str:
-    """Why there is nothing to pause, "" if there is."""
+    """Returns why there is nothing to pause, "" if there is."""
     if gone or state.status == "crashed":
         return f"is crashed, nothing goes on: {gone or (state.crash and state.crash.why) or ''}"
     match state.status:
@@ -575,10 +576,10 @@ def _idle(state: LoopState, gone: str) -> str:
 
 
 async def _let_go(dependencies: LoopDependencies, name: str, state: LoopState) -> None:
-    """Wait until the process that drove the loop has stopped."""
+    """Waits until the process that drove the loop has stopped."""
     if state.status not in DRIVEN or ownership.mine(state.owner):
         return
-    # Polled: the process may be on another machine, where only its lease can be seen.
+    # Polled: the process may be on another machine, whose only sign is its lease.
     waited = 0.0
     while waited < _PATIENCE and not ownership.gone(state.owner):
         row = await dependencies.journal.row(name)

@@ -1,9 +1,9 @@
-"""The report of a loop: history, what the gates said, what was learnt, and the diff. Markdown for
-people (`report_markdown`), JSON for machines (`report_json`), and the seed's files. Pure.
+"""The report of a loop: history, gate results, lessons, and the diff. Pure.
 
-The JSON has the layout of the seed's `state.json` (D20) with its debug memory: what was tried, what
-failed, why, and whether the fix held, all derived from the loop's facts. Text of models, tools and
-gates stands in fences that it cannot close.
+Markdown for users (`report_markdown`), JSON for machines (`report_json`), and exported files. The
+JSON has the layout of `state.json` (D20) with its debug memory: the attempts, failures, causes, and
+effects of fixes, all derived from the loop's facts. Text of models, tools and gates is in fences
+that it cannot close.
 """
 
 import re
@@ -40,11 +40,11 @@ _CATEGORY: Final = {
 _SHOWN: Final = 10
 _DIFF: Final = 600
 _WHOLE: Final = 100_000
-"""Characters of a line that names every file."""
+"""The most characters of a line that names every file."""
 
 
 def debug_memory(loop: str, state: LoopState, at: dict[int, int]) -> dict[str, Any]:
-    """The session in the layout of the seed; `at` has the time at which iterations ended."""
+    """Returns the session in the exported layout; `at` has the end times of iterations."""
     verdicts: list[tuple[int, Verdict, dict[str, str]]] = []
     if state.baseline is not None:
         verdicts.append((0, state.baseline.verdict, {}))
@@ -54,7 +54,7 @@ def debug_memory(loop: str, state: LoopState, at: dict[int, int]) -> dict[str, A
         "session_id": loop,
         "status": _status(state),
         "executions": [
-            # What was tried against this verdict is the iteration after it.
+            # The attempt to fix this verdict is the next iteration.
             _execution(number, verdict, files, fixes.get(number + 1), at.get(number, 0))
             for number, verdict, files in verdicts
         ],
@@ -89,13 +89,13 @@ def _execution(
 
 
 def code_hash(files: dict[str, str]) -> str:
-    """SHA-256 over what differs from the baseline; that of nothing is the baseline's."""
+    """Returns the SHA-256 of the differences from the baseline; that of none is the baseline's."""
     listing = "\n".join([f"{path} {digest}" for path, digest in sorted(files.items())])
     return sha256(listing.encode("utf-8", "replace")).hexdigest()
 
 
 def results(verdict: Verdict) -> dict[str, int]:
-    """Counts of checks by status, and how long the gates took."""
+    """Returns counts of checks by status, and the duration of the gates."""
     checks = [check for result in verdict.results for check in result.checks]
     good, every = verdict.counts
     return {
@@ -109,7 +109,7 @@ def results(verdict: Verdict) -> dict[str, int]:
 
 
 def place(check: Check) -> str:
-    """Where it went wrong, as `path:line in function`."""
+    """Returns the place of the failure as `path:line in function`."""
     if not check.places:
         return ""
     last = check.places[-1]
@@ -118,7 +118,7 @@ def place(check: Check) -> str:
 
 
 def root_cause(check: Check) -> str:
-    """What is wrong and where, in one sentence."""
+    """Returns the error and its place in one sentence."""
     message = " ".join(check.message.split())[:200] or "no message"
     where = place(check)
     return f"{check.error_type or 'failure'}: {message}" + (f" (at {where})" if where else "")
@@ -167,7 +167,7 @@ _BAND: Final = 2.0
 
 
 def state_json(loop: str, records: Sequence[loop_events.LoopRecord]) -> dict[str, Any]:
-    """Everything that is known of the loop, for `loops/<id>/state.json`."""
+    """Returns all known data of the loop, for `loops/<id>/state.json`."""
     state = fold(records)
     at = ended_at(records)
     old = {ours: word for word, ours in OLD.items()}
@@ -207,7 +207,7 @@ def state_json(loop: str, records: Sequence[loop_events.LoopRecord]) -> dict[str
 
 
 def ended_at(records: Sequence[loop_events.LoopRecord]) -> dict[int, int]:
-    """When each iteration ended; 0 = when the baseline was taken. Milliseconds since the epoch."""
+    """Returns end times of iterations in milliseconds since the epoch; 0 = of the baseline."""
     times: dict[int, int] = {}
     for record in records:
         if isinstance(record.event, loop_events.IterationEnded):
@@ -218,7 +218,7 @@ def ended_at(records: Sequence[loop_events.LoopRecord]) -> dict[int, int]:
 
 
 def cross_loop(state: LoopState) -> dict[str, Any]:
-    """`cross_loop_learning` with the seed's names (XTL-31)."""
+    """Returns `cross_loop_learning` in its exported names (XTL-31)."""
     learnt = state.learnt or Learnt()
     reported = {use.pattern: use for use in learnt.injected}
     uses = {
@@ -256,9 +256,9 @@ def cross_loop(state: LoopState) -> dict[str, Any]:
 
 
 def trajectory(state: LoopState) -> str:
-    """improving, declining, stable or fluctuating; "" with fewer than three iterations."""
+    """Returns improving, declining, stable or fluctuating; "" with fewer than three iterations."""
     scores = [100 * iteration.quality for iteration in state.done]
-    # Two moves are the least of which two thirds say anything.
+    # Two moves are the minimum for a majority of two thirds.
     if len(scores) < 3:
         return ""
     moves = [now - then for then, now in pairwise(scores)]
@@ -275,7 +275,7 @@ def trajectory(state: LoopState) -> str:
 def _analytics(
     loop: str, state: LoopState, iteration: loop_events.IterationEnded, at: dict[int, int]
 ) -> dict[str, Any]:
-    """An iteration in the layout of the seed's analytics."""
+    """Returns an iteration in the exported analytics layout."""
     then = state.quality_before(iteration.number)
     errors = iteration.verdict.errors
     return {
@@ -329,7 +329,7 @@ def _best(state: LoopState) -> dict[str, Any] | None:
 def report_json(
     loop: str, records: Sequence[loop_events.LoopRecord], diff: str = ""
 ) -> dict[str, Any]:
-    """The report for machines: the exported state, the last gate output and the diff."""
+    """Returns the report for machines: the exported state, the last gate output and the diff."""
     state = fold(records)
     last = state.verdict
     return {
@@ -359,7 +359,7 @@ def report_json(
 
 
 def report_markdown(loop: str, records: Sequence[loop_events.LoopRecord], diff: str = "") -> str:
-    """The report for people."""
+    """Returns the report for users."""
     state = fold(records)
     parts = [_head(loop, state), _history(state, records)]
     sections = (_course(state), _undone(state), _lessons(state), _gates(state))
@@ -370,27 +370,27 @@ def report_markdown(loop: str, records: Sequence[loop_events.LoopRecord], diff: 
 
 
 def fenced(text: str, kind: str = "text") -> str:
-    """`text` in a code fence that is longer than any in it."""
+    """Returns `text` in a code fence that is longer than any in it."""
     body = readable(text).rstrip("\n")
     longest = max([len(run) for run in re.findall(r"`{3,}", body)], default=2)
-    # A fence is closed only by one at least as long.
+    # Only a fence of at least the same length closes a fence.
     fence = "`" * (longest + 1)
     return f"{fence}{kind}\n{body}\n{fence}"
 
 
 def _cell(text: str, width: int = 80) -> str:
-    """`text` in a table's cell or a line, as it is written.
+    """Returns `text` for a table's cell or a line, without active Markdown.
 
-    An image in it would be loaded by whoever shows the report, and its address may tell what a
-    model has read; a link may say one thing and lead to another.
+    An image would be loaded when the report is displayed, and its address may reveal data that a
+    model has read. A link's text may differ from its target.
     """
-    # The backslash first: before a bracket it would take back the one that is put there.
+    # The backslash first: before a bracket it would undo the added one.
     plain = one_line(text, width).replace("\\", "\\\\").replace("`", "'").replace("<", "&lt;")
     return re.sub(r"[\[\]|]", r"\\\g<0>", plain)
 
 
 def _code(text: str, width: int = 80) -> str:
-    """`text` as code in a line or a table's cell, where only its end and a `|` mean anything."""
+    """Returns `text` as code in a line or a table's cell, escaping its end and `|`."""
     inner = one_line(text, width).replace("|", "\\|").replace("`", "'")
     return f"`{inner}`"
 
@@ -455,7 +455,7 @@ def _history(state: LoopState, records: Sequence[loop_events.LoopRecord]) -> str
 
 
 def _undone(state: LoopState) -> str:
-    """What was changed in protected files, and put back."""
+    """Returns the reverted changes in protected files."""
     parts = [
         f"### Iteration {iteration.number}\n\n{fenced(iteration.undone, 'diff')}"
         for iteration in state.done

@@ -1,8 +1,8 @@
-"""The states of a work root, kept by content in a git store outside of it.
+"""The states of a work root, stored by content in a git store outside of it.
 
-`Snapshots` takes them, compares and restores them; `shadow` opens the store. What the project
-ignores is left alone: it is neither kept nor removed. Links are kept as links and never followed.
-A snapshot costs as much as what changed since the last one. How git is run is in `git`.
+`Snapshots` takes them, compares and restores them; `shadow` opens the store. Files that the project
+ignores are neither kept nor removed. Links are kept as links and never followed. A snapshot costs
+as much as the changes since the last one. `git` runs the commands.
 """
 
 import os
@@ -36,15 +36,15 @@ _BUILT: Final = tuple([pattern for pattern in MADE_AGAIN if "/" in pattern.rstri
 """Those of them that are a folder in a folder."""
 PLAIN: Final = "* -text -eol -filter -ident -working-tree-encoding\n"
 LARGEST: Final = 32_000_000
-"""Bytes of a file; larger ones are left out and named."""
+"""The most bytes of a file; larger ones are skipped and listed."""
 MOST_FILES: Final = 200_000
-"""Files."""
+"""The most files."""
 DIFF: Final = 200_000
-"""Characters of a diff."""
+"""The most characters of a diff."""
 _EMPTY: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _LINK: Final = "120000"
 _PACKS: Final = (2, 39)
-"""The first version of git that is known to write all contents of a command into one pack."""
+"""The first version of git known to write all contents of a command into one pack."""
 
 
 class TreeSnapshot(Value, frozen=True):
@@ -59,20 +59,20 @@ class TreeSnapshot(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Snapshots(Git):
-    """A store of our own for the states of one tree, outside of it.
+    """Our own store for the states of one tree, outside of it.
 
     Example: `Snapshots(store, tree, store / "index").take(None, "before iteration 1").id`.
     """
 
     def take(self, project: Git | None, label: str = "") -> TreeSnapshot:
-        """Keep the tree as it is now.
+        """Takes a snapshot of the current tree.
 
         Raises:
-            RunError: there are too many files, or git failed.
+            RunError: There are too many files, or git failed.
         """
         tracked = self.names("ls-files", "-z", "--cached")
         names = dict.fromkeys(self.names("ls-files", "-z", "--others", "--exclude-standard"))
-        # What is in the index but ignored by now is kept too: `--others` does not list it.
+        # Files in the index that are now ignored are kept too: `--others` does not list them.
         names |= dict.fromkeys(tracked)
         if project is not None:  # tracked although ignored
             with suppress(RunError):
@@ -88,7 +88,7 @@ class Snapshots(Git):
         links: dict[str, bool] = {}
         for name in names:
             _sort(self.tree, name, links, stored, gone, skipped)
-        # Removed first: where a file took a folder's place the index cannot hold both.
+        # Removed first: where a file replaced a folder the index cannot hold both.
         self.run("update-index", "-z", "--force-remove", "--stdin", stdin=nul([*gone, *skipped]))
         self.run(
             *("update-index", "-z", "--add", "--remove", "--replace", "--stdin"),
@@ -98,10 +98,10 @@ class Snapshots(Git):
         return TreeSnapshot(self.text("write-tree"), label, len(stored), tuple(skipped))
 
     def _one_pack(self) -> dict[str, str]:
-        """Variables with which git writes new contents into one pack, not into a file for each.
+        """Returns variables with which git writes new contents into one pack.
 
-        Git does that with what it takes for large files: here all of them. An older git would
-        write a pack for each.
+        Git does so for files that it considers large: here all of them. An older git would write
+        one pack per file.
         """
         if _version(trusted_code.program("git", self.tree)) < _PACKS:
             return {}
@@ -109,26 +109,26 @@ class Snapshots(Git):
         return {"GIT_CONFIG_COUNT": "1", **setting}
 
     def changed(self, a: str, b: str) -> tuple[str, ...]:
-        """Paths that differ between two snapshots."""
+        """Returns the paths that differ between two snapshots."""
         return self.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", a or _EMPTY, b)
 
     def diff(self, a: str, b: str, limit: int = DIFF) -> str:
-        """The unified diff between two snapshots, shortened to about `limit` characters."""
+        """Returns the unified diff between two snapshots, shortened to about `limit` characters."""
         flags = ["--no-renames", "--no-color", "--no-ext-diff", "--no-textconv", "-p"]
         raw = self.run("diff-tree", "-r", *flags, a or _EMPTY, b)
         return excerpt(raw.decode("utf-8", "replace"), limit)
 
     def content(self, snapshot: str, path: str) -> bytes | None:
-        """A file of a snapshot; None if it was not there, or is a link."""
+        """Returns a file of a snapshot; None if it was missing, or is a link."""
         for mode, blob, name in self._entries(snapshot, [path]):
             if name == path and mode != _LINK:
                 return self.run("cat-file", "blob", blob)
         return None
 
     def restore(self, snapshot: str, now: str, only: Sequence[str] | None = None) -> list[str]:
-        """Make the tree, which is at `now`, the one of `snapshot`; what was touched.
+        """Changes the tree from the state `now` to `snapshot`; returns the touched paths.
 
-        `only` some of its paths. Files that snapshots do not keep stay as they are.
+        `only` limits the paths. Files that snapshots do not keep stay unchanged.
         """
         paths = [p for p in self.changed(now, snapshot) if only is None or p in only]
         entries = {name: (mode, blob) for mode, blob, name in self._entries(snapshot, paths)}
@@ -140,7 +140,7 @@ class Snapshots(Git):
         return paths
 
     def _entries(self, snapshot: str, paths: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Mode, blob and name of these paths, where the snapshot has them."""
+        """Returns mode, blob and name of these paths, if the snapshot has them."""
         if not paths:
             return []
         names = set(paths)
@@ -153,27 +153,27 @@ class Snapshots(Git):
         return entries
 
     def whole(self, top: Path) -> str:
-        """A snapshot of the whole worktree, of which the work root is a part."""
+        """Takes a snapshot of the whole worktree, of which the work root is a part."""
         return Snapshots(self.store, top, self.store / "top.index").take(None).id
 
     def ignored(self, root: Path) -> list[str]:
-        """What the project ignores and no snapshot has; of caches and the like nothing."""
+        """Returns ignored files that no snapshot has, without caches and the like."""
         names = self.names(
             "ls-files", "-z", "--others", "--ignored", "--exclude-per-directory=.gitignore"
         )
         return [path for path in names if not _made_again(path) and (root / path).exists()]
 
     def repositories(self) -> list[str]:
-        """Folders with a repository of their own, whose files no snapshot has."""
+        """Returns nested repositories, whose files no snapshot has."""
         names = self.names("ls-files", "-z", "--others", "--exclude-standard")
         return [path for path in names if path.endswith("/")]
 
 
 def shadow(folder: Path, root: Path) -> Snapshots:
-    """A store of our own in `folder` for the tree at `root`, made if need be.
+    """Opens or creates our store in `folder` for the tree at `root`.
 
     Raises:
-        ConfigError: there is no git.
+        ConfigError: Git is not installed.
     """
     if not trusted_code.program("git", root):
         raise ConfigError("a loop keeps snapshots with git, and git is not installed")
@@ -190,7 +190,7 @@ def shadow(folder: Path, root: Path) -> Snapshots:
 
 @cache
 def _version(git: str) -> tuple[int, ...]:
-    """The version of this git, such as (2, 39)."""
+    """Returns the version of this git, such as (2, 39)."""
     done = subprocess.run([git, "version"], capture_output=True, text=True, check=False)
     match = re.search(r"(\d+)\.(\d+)", done.stdout)
     return (int(match[1]), int(match[2])) if match else (0, 0)
@@ -204,12 +204,12 @@ def _sort(
     gone: list[str],
     skipped: list[str],
 ) -> None:
-    """Into what is kept, what is there no more, and what is too large.
+    """Sorts a path into kept, missing, or too large.
 
-    `links` remembers which folders are links, for one look at the tree.
+    `links` caches the folders that are links, for one pass over the tree.
     """
     if name.endswith("/"):
-        return  # another repository, whose files are its own business
+        return  # another repository, whose files are not part of this one
     try:
         status = os.lstat(f"{tree}/{name}")
     except OSError:
@@ -228,7 +228,7 @@ def _sort(
 
 
 def _below_link(tree: Path, folder: str, links: dict[str, bool]) -> bool:
-    """Is the folder a link, or one that it lies in?"""
+    """Returns whether the folder is a link, or lies in one."""
     if folder not in links:
         above, slash, _ = folder.rpartition("/")
         links[folder] = os.path.islink(f"{tree}/{folder}") or (  # noqa: PTH114 - asked often
@@ -238,7 +238,7 @@ def _below_link(tree: Path, folder: str, links: dict[str, bool]) -> bool:
 
 
 def write(tree: Path, path: str, mode: str, data: bytes) -> None:
-    """Put one file or link in place, following no link on the way."""
+    """Writes one file or link, without following links on the way."""
     parts = path.split("/")
     for count in range(1, len(parts) + 1):
         target = tree.joinpath(*parts[:count])
@@ -249,7 +249,7 @@ def write(tree: Path, path: str, mode: str, data: bytes) -> None:
             break
         if count == len(parts) and target.is_dir():
             _empty(target)
-    # Written through descriptors: no link on the way is followed, whoever lays it meanwhile.
+    # Written through descriptors: no link on the way is followed, even one created concurrently.
     jail = Jail(tree, (), ())
     if mode == _LINK:
         with jail.directory(tuple(parts[:-1]), create=True) as folder:
@@ -260,7 +260,7 @@ def write(tree: Path, path: str, mode: str, data: bytes) -> None:
     jail.write(path, data)
     with jail.directory(tuple(parts[:-1])) as folder:
         fd = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        # Of the mode, git keeps only whether a file is executable: all else stays as it is.
+        # Git stores only the executable bit of the mode; the other bits stay.
         old = stat.S_IMODE(os.fstat(fd).st_mode)
         os.fchmod(fd, old | 0o111 if mode.endswith("755") else old & ~0o111)
         os.close(fd)
@@ -272,12 +272,12 @@ def _remove(tree: Path, path: str) -> None:
         os.unlink(parts[-1], dir_fd=folder)
     for parent in list((tree / path).parents)[: len(parts) - 1]:
         with suppress(OSError):
-            # Git knows no empty folders: one that held only removed files goes too.
+            # Git has no empty folders: one that held only removed files is removed too.
             parent.rmdir()
 
 
 def _empty(top: Path) -> None:
-    """A directory where a file is wanted: it may hold nothing but what was removed already."""
+    """Removes a directory in the place of a file. It may hold only empty directories."""
     # The innermost first; `rmdir` fails on anything that is not empty.
     for folder, _, _ in sorted(os.walk(top), reverse=True):
         Path(folder).rmdir()

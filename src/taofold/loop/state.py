@@ -1,9 +1,8 @@
-"""The state of a loop (`LoopState`): a pure `fold` of its facts. It refuses what may not follow.
+"""The state of a loop (`LoopState`): a pure `fold` of its facts that refuses invalid sequences.
 
-What decisions and reports ask of the past, it answers: the last verdict, what each iteration
-gained, the time that is left, whether there is a folder still to be removed.
-
-Two processes that fold the same facts see the same loop; nothing else is remembered.
+It answers the queries of decisions and reports about the past: the last verdict, the gain of each
+iteration, the remaining time, a folder still to be removed. Two processes that fold the same facts
+see the same loop; nothing else is stored.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ from taofold.loop.verdict import Verdict
 
 
 class Iteration(Value, frozen=True):
-    """One iteration: `ended` is None while it goes on. Times are ms since the epoch."""
+    """One iteration: `ended` is None while it is open. Times are ms since the epoch."""
 
     number: int
     run: str
@@ -41,7 +40,7 @@ class Iteration(Value, frozen=True):
 
 
 class LoopState(Value, frozen=True):
-    """Where a loop stands after its facts. `at` is the time of the last one."""
+    """The state of a loop after its facts. `at` is the time of the last one."""
 
     status: Status = "pending"
     wish: LoopRequest = LoopRequest("", (), "")
@@ -50,18 +49,18 @@ class LoopState(Value, frozen=True):
     place: str = ""
     started_at: int = 0
     active_at: int = 0
-    """When it was started or last resumed: the timer counts from here."""
+    """The time of the start or the last resume, from which the timer counts."""
     at: int = 0
     baseline: loop_events.BaselineTaken | None = None
     injected: tuple[loop_events.LessonsInjected, ...] = ()
     iterations: tuple[Iteration, ...] = ()
     interventions: tuple[loop_events.Intervened, ...] = ()
     resumed_after: int = 0
-    """Iterations that had ended when it was last resumed: detection looks no further back."""
+    """Ended iterations at the last resume: detection ignores them."""
     resumptions: int = 0
     pause: loop_events.LoopPaused | None = None
     asked: loop_events.PauseAsked | None = None
-    """Somebody wants it to pause before the next iteration."""
+    """The request to pause before the next iteration."""
     crash: loop_events.LoopCrashed | None = None
     closing: loop_events.Completing | None = None
     restored: loop_events.FilesRestored | None = None
@@ -87,11 +86,11 @@ class LoopState(Value, frozen=True):
 
     @property
     def recent(self) -> tuple[loop_events.IterationEnded, ...]:
-        """The iterations that ended since the loop was last resumed."""
+        """The iterations that ended since the last resume."""
         return self.done[self.resumed_after :]
 
     def raised(self, level: Level) -> tuple[loop_events.Intervened, ...]:
-        """What detection raised to `level` after the last iteration; nothing once it is resumed."""
+        """Returns the interventions at `level` after the last iteration; none after a resume."""
         recent = self.recent
         if not recent:
             return ()
@@ -106,13 +105,13 @@ class LoopState(Value, frozen=True):
 
     @property
     def open(self) -> Iteration | None:
-        """The iteration that goes on."""
+        """The open iteration."""
         last = self.iterations[-1] if self.iterations else None
         return last if last is not None and last.ended is None else None
 
     @property
     def verified(self) -> tuple[loop_events.IterationEnded, ...]:
-        """The iterations whose gates passed, and nothing forbids to say so."""
+        """The iterations whose gates passed, without anything that blocks their delivery."""
         return tuple(
             [
                 iteration
@@ -123,21 +122,21 @@ class LoopState(Value, frozen=True):
 
     @property
     def verdict(self) -> Verdict | None:
-        """What the gates said last, the baseline's verdict before the first iteration ended."""
+        """The last verdict, or the baseline's before the first iteration ended."""
         done = self.done
         if done:
             return done[-1].verdict
         return None if self.baseline is None else self.baseline.verdict
 
     def quality_before(self, number: int) -> float:
-        """The quality that iteration `number` began with, in 0 to 1."""
+        """Returns the quality at the start of iteration `number`, in 0 to 1."""
         before = [iteration.quality for iteration in self.done if iteration.number < number]
         if before:
             return before[-1]
         return 0.0 if self.baseline is None else self.baseline.verdict.quality
 
     def failing_before(self, number: int) -> tuple[str, ...]:
-        """The names of the checks that failed when iteration `number` began."""
+        """Returns the names of the checks that failed when iteration `number` began."""
         before = [iteration.verdict for iteration in self.done if iteration.number < number]
         if before:
             return before[-1].failing_names
@@ -145,32 +144,32 @@ class LoopState(Value, frozen=True):
 
     @property
     def lessons(self) -> loop_events.LessonsInjected | None:
-        """What was chosen at the start; the rates in it hold for the whole loop."""
+        """The lessons of the start; the rates in them hold for the whole loop."""
         return next((injection for injection in self.injected if not injection.manual), None)
 
     @property
     def green_before(self) -> bool:
-        """Did the gates pass before anything was done?"""
+        """True if the gates passed before any work."""
         return self.baseline is not None and self.baseline.verdict.passed
 
     @property
     def clearable(self) -> bool:
-        """Is its folder still to be removed? Only where all of the work is in the project."""
+        """True if its folder is still to be removed. All of its work must be in the project."""
         delivered = self.ended is not None and self.ended.delivered
         return delivered and self.wish.mode != "in-place" and self.cleared is None
 
     @property
     def teachable(self) -> bool:
-        """May something be learnt from it? Not where it did nothing, cheated or was given up."""
+        """True if lessons may be extracted: it worked, did not tamper, and was not aborted."""
         over = self.status not in ("aborted", "tampered")
         return self.wish.cross_task and bool(self.done) and over
 
     def left_ms(self, now: int) -> float:
-        """Milliseconds that this activation may still take."""
+        """Returns the milliseconds that this activation may still take."""
         return self.bounds.seconds * 1000 - (now - self.active_at)
 
     def gains(self, done: Sequence[loop_events.IterationEnded]) -> list[float]:
-        """How much each iteration of `done` changed the quality of the one before."""
+        """Returns the change of quality by each iteration of `done`."""
         if not done:
             return []
         rows = [self.quality_before(done[0].number), *[iteration.quality for iteration in done]]
@@ -178,19 +177,19 @@ class LoopState(Value, frozen=True):
 
     @property
     def touched_before(self) -> Mapping[str, str] | None:
-        """What the open iteration had changed when it paused; None if nobody can say."""
+        """The changes of the open iteration when it paused; None if unknown."""
         if self.open is None:
-            return {}  # the verdict that ended the last one put everything right
+            return {}  # the verdict that ended the last one reverted everything
         return self.pause.touched if self.pause is not None else None
 
     @property
     def is_in_place(self) -> bool:
-        """False if the gates passed, but the work could not be brought to the project."""
+        """False if the gates passed, but the work could not be delivered to the project."""
         return self.status != "completed" or self.ended is None or self.ended.delivered
 
     @property
     def reverted(self) -> bool:
-        """Were its files put back as they were at the start?"""
+        """True if its files were restored to the start."""
         return self.cleared is not None and self.cleared.reverted is not None
 
 
@@ -199,10 +198,10 @@ _GOING: Final[frozenset[Status]] = frozenset({"pending", "running"})
 
 
 def fold(records: Iterable[loop_events.LoopRecord], state: LoopState = START) -> LoopState:
-    """The state after `records`.
+    """Returns the state after `records`.
 
     Raises:
-        Refused: one of them may not follow what was before it.
+        Refused: One of them may not follow the ones before it.
     """
     for record in records:
         state = reduce(state, record)
@@ -210,12 +209,12 @@ def fold(records: Iterable[loop_events.LoopRecord], state: LoopState = START) ->
 
 
 def reduce(state: LoopState, record: loop_events.LoopRecord) -> LoopState:
-    """The state after one more fact.
+    """Returns the state after one more fact.
 
     Raises:
-        Refused: it may not follow.
+        Refused: It may not follow.
     """
-    # Times never go back, whatever the clock of the process that wrote it said.
+    # Times never go back, for any clock of the writing process.
     at, event = max(record.at, state.at), record.event
     return replace(_follow(state, event, at), at=at, head=record.seq)
 
@@ -246,7 +245,7 @@ def _follow(state: LoopState, event: loop_events.LoopEvent, at: int) -> LoopStat
             _refuse_unless(state, {"running"}, "is not watched")
             return replace(state, interventions=(*state.interventions, event))
         case loop_events.LoopPaused():
-            # A request to pause is served by any pause.
+            # Any pause fulfils a request to pause.
             return replace(_to(state, "paused"), pause=event, asked=None)
         case loop_events.PauseAsked():
             _refuse_unless(state, _GOING, "has no iteration to pause before")
@@ -316,7 +315,8 @@ def _began(state: LoopState, event: loop_events.IterationStarted, at: int) -> Lo
 def _over(state: LoopState, event: loop_events.IterationEnded) -> LoopState:
     _refuse_unless(state, {"running"}, "ends no iteration")
     going = state.open
-    # Two processes may both believe to drive the loop: the second end of an iteration is refused.
+    # Two processes may both believe that they drive the loop: a second end of an iteration is
+    # refused.
     if going is None or going.number != event.number:
         raise Refused(f"iteration {event.number} is not going on")
     return replace(
@@ -335,7 +335,7 @@ def _completing(state: LoopState, event: loop_events.Completing) -> LoopState:
 def _edited(state: LoopState, event: loop_events.Edited) -> LoopState:
     if state.status not in RESUMABLE or state.baseline is None:
         raise Refused(f"protected files of a loop that is {state.status} are not a person's to set")
-    # Files that were put back are what the baseline says already.
+    # Restored files are already in the baseline.
     if not event.kept:
         return state
     return replace(state, baseline=replace(state.baseline, baseline=event.baseline))
@@ -358,7 +358,7 @@ def _resumed(state: LoopState, event: loop_events.LoopResumed, at: int) -> LoopS
         pause=None,
         asked=None,
         crash=None,
-        # What its end said is void; the facts stay in the stream.
+        # Its end is void; the facts stay in the stream.
         closing=None,
         restored=None,
         ended=None,

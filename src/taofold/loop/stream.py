@@ -1,10 +1,9 @@
-"""The stream of one loop in a journal: read, append, and notice that somebody else wrote; which
-loops there are (`ids`), and why nobody drives one any more (`lost`).
+"""The stream of one loop in a journal: read, append, and detect other writers.
 
-Other processes append too: a person injects lessons (`inject`), aborts, or takes over. Whoever
-drives the loop finds out at its next write or when it looks, and decides again. Whether anybody
-drives it is told by its lease, which runs have too (`taofold.runtime.ownership`), or by its
-process.
+Also lists the loops (`ids`), and detects a loop without a driver (`lost`). Other processes append
+too: a user injects lessons (`inject`), aborts, or takes over. The driver of the loop notices it at
+its next write or poll, and decides again. Its lease, which runs have too
+(`taofold.runtime.ownership`), or its process shows that a driver is alive.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from taofold.runtime.inbox import environment_redactor
 from taofold.runtime.ownership import HEART, LEASE_MS
 
 Heard = Callable[[loop_events.LoopRecord], None]
-"""Hears every fact that this process wrote or found."""
+"""Receives every fact that this process wrote or read."""
 
 _COURSE: Final = (
     loop_events.LoopEnded,
@@ -34,11 +33,11 @@ _COURSE: Final = (
 
 
 class Overtaken(Conflict):
-    """Somebody else ended the loop, or drives it now."""
+    """Another process ended the loop, or drives it now."""
 
 
 class LoopStream:
-    """One loop's facts and the state that they fold to."""
+    """One loop's facts and their folded state."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class LoopStream:
         self.records: list[loop_events.LoopRecord] = []
         self._lock = asyncio.Lock()
         self._redactor = environment_redactor()
-        # Sequence numbers: where this driver began, and the last foreign fact about the course.
+        # Sequence numbers: this driver's start, and the last foreign fact about the course.
         self._mine = self._foreign = -1
 
     @property
@@ -62,10 +61,10 @@ class LoopStream:
         return f"{loop_events.PREFIX}{self.loop}"
 
     async def read(self) -> LoopState:
-        """Take in what is new.
+        """Reads new facts.
 
         Raises:
-            LogError: a fact cannot be read, or contradicts the ones before it.
+            LogError: A fact cannot be read, or contradicts the ones before it.
         """
         async with self._lock:
             return await self._read()
@@ -75,8 +74,7 @@ class LoopStream:
             try:
                 record = loop_events.LoopRecord(fact.seq, fact.at, loop_events.decode(fact.body))
                 self._take(record, fold([record], self.state))
-                # Only facts that this process did not write come through
-                # here; `append` takes its own.
+                # Only facts of other processes come through here; `append` handles its own.
                 if isinstance(record.event, _COURSE):
                     self._foreign = record.seq
             except (ValueError, Refused) as error:
@@ -84,11 +82,11 @@ class LoopStream:
         return self.state
 
     async def append(self, *events: loop_events.LoopEvent, disk: bool = False) -> LoopState:
-        """Write `events` in one transaction.
+        """Writes `events` in one transaction.
 
         Raises:
-            Refused: the loop's state does not allow them.
-            Conflict: somebody else wrote first. Nothing was written; what he wrote was read.
+            Refused: The loop's state does not allow them.
+            Conflict: Another process wrote first. Nothing was written; its facts were read.
         """
         async with self._lock:
             return await self._append(events, disk=disk)
@@ -101,7 +99,7 @@ class LoopStream:
             loop_events.LoopRecord(head + 1 + n, at, event) for n, event in enumerate(events)
         ]
         states: list[LoopState] = []
-        # Folded before anything is written, so that a fact which may not follow is refused whole.
+        # Folded before anything is written, so that an invalid fact refuses the whole batch.
         for record in records:
             states.append(fold([record], states[-1] if states else self.state))
         facts = [(at, loop_events.encode_redacted(event, self._redactor)) for event in events]
@@ -109,7 +107,7 @@ class LoopStream:
             await self.journal.write(
                 self.name, head, facts, disk=disk, owner=_driver(events), lease_ms=LEASE_MS
             )
-        # Somebody else wrote first. What he wrote is read before the caller decides again.
+        # Another process wrote first. Its facts are read before the caller decides again.
         except Conflict:
             await self._read()
             raise
@@ -120,10 +118,10 @@ class LoopStream:
     async def record(
         self, owner: str, *events: loop_events.LoopEvent, disk: bool = False
     ) -> LoopState:
-        """`append` for the process that drives the loop: news that leave it its loop do not hinder.
+        """Appends for the driving process; ignores conflicts that leave the loop with it.
 
         Raises:
-            Overtaken: the loop was ended, or is driven by somebody else.
+            Overtaken: The loop was ended, or another process drives it.
         """
         while True:
             self.hold(owner)
@@ -133,14 +131,14 @@ class LoopStream:
                 continue
 
     def begin(self) -> None:
-        """From now on, what others write about the loop's course counts as taking it away."""
+        """From now on, other writers' facts about the loop's course take it away."""
         self._mine = self.state.head
 
     def hold(self, owner: str) -> None:
-        """Pass if `owner` still drives the loop.
+        """Checks that `owner` still drives the loop.
 
         Raises:
-            Overtaken: it does not.
+            Overtaken: It does not.
         """
         state = self.state
         if state.owner != owner:
@@ -157,7 +155,7 @@ class LoopStream:
 
     @asynccontextmanager
     async def driving(self) -> AsyncGenerator[None]:
-        """Keep the lease of the loop for as long as the block lasts, then let it go."""
+        """Keeps the lease of the loop during the block, then releases it."""
         with HEART.driving(self.journal, self.name):
             try:
                 yield
@@ -166,7 +164,7 @@ class LoopStream:
 
 
 def _driver(events: Sequence[loop_events.LoopEvent]) -> str:
-    """Who drives the loop from these facts on, "" if they say nothing of it."""
+    """Returns the driver of the loop after these facts, "" if they do not change it."""
     owners = [
         event.owner
         for event in events
@@ -176,10 +174,10 @@ def _driver(events: Sequence[loop_events.LoopEvent]) -> str:
 
 
 async def load(journal: Journal, loop: str, now: Callable[[], int] = clock) -> LoopStream:
-    """The stream of a loop that exists.
+    """Returns the stream of an existing loop.
 
     Raises:
-        UnknownRun: there is none with this id.
+        UnknownRun: There is none with this id.
     """
     stream = LoopStream(journal, loop, now=now)
     await stream.read()
@@ -189,7 +187,7 @@ async def load(journal: Journal, loop: str, now: Callable[[], int] = clock) -> L
 
 
 async def ids(journal: Journal) -> Sequence[str]:
-    """Every loop's id, the newest first."""
+    """Returns every loop's id, the newest first."""
     return [
         row.stream.removeprefix(loop_events.PREFIX)
         for row in await journal.streams(loop_events.PREFIX)
@@ -197,11 +195,12 @@ async def ids(journal: Journal) -> Sequence[str]:
 
 
 async def inject(journal: Journal, loop: str, lessons: Lessons, by: str = "local") -> int:
-    """Give a loop more lessons by hand; returns the iteration that will read them first (XTL-30).
+    """Adds lessons to a loop on a user's request; returns the first iteration to read them
+    (XTL-30).
 
     Raises:
-        UnknownRun: there is no such loop.
-        Refused: it has no next iteration.
+        UnknownRun: There is no such loop.
+        Refused: It has no next iteration.
     """
     stream = await load(journal, loop)
     while True:
@@ -215,14 +214,14 @@ async def inject(journal: Journal, loop: str, lessons: Lessons, by: str = "local
 
 
 def lost(journal: Journal, state: LoopState, row: StreamRow | None, now: int) -> str:
-    """Why nobody drives the loop any more; "" if somebody does, or nobody should."""
+    """Returns why no process drives the loop any more; "" if one does, or none should."""
     # A loop that waits or has ended needs no process.
     if state.status not in DRIVEN:
         return ""
-    # Of this very process it is known: its heartbeat renews the lease, or it has let it go.
+    # For this process it is known: its heartbeat renews the lease, or it has released it.
     if row is not None and ownership.mine(state.owner):
         return "" if HEART.drives(journal, row.stream) else "this process has let it go"
-    # Only a process of this machine can be seen; of all others the lease is the only sign.
+    # Only a process of this machine can be checked; for others the lease is the only sign.
     if ownership.alive(state.owner) is False:
         return "the process that drove it is gone"
     if row is not None and row.held:
@@ -232,5 +231,5 @@ def lost(journal: Journal, state: LoopState, row: StreamRow | None, now: int) ->
 
 
 def suspended(state: LoopState) -> bool:
-    """Is the loop's process certainly there, whether it gives signs of life or not?"""
+    """Returns whether the loop's process certainly exists, even without a heartbeat."""
     return ownership.alive(state.owner) is True and not ownership.mine(state.owner)

@@ -1,15 +1,18 @@
-"""A loop's values: its request and limits, its statuses and their order (D17), what it spent, what
-earlier loops told it (`Lessons`), what it taught (`Learnt`), what is left of the folder that it
-worked in (`Left`), the program's exit code. Pure.
+"""The values of a loop. Pure.
+
+They are its request and limits, its statuses and their order (D17), its usage, the lessons that it
+got (`Lessons`) and taught (`Learnt`), the state of its folder (`Left`), and the program's exit
+code.
 
 ```
 pending → running ⇄ paused
 pending | running → completing → completed | exhausted | timeout | budget
-                                 | no_progress | tampered | failed
+                                | no_progress | tampered | failed
 ```
-`aborted` and `crashed` are reached from every live state; what is resumable goes back to
-`running`, and a loop that crashed or waits may still be aborted. Knows nothing about models,
-commands or storage.
+
+`aborted` and `crashed` are reached from every live state. A resumable status returns to `running`,
+and a loop that crashed or waits may still be aborted. Knows nothing about models, commands or
+storage.
 """
 
 from collections.abc import Mapping
@@ -40,21 +43,21 @@ Ending: TypeAlias = Literal[
 ]
 """The statuses in which a loop ends."""
 Level: TypeAlias = Literal["log", "warn", "redirect", "pause", "abort"]
-"""The ladder of interventions, from the mildest."""
+"""The levels of interventions, from the mildest."""
 Kind: TypeAlias = Literal["stuck", "oscillation", "regression", "plateau", "deviation"]
-"""What was found."""
+"""The kinds of findings."""
 Mode: TypeAlias = Literal["in-place", "worktree", "copy"]
 
 MEMORY: Final = {"simple": 1, "moderate": 3, "complex": 5, "maximum": 10}
-"""Reflection windows by preset: how many earlier iterations a prompt tells of."""
+"""Reflection windows by preset: the number of earlier iterations in a prompt."""
 MOST_MEMORY: Final = 10
 
 
 class LoopLimits(Value, frozen=True):
     """Independent limits of a loop.
 
-    `seconds` counts the wall clock of one activation (a resumed loop gets a fresh timer),
-    `usd` and `iterations` the whole loop, `steps` one iteration.
+    `seconds` counts the wall clock of one activation (a resumed loop gets a fresh timer), `usd` and
+    `iterations` the whole loop, `steps` one iteration.
     """
 
     iterations: int = 10
@@ -64,10 +67,10 @@ class LoopLimits(Value, frozen=True):
 
 
 class LoopRequest(Value, frozen=True):
-    """Everything a loop is asked for: enough to go on with it from any process.
+    """The complete request of a loop, sufficient to resume it from any process.
 
-    `commands` must all succeed. `agent` says how the caller makes the agent again; the loop
-    itself does not read it.
+    `commands` must all succeed. `agent` is the caller's description of the agent; the loop itself
+    does not read it.
     """
 
     task: str
@@ -84,21 +87,21 @@ class LoopRequest(Value, frozen=True):
     keep_improving: bool = False
     cross_task: bool = True
     within_project: bool = False
-    """Lessons come from this project alone, and stay in it."""
+    """True to use lessons of this project alone, and to keep new ones in it."""
     min_success_rate: float | None = None
     unexecuted: str = ""
-    """Why changed code may be returned although nothing ran it; "" = it may not (RLP-16)."""
+    """The reason why unexecuted changes may be delivered; "" = they may not (RLP-16)."""
     agent: dict[str, Any] = {}
     model: str = ""
     principal: str = "local"
     notes: tuple[str, ...] = ()
-    """What the person said beside the task: scope, constraints, hints."""
+    """The user's notes beside the task: scope, constraints, hints."""
     second_judge: bool = False
-    """Are tests also run against the product in another process?"""
+    """True to run tests also against the product in another process."""
 
 
 class Spent(Value, frozen=True):
-    """What a loop or an iteration has used. `ms` is wall clock."""
+    """The usage of a loop or an iteration. `ms` is wall clock."""
 
     usage: Usage = Usage()
     steps: int = 0
@@ -117,23 +120,23 @@ class Spent(Value, frozen=True):
 
 
 class Left(Value, frozen=True):
-    """What is left of the folder that a loop worked in, after its end."""
+    """The state of the folder of a loop after its end."""
 
     folder: str = ""
     removed: bool = False
     why: str = ""
-    """Why it is still there."""
+    """The reason why it still exists."""
     remove: str = ""
-    """The command with which a person removes it."""
+    """The command that removes it."""
 
 
 LIVE: Final[frozenset[Status]] = frozenset({"pending", "running", "paused", "completing"})
 DRIVEN: Final[frozenset[Status]] = frozenset({"pending", "running", "completing"})
-"""Live, and somebody's process should be at work."""
+"""Live, and a process should be at work."""
 RESUMABLE: Final[frozenset[Status]] = frozenset(
     {"paused", "exhausted", "timeout", "budget", "no_progress", "crashed"}
 )
-# A crash is no end: nobody decided it, and the loop still needs its place.
+# A crash is not an end: it was not decided, and the loop still needs its place.
 ENDED: Final[frozenset[Status]] = frozenset(STATUSES) - LIVE - {"crashed"}
 
 _LOST: Final[frozenset[Status]] = frozenset({"aborted", "crashed"})
@@ -155,14 +158,14 @@ OLD: Final[Mapping[str, Status]] = {
     "cancelled": "aborted",
     "interrupted": "crashed",
 }
-"""Words that earlier systems used for the same."""
+"""The names of statuses in earlier systems."""
 
 
 def status_of(word: str) -> Status:
-    """The status that `word` means, in our words or in the old ones.
+    """Returns the status for `word`, in our names or in the old ones.
 
     Raises:
-        ValueError: it means none.
+        ValueError: It is none.
     """
     name = word.strip().lower().replace("-", "_").replace(" ", "_")
     statuses: Mapping[str, Status] = {**OLD, **{status: status for status in STATUSES}}
@@ -172,15 +175,15 @@ def status_of(word: str) -> Status:
 
 
 def may_follow(now: Status, then: Status) -> bool:
-    """May a loop go from `now` to `then`?"""
+    """Returns whether a loop may change from `now` to `then`."""
     return then in NEXT[now]
 
 
 def check(now: Status, then: Status, loop: str = "the loop") -> None:
-    """Pass if the transition is allowed.
+    """Checks that the transition is allowed.
 
     Raises:
-        Refused: it is not; the message says what is possible.
+        Refused: It is not; the message lists the possible ones.
     """
     if may_follow(now, then):
         return
@@ -189,9 +192,9 @@ def check(now: Status, then: Status, loop: str = "the loop") -> None:
 
 
 def exit_code(status: Status, reason: str = "", *, in_place: bool = True) -> int:
-    """The program's exit code for a loop that stands so (D1).
+    """Returns the program's exit code for a loop (D1).
 
-    4 without `in_place`: the gates passed, but the project has not got the work.
+    4 without `in_place`: the gates passed, but the work is not in the project.
     """
     match status:
         case "completed":
@@ -205,11 +208,11 @@ def exit_code(status: Status, reason: str = "", *, in_place: bool = True) -> int
 
 
 class Lessons(Value, frozen=True):
-    """What the prompt of a loop tells of earlier ones.
+    """The lessons of earlier loops in a prompt.
 
-    `text` is a whole section for readers, delimited as reference data, or ""; `rates` is one for a
-    search policy, or "". In a `control` loop both are "" on purpose; `reasons` say why nothing, or
-    not more, was chosen.
+    `text` is a section for the model, delimited as reference data, or ""; `rates` is one for a
+    search policy, or "". In a `control` loop both are "" deliberately. `reasons` explain why no or
+    no more lessons were chosen.
     """
 
     text: str = ""
@@ -220,7 +223,7 @@ class Lessons(Value, frozen=True):
 
 
 class Used(Value, frozen=True):
-    """What came of one injected pattern: applied (D18), and did its check turn green?"""
+    """The result of one injected pattern: applied (D18), and True if its check turned green."""
 
     pattern: str
     applied: bool = False
@@ -230,7 +233,7 @@ class Used(Value, frozen=True):
 
 
 class Extracted(Value, frozen=True):
-    """A pattern that this loop taught. `new` is false if it merged into a known one."""
+    """A pattern that this loop taught. `new` is False if it merged into a known one."""
 
     pattern: str
     new: bool = True
@@ -238,9 +241,9 @@ class Extracted(Value, frozen=True):
 
 
 class Learnt(Value, frozen=True):
-    """What a finished loop taught, and the estimate of what injection was worth.
+    """The lessons of a finished loop, and the estimated benefit of injection.
 
-    `baseline_iterations` comes from the control share; None = too few loops, `n` says how many.
+    `baseline_iterations` comes from the control share; None = too few loops, `n` is their number.
     """
 
     injected: tuple[Used, ...] = ()

@@ -1,10 +1,10 @@
-"""A gate (`Gate`), what one run of it showed, what was tampered with (`TreeChange`), what became of
-protected files that a person edited (`Settled`), and the verdict over all gates, with why a tree
-may not be returned though it passed (`unexecuted`). Pure.
+"""A gate (`Gate`), the result of a run, tampering (`TreeChange`), and the verdict over all gates.
+Pure.
 
-Values with one JSON form. A gate whose runner gave no report is read like a person would read it,
-from its output; one that printed nothing recognisable counts as one check, named after its command.
-Knows nothing about processes, files or test runners.
+Also the result of a user's decision about edited protected files (`Settled`), and the reason
+against delivering a passed tree (`unexecuted`). Values with one JSON form. The output of a gate
+without a report is parsed as a user would read it; one without recognisable output counts as one
+check, named after its command. Knows nothing about processes, files or test runners.
 """
 
 from typing import Final, Literal
@@ -19,13 +19,13 @@ from taofold.diagnostics import failing_checks
 Runner = Literal[
     "pytest", "unittest", "node", "go", "cargo", "tsc", "ruff", "mypy", "eslint", "command"
 ]
-"""Whose machine-readable results are read; of a "command" only the exit code is known."""
+"""Runners with machine-readable results; for a "command" only the exit code is known."""
 TESTS: Final[frozenset[str]] = frozenset({"pytest", "unittest", "node", "go", "cargo"})
-"""Runners whose checks have names that must be found again; the others report findings."""
+"""Runners whose checks have names that must occur again; the others report findings."""
 _TAIL: Final = 400
-"""Characters of the output of a gate that names no check."""
+"""The most characters of the output of a gate that names no check."""
 _OUTPUT: Final = 4000
-"""Characters of a gate's output that the stream of a loop keeps."""
+"""The most characters of a gate's output in the stream of a loop."""
 ChangeKind = Literal["changed", "deleted", "planted", "added"]
 ChangeOutcome = Literal["restored", "set aside", "kept", "reported", "left out"]
 
@@ -34,21 +34,21 @@ class Gate(Value, frozen=True):
     """A command that proves completion by its exit code."""
 
     command: str
-    """As the person wrote it: arguments, or shell text if `shell`."""
+    """As the user wrote it: arguments, or shell text if `shell`."""
     output: str = ""
-    """Text that must stand in the output; a regular expression between slashes."""
+    """Text that the output must contain; a regular expression between slashes."""
     timeout: float = 600.0
     """Seconds."""
     folder: str = "."
     """Directory below the work root."""
     shell: bool = False
     env: dict[str, str] = {}
-    """What the person set in front of the command."""
+    """The variables that the user set before the command."""
     argv: tuple[str, ...] = ()
 
 
 class TreeChange(Value, frozen=True):
-    """A path that is not what it was and does not join the proof, and what became of it."""
+    """A changed path that does not join the proof, and the reaction."""
 
     path: str
     did: ChangeKind
@@ -66,24 +66,24 @@ class GateResult(Value, frozen=True):
     """Exit code; negative = killed by that signal; None = it did not start or end."""
     runner: Runner = "command"
     ran: tuple[str, ...] = ()
-    """The arguments that were run, without the container's."""
+    """The executed arguments, without the container's."""
     checks: tuple[Check, ...] = ()
     missing: tuple[str, ...] = ()
-    """Baseline checks that were not run, or skipped instead of run."""
+    """Baseline checks that did not run, or were skipped."""
     output: str = ""
     """Bounded and redacted."""
     reasons: tuple[str, ...] = ()
-    """Why it did not pass."""
+    """The reasons why it did not pass."""
     contained: bool = False
     reported: bool = False
-    """Did the runner's machine-readable report arrive whole?"""
+    """True if the runner's machine-readable report arrived completely."""
     timed_out: bool = False
     started_ms: int = 0
     ms: int = 0
     lacking: str = ""
-    """What could not be started, and where it was looked for."""
+    """The program that could not be started, and the place where it was searched."""
     started: bool = True
-    """Did the gate's own program start?"""
+    """True if the gate's own program started."""
 
     @property
     def failing(self) -> tuple[Check, ...]:
@@ -91,7 +91,7 @@ class GateResult(Value, frozen=True):
         return tuple([check for check in self.checks if check.status in ("failed", "error")])
 
     def _whole(self) -> Check:
-        """The one check of a gate that names none: its last words, never its exit code."""
+        """Returns the single check of a gate that names none: its last output."""
         return Check(
             self.gate.command,
             "failed",
@@ -101,17 +101,17 @@ class GateResult(Value, frozen=True):
         )
 
     def slim(self) -> "GateResult":
-        """The result without the details of what passed, its output cut to an excerpt."""
+        """Returns the result without the details of passed checks, its output cut to an excerpt."""
         checks = [
             check if check.status in ("failed", "error") else Check(check.id, check.status)
             for check in self.checks
         ]
-        # Not its end alone: compilers and linters begin with the finding that others follow from.
+        # Not only its end: compilers and linters begin with the finding that causes the others.
         return replace(self, checks=tuple(checks), output=excerpt(self.output, _OUTPUT))
 
 
 class Verdict(Value, frozen=True):
-    """What all gates together say about one state of the tree."""
+    """The combined result of all gates for one state of the tree."""
 
     passed: bool
     results: tuple[GateResult, ...] = ()
@@ -120,14 +120,14 @@ class Verdict(Value, frozen=True):
     tampered: bool = False
     changes: tuple[TreeChange, ...] = ()
     joined: tuple[str, ...] = ()
-    """Files of the work that the gates ran with in the proof."""
+    """Files of the work with which the gates ran in the proof."""
     missing: tuple[str, ...] = ()
     contained: bool = False
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """What a person should know though it decides nothing."""
+    """Information for the user that decides nothing."""
     tree: str = ""
-    """The snapshot that was judged, where the caller named one."""
+    """The judged snapshot, if the caller named one."""
     packages: tuple[str, ...] = ()
     """Packages outside the work root that changed since the baseline, a line for each."""
 
@@ -143,24 +143,24 @@ class Verdict(Value, frozen=True):
 
     @property
     def failing(self) -> tuple[Check, ...]:
-        """The checks of all gates that failed, as their runners report them."""
+        """The failed checks of all gates, as their runners report them."""
         return tuple([check for result in self.results for check in result.failing])
 
     @property
     def errors(self) -> tuple[Check, ...]:
-        """What is wrong: `failing`, and for a failing gate that names no check what it printed."""
+        """The errors: `failing`, and the output of each failing gate that names no check."""
         checks: list[Check] = []
         for result in self.results:
             named = result.failing
             checks += named
-            # A gate without a report still has to be told apart from itself in the next iteration.
+            # A gate without a report must still be comparable with itself in the next iteration.
             if not named and not result.passed:
                 checks += failing_checks(result.output) or [result._whole()]
         return tuple(checks)
 
     @property
     def unstarted(self) -> str:
-        """The first gate that could not start something, and what; "" if none."""
+        """The first gate that could not start something, with its name; "" if none."""
         return next((f"`{r.gate.command}`: {r.lacking}" for r in self.results if r.lacking), "")
 
     @property
@@ -183,19 +183,19 @@ class Verdict(Value, frozen=True):
         return frozenset([check.signature for check in self.errors])
 
     def slim(self) -> "Verdict":
-        """The verdict without what the loop's stream need not keep: details of what passed."""
+        """Returns the verdict without details of passed checks, which the stream need not keep."""
         return replace(self, results=tuple([result.slim() for result in self.results]))
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many checks pass, and how many there are."""
+        """The number of passed checks, and of all checks."""
         # By `errors`, not `failing`: a gate that names no check counts as one that fails.
         good, bad = len(self.passing), len(self.errors)
         return good, good + bad
 
     @property
     def summary(self) -> str:
-        """`12 of 14 checks pass`, and what else decides."""
+        """`12 of 14 checks pass`, and other deciding facts."""
         good, every = self.counts
         summary = f"{good} of {times(every, 'check')} pass{'es' * (every == 1)}"
         if self.missing:
@@ -206,10 +206,10 @@ class Verdict(Value, frozen=True):
 
 
 class Settled(Value, frozen=True):
-    """What became of protected files that a person edited.
+    """The result of a user's decision about edited protected files.
 
-    `baseline` is the digest of what verdicts are compared with from now on; `dropped` names some
-    of the tests that need not be there any more, `lost` counts all of them.
+    `baseline` is the digest of the new baseline. `dropped` names some of the tests that are no
+    longer required, `lost` counts all of them.
     """
 
     baseline: str = ""
@@ -218,17 +218,17 @@ class Settled(Value, frozen=True):
 
 
 def unexecuted(last: Verdict | None, tree: str) -> str:
-    """Why `tree` may not be returned: "" if the last execution judged exactly this tree."""
+    """Returns why `tree` may not be delivered: "" if the last execution judged this tree."""
     if last is None:
         return "no gate was run: there is no record of execution"
     if not any([result.ran for result in last.results]):
         return "no gate could be started: there is no record of execution"
-    # Equal trees have equal ids: even a change that was undone by hand does not count.
+    # Equal trees have equal ids: even a change that was reverted manually does not count.
     if last.tree != tree:
         return "the code changed after the last execution of the gates"
     return ""
 
 
 def percent(quality: float) -> str:
-    """A share of checks as text, rounded down: it is 100 % only where all pass."""
+    """Returns a share of checks as text, rounded down: 100 % only if all pass."""
     return f"{int(quality * 100 + 1e-9)}%"

@@ -1,11 +1,10 @@
-"""Where a loop works: in the project itself, in a git worktree of it, or in a copy; and how that is
-opened, found again, brought back to the project and removed.
+"""The place of a loop's work: the project itself, a git worktree of it, or a copy.
 
-Nothing that was not committed is lost: a worktree and a copy start with the project's files as they
-are, every state is kept outside the work root, commits are made beside the person's branch, index
-and files, and whatever would overwrite somebody else's change is refused. A worktree or a copy is
-removed only if nothing in it would be lost: what a snapshot keeps is not, caches and installed
-packages are made again.
+A workspace is opened, found again, delivered to the project and removed. Uncommitted work is never
+lost. A worktree and a copy start with the project's current files, every state is stored outside
+the work root, and commits do not touch the user's branch, index and files. Any overwrite of another
+change is refused. A worktree or a copy is removed only if nothing in it would be lost: snapshots
+keep their files, and caches and installed packages can be created again.
 """
 
 import hashlib
@@ -34,11 +33,11 @@ from taofold.tools.jail import Jail
 
 
 def remove(project: Path, top: Path, *, worktree: bool) -> None:
-    """Remove the folder, and what the project's repository knows of it.
+    """Removes the folder, and the record of it in the project's repository.
 
     Raises:
-        RunError: git refuses, as for a worktree that is locked.
-        OSError: something in it cannot be removed.
+        RunError: Git refuses, as for a worktree that is locked.
+        OSError: Something in it cannot be removed.
     """
     home = repository(project) if worktree else None
     if home is not None and top.exists():
@@ -51,7 +50,7 @@ def remove(project: Path, top: Path, *, worktree: bool) -> None:
 
 
 def command(project: Path, top: Path, *, worktree: bool) -> str:
-    """How a person removes it."""
+    """Returns the command that removes it."""
     if worktree:
         return shlex.join(["git", "-C", str(project), "worktree", "remove", "--force", str(top)])
     return shlex.join(["rm", "-rf", str(top)])
@@ -65,7 +64,7 @@ def _same(project: Path, root: Path, name: str) -> bool:
 
 
 def _commits(project: Path, top: Path) -> int:
-    """Commits of the worktree's HEAD that nothing else in the repository leads to."""
+    """Returns the number of commits of the worktree's HEAD that no other reference leads to."""
     home, there = repository(project), repository(top)
     if home is None or there is None or there.tree != top:
         return 0
@@ -78,7 +77,7 @@ FILE: Final = "workspace.json"
 
 
 class _Kept(Value, frozen=True):
-    """What is needed to find a workspace again."""
+    """The data by which a workspace is found again."""
 
     project: str
     mode: Mode
@@ -91,14 +90,15 @@ class _Kept(Value, frozen=True):
     whole: str = ""
     """Snapshot of the whole worktree at its beginning, if the root is a part of it."""
     closed: bool = False
-    """Was the worktree or the copy removed? Its snapshots can still be read."""
+    """True if the worktree or the copy was removed. Its snapshots can still be read."""
     repository: tuple[str, str] = ("", "")
     """Git's directory and the top of its tree around the root, as found before any agent worked;
-    empty = there was none."""
+    empty = there was none.
+    """
 
     @classmethod
     def read(cls, folder: Path) -> "_Kept":
-        """Read it from the folder of a loop. Raises what `read_file` and the decoder raise."""
+        """Reads it from the folder of a loop. Raises the errors of `read_file` and the decoder."""
         return msgspec.json.decode(reserved_places.read_file(folder / FILE), type=cls)
 
 
@@ -120,10 +120,10 @@ class Workspace:
 
     @classmethod
     def load(cls, project: Path | str, folder: Path | str) -> "Workspace":
-        """Find the workspace again that was opened in `folder`.
+        """Finds the workspace that was opened in `folder`.
 
         Raises:
-            ConfigError: there is none, or its work root is gone.
+            ConfigError: There is none, or its work root is gone.
         """
         try:
             record = _Kept.read(Path(folder))
@@ -160,25 +160,25 @@ class Workspace:
         return Git(Path(store), Path(tree), own=False) if store else None
 
     def snapshot(self, label: str = "") -> TreeSnapshot:
-        """Keep the files as they are now."""
+        """Takes a snapshot of the current files."""
         self.last = self.git.take(self.own, label)
         self._save()
         return self.last
 
     def names(self, snapshot: str) -> frozenset[str]:
-        """The paths of a snapshot."""
+        """Returns the paths of a snapshot."""
         return frozenset(self.git.names("ls-tree", "-r", "-z", "--name-only", snapshot))
 
     def changed(self, a: str, b: str) -> tuple[str, ...]:
-        """Paths that differ between two snapshots."""
+        """Returns the paths that differ between two snapshots."""
         return self.git.changed(a, b)
 
     def diff(self, a: str, b: str, *, limit: int = DIFF) -> str:
-        """The unified diff between two snapshots, of at most about `limit` characters."""
+        """Returns the unified diff between two snapshots, of at most about `limit` characters."""
         return self.git.diff(a, b, limit)
 
     def text(self, snapshot: str, path: str) -> str | None:
-        """A file of a snapshot; None if it was not there or is no text."""
+        """Returns a file of a snapshot; None if it was missing or is not text."""
         data = self.git.content(snapshot, path)
         try:
             return None if data is None else data.decode("utf-8")
@@ -186,23 +186,23 @@ class Workspace:
             return None
 
     def restore(self, snapshot: str) -> tuple[str, ...]:
-        """Put the files of a snapshot in place; the paths that this changed."""
-        # So that nothing is lost: the state before is kept even if nobody asked for it.
+        """Restores the files of a snapshot; returns the changed paths."""
+        # So that nothing is lost: the state before is kept even without a request.
         now = self.snapshot("before restoring")
         touched = self.git.restore(snapshot, now.id)
         self.snapshot("restored")
         return tuple(touched)
 
     def commit(self, number: int, body: str = "", *, branch: str = "") -> str:
-        """Commit the files as they are on a branch of the loop's own.
+        """Commits the current files on a separate branch of the loop.
 
-        The person's branch, index and files are not touched, no hook runs.
+        The user's branch, index and files are not touched, no hook runs.
 
         Returns:
             The commit; "" if the project is no git repository or nothing changed.
 
         Raises:
-            Refused: the branch is checked out somewhere.
+            Refused: The branch is checked out somewhere.
         """
         project = self.own
         if project is None:
@@ -215,7 +215,7 @@ class Workspace:
         return project.committed(self.root, index, name, title, body, changed)
 
     def bring_back(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Bring what was made to the project.
+        """Delivers the work to the project.
 
         A file that was also changed there is merged, if the edits do not overlap.
 
@@ -223,7 +223,7 @@ class Workspace:
             The paths that this changed there, and those of them that were merged.
 
         Raises:
-            Refused: the same lines were changed in the project.
+            Refused: The same lines were changed in the project.
         """
         if self.mode == "place":
             return (), ()
@@ -237,12 +237,12 @@ class Workspace:
         return paths, merged
 
     def take_back(self, *, force: bool = False) -> tuple[str, ...]:
-        """Undo in the project what was brought to it; the paths that this changed there.
+        """Reverts delivered work in the project; returns the changed paths there.
 
-        What was changed there since stays, if the edits do not overlap.
+        Later changes there stay, if the edits do not overlap.
 
         Raises:
-            Refused: the same lines were changed since (unless `force`: then those edits go, too).
+            Refused: The same lines were changed since (unless `force`: then those edits are lost).
         """
         paths, _, clash = self._carry(self.last.id, self.first.id, force=force)
         if clash and not force:
@@ -255,9 +255,9 @@ class Workspace:
     def _carry(
         self, before: str, after: str, *, force: bool = False
     ) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-        """Change the project as the snapshot `before` was changed to become `after`.
+        """Applies the change from the snapshot `before` to `after` to the project.
 
-        Only what differs between them is touched. Nothing is, if files clash, unless `force`.
+        Only their differences are touched. If files clash, nothing is, unless `force`.
 
         Returns:
             The paths that this changed, those of them that were merged, and those that clash.
@@ -267,7 +267,7 @@ class Workspace:
         now = home.take(repository(self.project), "project")
         changed_by_others = set(home.changed(before, now.id))
         unlike_ours = set(home.changed(after, now.id))
-        # The same change on both sides is no clash: it is done already.
+        # The same change on both sides is no clash: it is already done.
         both = sorted(changed_by_others & unlike_ours & set(paths))
         texts = {path: self._merged(path, now.id, before, after) for path in both}
         clash = [path for path, text in texts.items() if text is None]
@@ -280,7 +280,7 @@ class Workspace:
         return (*touched, *merged), tuple(merged), clash
 
     def _merged(self, path: str, theirs: str, before: str, after: str) -> bytes | None:
-        """A text file with both sides' edits; None if they overlap, or it is no text."""
+        """Returns a text file with both sides' edits; None if they overlap, or it is not text."""
         sides = [self.git.content(state, path) for state in (theirs, before, after)]
         if any([side is None or b"\0" in side for side in sides]):
             return None
@@ -294,10 +294,10 @@ class Workspace:
                 return None
 
     def abort(self, *, keep: bool = True, force: bool = False) -> tuple[str, ...]:
-        """Give up: keep the files, or put back those of the start.
+        """Abandons the work: keeps the files, or restores those of the start.
 
         Raises:
-            Refused: somebody changed files after the last snapshot (unless `force`).
+            Refused: Files were changed after the last snapshot (unless `force`).
         """
         if keep:
             return ()
@@ -317,10 +317,10 @@ class Workspace:
         return tuple(touched)
 
     def close(self, *, keep: str = "") -> Left:
-        """Remove the worktree or the copy, unless something would be lost. Its states stay.
+        """Removes the worktree or the copy, unless something would be lost. Its states stay.
 
-        `keep` is a reason to leave it in any case. What was brought back or put back last is
-        no loss, so this comes after `bring_back` or `abort`.
+        `keep` is a reason to leave it in any case. The last delivered or restored state is no loss,
+        so call this after `bring_back` or `abort`.
         """
         top = Path(self.top or self.root)
         if self.mode == "place":
@@ -335,19 +335,21 @@ class Workspace:
             if why:
                 return Left(str(top), why=why, remove=how)
             self.closed = True
-            self._save()  # before it goes, so that a process that dies here leaves no riddle
+            # before the removal, so that a process that dies here leaves a consistent record
+            self._save()
             remove(self.project, top, worktree=worktree)
         except (OSError, RunError) as error:
             return Left(str(top), why=f"it could not be removed: {error}", remove=how)
         return Left(str(top), removed=True)
 
     def _losses(self, now: TreeSnapshot) -> str:
-        """What would be lost with the worktree or the copy, which is at `now`; "" = nothing.
+        """Returns what would be lost with the worktree or the copy, which is at `now`; "" =
+        nothing.
 
-        Compared with the state that was brought back or put back last.
+        Compared with the last delivered or restored state.
 
         Raises:
-            RunError: git failed.
+            RunError: Git failed.
         """
         git, top = self.git, Path(self.top or self.root)
         large = [path for path in now.skipped if not _same(self.project, self.root, path)]
@@ -387,24 +389,24 @@ class Workspace:
 def open_workspace(
     project: Path | str, folder: Path | str, *, mode: Mode = "place", loop_id: str = ""
 ) -> Workspace:
-    """A workspace for a new loop, whose first snapshot is taken.
+    """Opens a workspace for a new loop and takes its first snapshot.
 
     Args:
-        project: The person's files.
-        folder: A directory outside the project, for as long as the loop is known.
+        project: The user's files.
+        folder: A directory outside the project that lasts as long as the loop is known.
         mode: "place" works on them; "worktree" and "copy" beside them.
         loop_id: Names the branch of the commits.
 
     Raises:
-        ConfigError: the project is no directory, or no git repository for a worktree.
-        RunError: git failed.
+        ConfigError: The project is no directory, or no git repository for a worktree.
+        RunError: Git failed.
     """
     home, state = Path(project).resolve(), Path(folder).resolve()
     if not home.is_dir():
         raise ConfigError(f"{str(project)!r} is no directory")
     if state.is_relative_to(home):
         raise ConfigError(f"{str(folder)!r} lies in the project; an agent could write there")
-    # As it is named: a link on the way would be gone from the resolved path.
+    # The unresolved path: a link on the way would be missing in the resolved one.
     reserved_places.make_folder(Path(folder))
     store = shadow(state, home).store
     share(home, state)
@@ -423,7 +425,7 @@ def open_workspace(
         whole = git.whole(Path(top)) if top and Path(top) != root else ""
         now = git.take(None)
         git.restore(first.id, now.id)
-        # Not contained, an agent could install something through the link, into the project.
+        # Without a container, an agent could install packages into the project through the link.
         if not why_not():
             link_packages(home, root, Path(top or root))
     # Found once, before an agent has worked: later, a repository could be the agent's.
@@ -437,21 +439,21 @@ def open_workspace(
 
 
 SHARED: Final = ("snapshots.git/objects", "objects")
-"""What loops of a project share: files that are named by their content and never written again."""
+"""Data shared by loops of a project: files named by their content and never written again."""
 _STORED: Final = re.compile(r"[0-9a-f]+|pack-[0-9a-f]+\.(?:pack|idx|rev)")
 _MOST_PACKS: Final = 50
-"""Packs that a loop takes over: git looks through all of them."""
+"""The most packs that a loop takes over: git searches all of them."""
 
 
 def share(project: Path, folder: Path) -> None:
-    """Link what the newest other loop of the project stored into the folder of a new one.
+    """Links the data of the project's newest other loop into the folder of a new one.
 
-    Each folder is complete by itself, so that it is read, and removed, without regard to others:
-    a file is gone with its last link.
+    Each folder is complete by itself, so that it can be read and removed independently: a file is
+    gone with its last link.
     """
     found: list[tuple[float, Path]] = []
     for other in folder.parent.iterdir():
-        # One that is just removed, or was kept by another release, is no help.
+        # A folder that is being removed, or was written by another release, is skipped.
         with suppress(OSError, ConfigError, msgspec.DecodeError):
             if other != folder and _Kept.read(other).project == str(project):
                 found.append(((other / FILE).stat().st_mtime, other))
@@ -465,16 +467,16 @@ def _link_files(source: Path, target: Path) -> None:
         for where, _, names in os.walk(source / part):
             there = target / Path(where).relative_to(source)
             there.mkdir(parents=True, exist_ok=True)
-            # A pack comes before its index: an index without a pack would be a fault of the store.
-            # What is half written has another name.
+            # A pack comes before its index: an index without a pack would corrupt the store.
+            # Incomplete files have another name.
             for name in sorted(filter(_STORED.fullmatch, names), reverse=True):
-                # The other loop may go on, or be removed: what is missing is stored again.
+                # The other loop may continue, or be removed: missing files are stored again.
                 with suppress(OSError):
                     os.link(f"{where}/{name}", there / name)
 
 
 def link_packages(project: Path, root: Path, top: Path) -> None:
-    """Show the installed packages of the project in a worktree or a copy of it, by links.
+    """Links the installed packages of the project into a worktree or a copy of it.
 
     Git does not have them, and gates such as `.venv/bin/python -m pytest` need them. Folders above
     the root count, too, up to the worktree's `top`: a workspace of Node has its packages there.
@@ -498,7 +500,8 @@ def _link(folder: Path, there: Path) -> None:
 
 
 def state_folder(project: Path | str, home: Path | str, loop_id: str, place: str) -> Path:
-    """Where a loop keeps what its agent may not reach: in `home` unless that is in the project.
+    """Returns the folder for data that a loop's agent may not reach: in `home` unless inside the
+    project.
 
     `place` is in the loop's first fact: another loop of the same name has another folder.
     """
@@ -506,13 +509,13 @@ def state_folder(project: Path | str, home: Path | str, loop_id: str, place: str
     root, state_home = Path(project).resolve(), Path(home).resolve()
     if not state_home.is_relative_to(root):
         return state_home / "loops" / name
-    # The project's path stands for it: two projects may have loops of the same name.
+    # The digest of the project's path: two projects may have loops of the same name.
     mark = hashlib.sha256(str(root).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return reserved_places.state_folder() / "loops" / mark / name
 
 
 def leftovers(folder: Path, loop_id: str) -> tuple[str, ...]:
-    """Folders of earlier loops of this name beside `folder`, of which no journal knows any more."""
+    """Returns folders of earlier loops of this name beside `folder`, unknown to any journal."""
     found: list[str] = []
     for other in sorted(folder.parent.glob(f"{loop_id}*")):
         with suppress(OSError, msgspec.DecodeError):
@@ -524,7 +527,7 @@ def leftovers(folder: Path, loop_id: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class KeptFolder:
-    """What a loop keeps outside of the project: snapshots, and perhaps a worktree or a copy."""
+    """The data of a loop outside the project: snapshots, and perhaps a worktree or a copy."""
 
     path: Path
     loop_id: str
@@ -532,10 +535,10 @@ class KeptFolder:
     """Bytes."""
     mode: Mode
     has_work: bool
-    """Is its worktree or copy there?"""
+    """True if its worktree or copy exists."""
 
     def remove(self, project: Path) -> None:
-        """Remove it, with git's record of a worktree."""
+        """Removes it, with git's record of a worktree."""
         discard(project, self.path, self.mode)
 
 
@@ -556,12 +559,12 @@ def kept_folders(project: Path | str, home: Path | str) -> tuple[KeptFolder, ...
 def _size(folder: Path) -> int:
     files = [Path(where) / name for where, _, names in os.walk(folder) for name in names]
     found = [file.lstat() for file in files]
-    # A file that other loops share is counted in parts.
+    # A file that other loops share counts only in proportion.
     return sum([status.st_blocks * 512 // status.st_nlink for status in found])
 
 
 def discard(project: Path, folder: Path, mode: Mode) -> None:
-    """Remove the folder of a loop without any work, with git's record of it."""
+    """Removes the folder of a loop without any work, with git's record of it."""
     if mode != "place":
         with suppress(OSError, RunError):
             remove(project, folder / "work", worktree=mode == "worktree")
@@ -569,12 +572,12 @@ def discard(project: Path, folder: Path, mode: Mode) -> None:
 
 
 def _worktree(project: Path, target: Path) -> tuple[Path, str]:
-    """A worktree of the project's repository at its commit; the work root in it."""
+    """Creates a worktree of the project's repository at its commit; returns the work root in it."""
     git = repository(project)
     if git is None:
         raise ConfigError(f"{str(project)!r} is no git repository: use a copy")
     with suppress(RunError):
-        # A worktree whose folder is gone would keep its name from being used again.
+        # A worktree whose folder is gone would block its name.
         git.run("worktree", "prune")
     try:
         git.run("worktree", "add", "--quiet", "--detach", str(target))

@@ -1,10 +1,10 @@
-"""What later runs of the gates are compared with: the files, tools and results before iteration 1.
+"""The baseline of later gate runs: the files, tools and results before iteration 1.
 
-`Baseline` holds every file by content, the gates with their programs, and what each printed then;
-`Expected` is what a gate must show from now on. Digests and contents lie in a folder outside the
-work root. The folder need not be trusted further than the digest of the baseline, which the loop
-keeps in its log: every content is checked against it before it is used. How the first one is taken
-is in `baseline_capture`.
+`Baseline` holds every file by content, the gates with their programs, and their output then;
+`Expected` is the required result of a gate from then on. Digests and contents are in a folder
+outside the work root. The folder need not be trusted beyond the digest of the baseline, which is in
+the loop's log: every content is checked against it before use. `baseline_capture` takes the first
+baseline.
 """
 
 import hashlib
@@ -22,43 +22,43 @@ from taofold.loop.gates.tree import KeptFile, content
 from taofold.loop.verdict import Gate
 
 _TEXT: Final = 400_000
-"""Bytes of a file in which names of others are looked for."""
+"""The bytes of a file in which names of other files are searched."""
 FILE: Final = "baseline.json"
 _NODE = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts")
 
 
 class Expected(Value, frozen=True):
-    """What one gate's run showed before iteration 1."""
+    """The results of one gate before iteration 1."""
 
     checks: dict[str, Status | None] = {}
     """Every id, with its status; None = collected but not run."""
     names: dict[str, tuple[str, ...]] = {}
-    """Tests in files that could not be loaded, by the name of what could not."""
+    """Tests in files that could not be loaded, by the name of the file."""
     patched: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    """What a linter looked at."""
+    """The files that a linter checked."""
 
 
 class Baseline(Value, frozen=True):
-    """All that later runs of the gates are compared with."""
+    """All data with which later runs of the gates are compared."""
 
     root: str
     gates: tuple[Gate, ...] = ()
     files: dict[str, KeptFile] = {}
-    """Every file of the tree but those of environments and build outputs."""
+    """Every file of the tree except those of environments and build outputs."""
     named: tuple[str, ...] = ()
-    """Files that gates run or compare with, and folders that links among the tests lead to."""
+    """Files that gates run or compare with, and the targets of links among the tests."""
     allow_edit: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
     environments: tuple[str, ...] = ()
     """Folders of installed packages in the work root."""
     linked: dict[str, str] = {}
-    """Links to such folders elsewhere, and where they led: gates are shown these read-only."""
+    """Links to such folders elsewhere, and their targets, which gates see read-only."""
     parents: dict[str, str] = {}
-    """Digests of configuration above the tree, where gates are not contained."""
+    """Digests of configuration above the tree, if gates are not contained."""
     path: str = ""
-    """`PATH` at the loop's start, without what an agent could write to."""
+    """`PATH` at the loop's start, without folders that an agent could write to."""
     expected: tuple[Expected, ...] = ()
     wanted: tuple[str, ...] = ()
     """Files that a gate's command names and only reads."""
@@ -68,27 +68,27 @@ class Baseline(Value, frozen=True):
     """Packages outside the work root, with their versions, by the folder that holds them."""
     targets: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
-    """What Makefiles include, as globs."""
+    """The includes of Makefiles, as globs."""
     headers: tuple[str, ...] = ()
-    """Headers of the system that the project's code includes, and those that these include."""
+    """Headers of the system that the project's code includes, directly or indirectly."""
     suspects: dict[str, str] = {}
-    """Files that may decide though they look like the product's, each with the reason."""
+    """Files that may decide although they look like the product's, each with the reason."""
     outputs: tuple[str, ...] = ()
     """Folders of build outputs that the first run of the gates made."""
     repositories: tuple[str, ...] = ()
-    """What makes git see a repository in the tree, besides `.git` of the root."""
+    """Entries that make git see a repository in the tree, besides `.git` of the root."""
     made: tuple[str, ...] = ()
-    """Files and folders that the gates made when nothing was done."""
+    """Files and folders that the gates created before any work."""
     rewritten: tuple[str, ...] = ()
-    """Files of the tree that the gates themselves change when nothing was done."""
+    """Files of the tree that the gates themselves changed before any work."""
 
     @property
     def digest(self) -> str:
-        """What the loop writes into its log."""
+        """The digest for the loop's log."""
         return hashlib.sha256(_encoded(self)).hexdigest()
 
     def rules(self) -> ScopeRules:
-        """Which changes of this tree join the proof."""
+        """Returns the rules by which changes of this tree join the proof."""
         return rules(
             self.files,
             named=self.named,
@@ -103,14 +103,14 @@ class Baseline(Value, frozen=True):
         )
 
     def text(self, objects: Path, path: str) -> str:
-        """Returns the text of a file; "" if it is none, or a large one."""
+        """Returns the text of a file; "" if it is not text, or large."""
         file = self.files.get(path)
         if file is None or not file.digest or not file.stored:
             return ""
         return content(objects, file.digest)[:_TEXT].decode("utf-8", "replace")
 
     def test_sources(self, objects: Path) -> dict[str, str]:
-        """The texts of files that hold tests, and of those that name Go's modules."""
+        """Returns the texts of files that hold tests, and of those that name Go's modules."""
         return {
             path: content(objects, file.digest).decode("utf-8", "replace")
             for path, file in self.files.items()
@@ -120,21 +120,21 @@ class Baseline(Value, frozen=True):
     def _tells_tests(self, path: str) -> bool:
         name = path.rpartition("/")[2]
         if path.endswith(_NODE):
-            return "test" in path  # node looks for more names than `role` takes for tests
+            return "test" in path  # node recognises more names as tests than `role`
         return name == "go.mod" or (
             path.endswith((".py", "_test.go")) and role(path, self.named) in ("test", "command")
         )
 
 
 def save(folder: Path, baseline: Baseline) -> None:
-    """Write it down, in one step."""
+    """Writes the baseline atomically."""
     temporary = folder / f"{FILE}.new"
     temporary.write_bytes(_encoded(baseline))
     temporary.rename(folder / FILE)
 
 
 def save_beside(folder: Path, baseline: Baseline) -> None:
-    """Write one that takes the first one's place, which stays until the loop's log says so."""
+    """Writes a second baseline. The first one stays until the loop's log names the new one."""
     name = f"baseline-{baseline.digest[:16]}.json"
     temporary = folder / f"{name}.{os.getpid()}"
     temporary.write_bytes(_encoded(baseline))
@@ -142,17 +142,17 @@ def save_beside(folder: Path, baseline: Baseline) -> None:
 
 
 def load(folder: Path, digest: str) -> Baseline:
-    """The baseline that was saved in `folder` and has this digest.
+    """Returns the baseline in `folder` with this digest.
 
     Raises:
-        LogError: there is none, or it was changed.
+        LogError: There is none, or it was changed.
     """
     later = folder / f"baseline-{digest[:16]}.json"
     try:
         raw = (later if later.exists() else folder / FILE).read_bytes()
     except OSError as error:
         raise LogError(f"the loop's baseline cannot be read: {error}") from error
-    # The folder is only as trustworthy as this digest, which stands in the loop's log.
+    # The folder is only as trustworthy as this digest, which is in the loop's log.
     if hashlib.sha256(raw).hexdigest() != digest:
         raise LogError(f"the loop's baseline in {str(folder)!r} was changed; it is not used")
     return msgspec.json.decode(raw, type=Baseline)

@@ -1,10 +1,9 @@
-"""Capture of the baseline: the tree as it is (`capture`), and what the first run of the gates tells
-of it (`learnt`): what is expected, and which modules the interpreters find outside the tree.
+"""Captures the baseline: the current tree (`capture`), and facts from the first gate run
+(`learnt`).
 
-A `LoopFolder`, outside the work root, gets the contents, and copies of environments and of build
-outputs.
-
-What was captured, as it is stored and asked, is in `baseline`; `judge` says when it is done.
+The facts are the expected results, and the modules that the interpreters find outside the tree. A
+`LoopFolder`, outside the work root, gets the contents, and copies of environments and of build
+outputs. `baseline` stores and queries the result; `judge` decides the time.
 """
 
 import re
@@ -80,17 +79,17 @@ _HEADERS: Final = (
 
 
 class LoopFolder:
-    """A loop's own folder, outside the work root, with what the baseline refers to."""
+    """A loop's own folder, outside the work root, with the data of the baseline."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.objects, self.tree = path, path / "objects", path / "tree"
 
     def environment(self, number: int) -> Path:
-        """Where the copy of an environment lies."""
+        """Returns the path of the copy of an environment."""
         return self.path / "environments" / str(number)
 
     def output(self, number: int) -> Path:
-        """Where the build outputs of the first run lie."""
+        """Returns the path of a build output of the first run."""
         return self.path / "outputs" / str(number)
 
 
@@ -104,10 +103,10 @@ def capture(
     *,
     contained: bool,
 ) -> Baseline:
-    """The tree as it is.
+    """Captures the current tree.
 
     Raises:
-        ConfigError: it is too large to be copied for each verdict.
+        ConfigError: It is too large to be copied for each verdict.
     """
     walk = TreeWalk(root)
     if len(walk.files) > MOST_FILES:
@@ -121,13 +120,13 @@ def capture(
         if file is not None:
             tree[path] = file
             size += (root / path).lstat().st_size if file.stored else 0
-        # Checked while it grows: nobody waits for a terabyte to be read.
+        # Checked while it grows, so that a terabyte is not read first.
         if size > MOST_BYTES:
             raise ConfigError(
                 f"{str(root)!r} holds more than {MOST_BYTES:,} bytes besides installed packages; "
                 "gates work on a copy: move data out of it, or use --worktree"
             )
-    # Environments are copied: an agent may install packages, and gates must not see them.
+    # Environments are copied: an agent may install packages, which gates must not see.
     for number, environment in enumerate(walk.environments):
         _copied_once(root / environment, folder.environment(number))
     links = {path: linked_environment(root / path, root) for path, f in tree.items() if f.link}
@@ -161,7 +160,7 @@ def capture(
 
 
 def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, run: GateRun) -> Baseline:
-    """Facts about the tree from the first run of the next gate."""
+    """Adds the facts from the first run of the next gate."""
     was = expected(run.plan.runner, run.report, baseline.test_sources(folder.objects))
 
     def text(path: str) -> str:
@@ -182,13 +181,13 @@ def learnt(baseline: Baseline, folder: LoopFolder, tree: Tree, run: GateRun) -> 
         named=tuple(sorted({*baseline.named, *(own & baseline.files.keys())})),
         outputs=tuple(outputs),
         made=tuple(dict.fromkeys([*baseline.made, *tree.made()])),
-        # Snapshots of outputs and the like, which the gates write themselves: no sign of tampering.
+        # Outputs that the gates write themselves, such as snapshots, are not tampering.
         rewritten=tuple(dict.fromkeys([*baseline.rewritten, *tree.touched()])),
     )
 
 
 def completed(baseline: Baseline, folder: LoopFolder) -> Baseline:
-    """Returns the baseline with what the tests that all gates have run say of other files."""
+    """Returns the baseline with what the tests that all gates have run reveal about other files."""
 
     @cache
     def text(path: str) -> str:
@@ -216,7 +215,7 @@ def completed(baseline: Baseline, folder: LoopFolder) -> Baseline:
 
 
 def _system_headers(texts: Iterable[str]) -> set[str]:
-    """Returns the headers of the system that C code includes, and those that these include."""
+    """Returns the headers of the system that C code includes, directly or indirectly."""
     found: set[str] = set()
     todo = [text for text in texts if "include" in text]
     folders = [folder for glob in _HEADERS for folder in Path("/usr").glob(glob)] if todo else []
@@ -233,7 +232,7 @@ async def with_outside(baseline: Baseline, bench: Bench, folder: LoopFolder) -> 
     """Returns the baseline with the modules and packages that the gates' interpreters find."""
     gates = baseline.gates
     programs = {"python", "python3", *[bench.program(gate) for gate in gates]}
-    # The modules of every interpreter count: which of them a gate uses may depend on its script.
+    # The modules of every interpreter count: a gate's script may choose any of them.
     programs |= {str(bench.tree.seen / folder / "bin" / "python") for folder in bench.environments}
     modules: set[str] = set()
     places: set[Path] = set()
@@ -243,7 +242,7 @@ async def with_outside(baseline: Baseline, bench: Bench, folder: LoopFolder) -> 
             names, path = _decoded(ran.printed) if ran.code == 0 else ([], [])
             modules |= {*names}
             places |= {bench.tree.host(Path(place)) for place in path}
-    # What lies in the work root is the agent's, and what lies in the loop's folder a copy.
+    # The work root belongs to the agent, and the loop's folder holds copies.
     own = (bench.tree.root, folder.path)
     beyond = [place for place in places if not any([place.is_relative_to(at) for at in own])]
     return structs.replace(baseline, outside=tuple(sorted(modules)), installed=installed(beyond))
@@ -259,14 +258,14 @@ def _rust_tests(files: dict[str, KeptFile], objects: Path) -> set[str]:
 
 
 def _copied_once(source: Path, target: Path) -> None:
-    """Copy a folder; a process that dies meanwhile leaves nothing that is taken for a copy."""
+    """Copies a folder; a process that dies in between leaves nothing that looks like a copy."""
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         half = target.with_suffix(".half")
         if half.exists():
             remove_folder(half)
         copy_folder(source, half)
-        # A mount needs a folder that is there (`gate_run`).
+        # A mount needs an existing folder (`gate_run`).
         for name in NODE_CACHES if source.name == NODE_MODULES else ():
             with suppress(FileExistsError):
                 (half / name).mkdir()

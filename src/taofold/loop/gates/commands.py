@@ -1,10 +1,11 @@
-"""How the command of a gate is run: which tool it is, where its programs are, what environment it
-gets, which folders a program needs in a container (`homes`). Runs nothing itself.
+"""Plans the execution of a gate's command: its tool, programs, environment and mounts. Runs
+nothing.
 
-`plan` recognises the tool and asks it for a machine-readable report. The person's arguments stay
-as they are; what is added asks for a report, or keeps caches out that the agent could have
-written. Programs and environment come from before the agent worked: what it could have written to
-is left out. Which files a command decides by is in `gate_files`, what it printed in `reports`.
+`plan` recognises the tool and requests a machine-readable report from it. The user's arguments stay
+unchanged; added ones request a report, or disable caches that the agent could have written.
+Programs and environment are those from before the agent's work, without anything it could have
+written to. `gate_files` finds the files by which a command decides, `reports` parses its output,
+`homes` finds the folders that a program needs in a container.
 """
 
 import os
@@ -26,7 +27,7 @@ OUT: Final = "\0out"
 DEVICE: Final = "\0/dev/fd/out"
 CACHE: Final = "\0cache"
 VARIABLE: Final = r"\$\{?([A-Za-z_]\w*)\}?"
-"""A variable of the environment that a gate is passed on, as a command names it."""
+"""A variable of the environment that is passed to a gate, as written in a command."""
 _PYTHON: Final = re.compile(r"python(?:\d+(?:\.\d+)?)?\Z|pypy3?\Z")
 _WRAPPERS: Final = {
     "uv": ("run",),
@@ -53,20 +54,20 @@ _VALUED: Final = ("-W", "-X", "-c", "-m")
 
 
 class GatePlan(Value, frozen=True):
-    """How a gate is run. Arguments that begin with NUL are filled in when it is."""
+    """The plan of a gate's execution. Arguments that begin with NUL are filled in at run time."""
 
     runner: Runner
     argv: tuple[str, ...]
     program: int = 0
-    """Which argument is the tool itself, behind a wrapper such as `uv run`."""
+    """The index of the tool itself, after a wrapper such as `uv run`."""
     wire: bool = False
-    """Do results come through a pipe of their own?"""
+    """True if results come through a separate pipe."""
     census: tuple[str, ...] = ()
-    """A second command, which names the files that a linter looks at."""
+    """A second command, which names the files that a linter checks."""
 
 
 def plan(argv: Sequence[str]) -> GatePlan:
-    """How to run the command `argv`."""
+    """Returns the plan for the command `argv`."""
     at = _behind_wrapper(argv)
     head, program, rest = list(argv[:at]), argv[at], list(argv[at + 1 :])
     name = PurePath(program).name
@@ -76,7 +77,7 @@ def plan(argv: Sequence[str]) -> GatePlan:
     elif name in ("pytest", "py.test"):
         recognised = "pytest", [f"\0python:{program}", *_launched("pytest", rest)]
     elif name == "node" and "--test" in rest:
-        # A reporter of our own replaces the default one; the person's output must not get lost.
+        # Our own reporter replaces the default one; the user's output must not get lost.
         flags = [f"--test-reporter={REPORTER}", f"--test-reporter-destination={DEVICE}"]
         if not any([word.startswith("--test-reporter") for word in rest]):
             flags += ["--test-reporter=spec", "--test-reporter-destination=stdout"]
@@ -92,7 +93,7 @@ def plan(argv: Sequence[str]) -> GatePlan:
 
 
 def writing(words: Sequence[str]) -> list[str]:
-    """The arguments of a plan, of an interpreter that keeps what it compiles."""
+    """Returns the arguments of a plan for an interpreter that stores its compiled code."""
     isolated = list(_ISOLATED)
     at = next((i for i in range(len(words)) if list(words[i : i + 4]) == isolated), -1)
     options = [word for word in isolated if word != "-B"]
@@ -100,7 +101,7 @@ def writing(words: Sequence[str]) -> list[str]:
 
 
 def _python(program: str, rest: list[str]) -> tuple[Runner, list[str]] | None:
-    """`python -m pytest …`: the interpreter's own options are kept."""
+    """Recognises `python -m pytest …`; the interpreter's own options are kept."""
     index = 0
     # Options before `-m` are the interpreter's own, and some of them take a value.
     while index < len(rest) and rest[index].startswith("-") and rest[index] != "-m":
@@ -122,17 +123,17 @@ def _launched(runner: str, rest: list[str]) -> list[str]:
 
 
 def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[str]] | None:
-    """Tools that print their results on standard output."""
+    """Recognises tools that print their results on standard output."""
     first = rest[0] if rest else ""
     match name:
         case "go" if first == "test":
-            # `-count=1` below: go would else answer from its cache without running anything.
+            # `-count=1` below: go would otherwise answer from its cache without running anything.
             more = [] if "-json" in rest else ["-json"]
             if not any([word.lstrip("-").partition("=")[0] == "exec" for word in rest]):
                 more.append(f"-exec=sh '{GO_EXEC}'")
             return "go", [program, "test", *more, "-count=1", *rest[1:]]
         case "cargo" if "test" in rest[:2]:  # cargo +nightly test
-            # Quiet, it prints dots in place of the names of tests: behind `--` too.
+            # In quiet mode it prints dots instead of the names of tests, also with `-q` after `--`.
             loud = [word for word in _without(rest, "--format") if word not in ("-q", "--quiet")]
             at = loud.index("test") + 1
             more = [] if "--no-fail-fast" in loud else ["--no-fail-fast"]
@@ -155,7 +156,7 @@ def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[st
                 *arguments,
             ]
         case "mypy":
-            # A cache in the work root is within reach of the agent: it could say that all is well.
+            # The agent can write to a cache in the work root and forge a result.
             arguments = _without(_without(rest, "--output", "-O"), "--cache-dir")
             return "mypy", [program, "--output=json", "--cache-dir=/dev/null", "-v", *arguments]
         case _:
@@ -163,12 +164,12 @@ def _printing(name: str, program: str, rest: list[str]) -> tuple[Runner, list[st
 
 
 def _census(words: list[str]) -> list[str]:
-    """`ruff check` that names its files and changes none."""
+    """Returns a `ruff check` that lists its files and changes none."""
     return [*_without([word for word in words if not word.startswith("--fix")]), "--show-files"]
 
 
 def _without(words: list[str], *names: str) -> list[str]:
-    """The arguments without an option, its value included."""
+    """Returns the arguments without an option and its value."""
     remaining: list[str] = []
     skip = False
     for word in words:
@@ -182,13 +183,13 @@ def _without(words: list[str], *names: str) -> list[str]:
 
 
 def _behind_wrapper(argv: Sequence[str]) -> int:
-    """Where the tool's name stands; 0 where nothing is known of it."""
+    """Returns the index of the tool's name; 0 if it is unknown."""
     verbs = _WRAPPERS.get(PurePath(argv[0]).name)
     if verbs is None or tuple(argv[1 : 1 + len(verbs)]) != verbs:
         return 0
     for index in range(1 + len(verbs), len(argv)):
         name = PurePath(argv[index]).name
-        # `uv run -p python3.12 …`, `npx -p pytest …`: an option's value is no program.
+        # `uv run -p python3.12 …`, `npx -p pytest …`: an option's value is not the program.
         if (name in _KNOWN or _PYTHON.match(name)) and argv[index - 1] not in _TAKING:
             return index
     return 0
@@ -199,7 +200,7 @@ _DEFAULT: Final = "/usr/local/bin:/usr/bin:/bin"
 
 
 def interpreter(script: Path) -> str:
-    """The Python that a script such as `bin/pytest` starts; "" if it does not say."""
+    """Returns the Python that a script such as `bin/pytest` starts; "" if it names none."""
     try:
         with script.open("rb") as file:
             first = file.read(500)
@@ -213,10 +214,10 @@ def interpreter(script: Path) -> str:
 
 
 def search_path(root: Path) -> str:
-    """`PATH` as it is now, without what an agent can write to.
+    """Returns the current `PATH` without folders that an agent can write to.
 
-    First the active environment, then this interpreter's, so that `python -m pytest` is the
-    project's Python where one is active, and else the one that surely exists.
+    The active environment comes first, then this interpreter's, so that `python -m pytest` is the
+    project's Python if one is active, and otherwise the one that certainly exists.
     """
     entries = [f"{Path(sys.prefix) / 'bin'}"]
     if os.environ.get("VIRTUAL_ENV"):
@@ -224,8 +225,8 @@ def search_path(root: Path) -> str:
     entries += os.environ.get("PATH", _DEFAULT).split(os.pathsep)
     usable: list[str] = []
     for entry in entries:
-        # A folder of the work root is taken only if it is the project's own environment, which the
-        # judge keeps as it was at the start.
+        # A folder of the work root is used only if it is the project's own environment, which the
+        # judge keeps in its initial state.
         inside = Path(entry).resolve().is_relative_to(root)
         own = (Path(entry).parent / "pyvenv.cfg").is_file()
         if entry.startswith("/") and entry not in usable and (not inside or own):
@@ -235,16 +236,16 @@ def search_path(root: Path) -> str:
 
 def environment(path: str, gate: Gate) -> dict[str, str]:
     inherited = {name: os.environ[name] for name in ALLOWED if name in os.environ}
-    # No colours and no terminal: outputs are read by programs. No bytecode beside the sources.
+    # No colours and no terminal: programs read the output. No bytecode beside the sources.
     fixed = {"TERM": "dumb", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"}
     rustup = os.environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
-    # GOTOOLCHAIN=local: `go` must not download another toolchain because `go.mod` asks for it.
+    # GOTOOLCHAIN=local: `go` must not download another toolchain because of `go.mod`.
     fixed |= {"RUSTUP_HOME": rustup, "GOTOOLCHAIN": "local", "CARGO_TERM_COLOR": "never"}
     own = {name: _passed_on(value) for name, value in gate.env.items()}
     return {**fixed, **inherited, "PATH": path, **own}
 
 
 def _passed_on(value: str) -> str:
-    """What a variable of a gate holds: the value of another one, or what is written there."""
+    """Returns the value of a gate's variable: that of another variable, or the literal text."""
     named = re.fullmatch(VARIABLE, value)
     return os.environ.get(named[1], value) if named else value

@@ -1,10 +1,9 @@
-"""From what a person calls done to `gates` that can be run, or a refusal that says what to write
-(`suggestion`); and after the run before iteration 1, which gate can never run (`absent`).
+"""Converts a user's completion criteria to runnable `gates`, or refuses them with a `suggestion`.
 
-`A AND B` are two gates, both of which must hold; so are `A && B` where both are simple
-commands. Looks at the work root and at `PATH`, runs nothing. For `absent` only the program's own
-word counts, about exactly what the command names, because a module that a test cannot import is
-what the loop may be there to repair.
+`A AND B` are two gates, both of which must pass; so are `A && B` if both are simple commands. Looks
+at the work root and at `PATH`, runs nothing. After the run before iteration 1, `absent` finds a
+gate that can never run. It only trusts the program's own message about exactly the named program,
+because a module that a test cannot import may be what the loop is to repair.
 """
 
 import os
@@ -23,15 +22,16 @@ from taofold.loop.gates.gate_files import MAKEFILES, npm_scripts
 from taofold.loop.verdict import Gate, GateResult
 
 MOST_GATES: Final = 20
-"""Gates of one loop."""
+"""The most gates of one loop."""
 _AND: Final = re.compile(r"\s+AND\s+")
 _THEN: Final = re.compile("&&")
 _QUOTED: Final = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
 _SHELL: Final = re.compile(r"[|;<>$`*?(){}&\n#~!]")
 _ASSIGNED: Final = re.compile(r"[A-Za-z_]\w*=")
 _PASSED_ON: Final = re.compile(rf"(?:env\s+)?(?:[A-Za-z_]\w*={VARIABLE}\s+)+")
-"""Variables that a gate gets from the environment (`TOKEN=$TOKEN pytest`): what they hold is
-written nowhere."""
+"""Variables that a gate gets from the environment (`TOKEN=$TOKEN pytest`); their values are never
+stored.
+"""
 _BUILTINS: Final = frozenset({"test", "[", ":", "cd", "export", "source", ".", "if", "for", "set"})
 _WORD: Final = re.compile(r"[A-Za-z][a-z']*[.!?]?")
 _CD: Final = re.compile(r"\s*cd\s+([\w./-]+)\s*&&\s*(.+)", re.DOTALL)
@@ -42,7 +42,7 @@ _CLAIM: Final = re.compile(
     r"|(?:has|reports|shows|gives)\s+no\s+(?:errors|failures|warnings|issues|problems))\s*[.!]?$",
     re.IGNORECASE,
 )
-"""What people say of a command that exits with 0."""
+"""Phrases for a command that exits with 0."""
 _TAKES_TARGET: Final = frozenset({"make", "run", "just", "task", "rake", "invoke", "-s", "-e"})
 _TEXTUAL: Final = frozenset({"echo", "printf", "grep", "rg"})
 """Programs whose last argument may be any text."""
@@ -59,7 +59,7 @@ _SPOKEN: Final = frozenset(
         *("verify", "no", "pr", "as", "dd", "man", "host", "link", "mount", "update"),
     }
 )
-"""Programs whose names are English words that a wish may begin with."""
+"""Programs whose names are English words that a sentence may begin with."""
 _SUGGESTED: Final = (
     (r"\b(?:lint|style|format)\w*", (("ruff check .", ("pyproject.toml", "ruff.toml", "*.py")),)),
     (
@@ -96,18 +96,18 @@ def gates(
     timeout: float = 600.0,
     output: str = "",
 ) -> tuple[Gate, ...]:
-    """The gates that `criteria` name; all of them must hold.
+    """Returns the gates that `criteria` name; all of them must pass.
 
     Args:
-        criteria: Commands; each may join several with ` AND `, and may claim that it passes
-            (`npm test passes`, `pytest exits with code 0`).
-        root: The work root, where commands and their arguments are looked for.
-        path: Where programs are looked for; None = where gates look for them.
-        timeout: Seconds that each may take.
-        output: What the last gate's output must hold: text, or `/a regular expression/`.
+        criteria: Commands. Each may join several with ` AND `, and may claim that it passes (`npm
+            test passes`, `pytest exits with code 0`).
+        root: The work root, in which commands and their arguments are resolved.
+        path: The search path of programs; None = that of the gates.
+        timeout: Seconds for each gate.
+        output: Text that the last gate's output must contain, or `/a regular expression/`.
 
     Raises:
-        ConfigError: there is none, or one is no command that can be run.
+        ConfigError: There is none, or one is not a runnable command.
     """
     # Blanks around it, so that an AND at either end leaves an empty part, which is refused.
     parts = [part.strip() for text in criteria for part in _split(_AND, f" {text} ")]
@@ -129,13 +129,13 @@ def gates(
 
 
 def holds(output: str, wanted: str) -> bool:
-    """Does a gate's output hold what its `output` asks for?"""
+    """Returns whether a gate's output contains what its `output` requires."""
     pattern = _pattern(wanted)
     return wanted in output if pattern is None else pattern.search(output) is not None
 
 
 def suggestion(text: str, root: Path | str) -> str:
-    """The command that most likely proves what `text` wishes for; "" if nothing fits."""
+    """Returns the command that most likely proves what `text` describes; "" if nothing fits."""
     work_root = Path(root)
     for words, commands in _SUGGESTED:
         if re.search(words, text.lower()):
@@ -146,7 +146,7 @@ def suggestion(text: str, root: Path | str) -> str:
 
 
 def _split(between: re.Pattern[str], text: str) -> list[str]:
-    """The parts of a text; what stands in quotes or behind a backslash parts nothing."""
+    """Returns the parts of a text; separators in quotes or after a backslash are ignored."""
     unquoted = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
     cuts = [match.span() for match in between.finditer(unquoted)]
     starts = [0, *[end for _, end in cuts]]
@@ -155,10 +155,10 @@ def _split(between: re.Pattern[str], text: str) -> list[str]:
 
 
 def _unclaimed(text: str, root: Path) -> str:
-    """The command of a sentence that claims that it passes; else the text itself.
+    """Returns the command of a sentence that claims that it passes; else the text itself.
 
     Raises:
-        ConfigError: the sentence is about coverage.
+        ConfigError: The sentence is about coverage.
     """
     if about := _COVERAGE.fullmatch(text):
         raise ConfigError(
@@ -170,7 +170,7 @@ def _unclaimed(text: str, root: Path) -> str:
         return text
     command, said = text[: claim.start()].rstrip(), claim[0].split()
     words = command.split() or [""]
-    # A target or a file may have such a name, and a wish such as "test everything works" is none.
+    # A target or a file may have such a name; a sentence such as "test everything works" does not.
     is_name = len(said) == 1 and (words[-1] in _TAKES_TARGET or (root / said[0]).exists())
     is_wish = words[0] in (_SPOKEN - {"make"}) | _TEXTUAL
     return text if is_name or is_wish else command
@@ -183,22 +183,21 @@ def _gates(text: str, root: Path, path: str | None, timeout: float) -> list[Gate
         folder, rest = moved[1], moved[2]
     else:
         rest = text
-    # Simple commands are run without a shell: nothing of theirs is expanded, and each is a gate
-    # with a report of its own.
+    # Simple commands run without a shell and without expansion, each as a gate with its own report.
     simple = [part.strip() for part in _split(_THEN, rest)]
     if all([part and not _shell(_program(part)) and not part.startswith("cd ") for part in simple]):
         return [_gate(part, root, folder, path, timeout) for part in simple]
     first = _first_word(rest)
-    # Of shell text only the first program can be looked for without running it.
+    # In shell text only the first program can be checked without running it.
     _checked(text, [first], root, folder, path)
     return [Gate(rest, timeout=timeout, folder=folder, shell=True)]  # noqa: S604 - no process here
 
 
 def _program(text: str) -> str:
-    """The command without variables that it is passed on from the environment.
+    """Returns the command without the variables that are passed from the environment.
 
     Raises:
-        ConfigError: one of them is not set.
+        ConfigError: One of them is not set.
     """
     passed = _PASSED_ON.match(text)
     if passed is None:
@@ -217,7 +216,7 @@ def _gate(text: str, root: Path, folder: str, path: str | None, timeout: float) 
         words = words[1:]
     while words and _ASSIGNED.match(words[0]):
         name, _, value = words.pop(0).partition("=")
-        # LD_PRELOAD and its like load code into every program of the gate.
+        # LD_PRELOAD and similar variables load code into every program of the gate.
         if _LOADERS.match(name):
             raise ConfigError(f"{name} may not be set for a gate: {text!r}")
         env[name] = value
@@ -233,7 +232,7 @@ def _words(text: str) -> list[str]:
 
 
 def _shell(text: str) -> bool:
-    """Does it need a shell? What stands in single quotes does not count."""
+    """Returns whether it needs a shell. Text in single quotes is ignored."""
     return _SHELL.search(re.sub(r"'[^']*'", "", text)) is not None
 
 
@@ -265,8 +264,8 @@ def _checked(text: str, words: list[str], root: Path, folder: str, path: str | N
 
 
 def _lack(program: str, folder: Path, path: str | None) -> str:
-    """Why a program cannot be started; "" if it can."""
-    # The gates' path begins with the folder of this interpreter, whatever `path` is.
+    """Returns why a program cannot be started; "" if it can."""
+    # The gates' path begins with the folder of this interpreter, for any `path`.
     if program in _BUILTINS or program == "python":
         return ""
     if "/" not in program:
@@ -287,7 +286,7 @@ def _prose(words: list[str], folder: Path) -> bool:
 
 
 def _targets(words: list[str], folder: Path) -> bool:
-    """May `make` know what it is asked for? Only a plain Makefile can be looked through."""
+    """Returns whether `make` may know the target. Only a plain Makefile can be searched."""
     if any([word.startswith(("-C", "-f", "--")) for word in words]):
         return True
     makefile = next(
@@ -297,7 +296,7 @@ def _targets(words: list[str], folder: Path) -> bool:
     if makefile is None:
         return False
     text = makefile.read_text(encoding="utf-8", errors="replace")
-    # Included files, pattern rules and `eval` may define any target: in doubt it is there.
+    # Included files, pattern rules and `eval` may define any target: in doubt it exists.
     if re.search(r"(?m)^-?include\s|^[^\t#\n]*%[^\n]*:|\$\(eval", text):
         return True
     targets = [word for word in words if not word.startswith("-") and "=" not in word]
@@ -307,7 +306,7 @@ def _targets(words: list[str], folder: Path) -> bool:
 
 
 def _script(words: list[str]) -> str:
-    """The script of package.json that `npm` is to run, "" if that cannot be seen."""
+    """Returns the script of package.json that `npm` would run, "" if that is unknown."""
     match words[1:]:
         case [("test" | "t"), *_]:
             return "test"
@@ -318,7 +317,7 @@ def _script(words: list[str]) -> str:
 
 
 def refusal(text: str, why: str, root: Path) -> ConfigError:
-    """The error for a command that proves nothing, with what to write instead."""
+    """Returns the error for a command that proves nothing, with a suggestion."""
     wish = suggestion(text, root) or "python -m pytest -q"
     such = f", such as {wish!r}" if wish != text else ""
     return ConfigError(
@@ -355,13 +354,13 @@ _ASKS: Final = re.compile(
 
 
 def asked_for(task: str) -> str:
-    """Returns what a task asks for that no proof holds: tests, configuration; "" if nothing."""
+    """Returns the part of a task that no proof can include: tests, configuration; "" if none."""
     asked = _ASKS.search(task)
     return asked["what"] if asked else ""
 
 
 def absent(results: Iterable[GateResult]) -> tuple[Gate, str] | None:
-    """The first gate that can never be run as it is written, and why; None if all could."""
+    """Returns the first gate that can never run as written, and why; None if all could."""
     for result in results:
         why = "" if result.passed else _why(result)
         if why:
@@ -390,7 +389,7 @@ def _why(result: GateResult) -> str:
 
 
 def _module(result: GateResult) -> str:
-    """The module that the command starts with `python -m`, or that a test runner is."""
+    """Returns the module that the command starts with `python -m`, or that a test runner is."""
     words = result.gate.argv
     for at, word in enumerate(words[:-2]):
         if _is_python(word) and words[at + 1] == "-m":
@@ -403,7 +402,7 @@ def _is_python(word: str) -> bool:
 
 
 def _lacks(output: str, name: str) -> bool:
-    """Does Python end with the word that it has no such module?"""
+    """Returns whether Python ends with the message that it has no such module."""
     last = output.strip().rpartition("\n")[2].strip()
     top = name.partition(".")[0]
     return (

@@ -1,15 +1,16 @@
-"""What a gate must show after what it showed before iteration 1, and the verdict on it. Pure.
+"""The expected results of a gate after its run before iteration 1, and the verdict on later runs.
+Pure.
 
-`expected` takes the report of the first run, `Expectations.verdict` compares the later ones with
-it; the share of checks that pass is the verdict's quality. New tests are welcome and prove nothing;
-each test of the baseline must have been run, and must have passed. A linter's findings of the
-baseline must be gone, which its exit code says. Doubts are reasons, too: what replaced parts of the
-runner (`interference`), what a linter looks at no more (`unchecked`), what passes only with the
-product in the same process (`second_judgement`).
+`expected` takes the report of the first run, `Expectations.verdict` compares later ones with it;
+the share of passed checks is the verdict's quality. New tests prove nothing. Each test of the
+baseline must have run and passed. A linter's findings of the baseline must be gone, as shown by its
+exit code. Doubts are reasons too: replaced parts of the runner (`interference`), files that a
+linter no longer checks (`unchecked`), tests that pass only with the product in the same process
+(`second_judgement`).
 
-`rebased` says which of a person's edits move what is expected, `homes` which files hold tests by
-what the tests' ids say. How runners name tests is in `runner_ids`, what a model is told of a
-verdict in `verdict_texts`.
+`rebased` selects the user's edits that change the expectation, `homes` finds files with tests by
+the tests' ids. `runner_ids` knows the names of tests, `verdict_texts` renders a verdict for a
+model.
 """
 
 import re
@@ -49,14 +50,14 @@ _NAMED = 5
 
 
 def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -> Expected:
-    """What to hold later runs to. `sources` are the contents of protected files."""
+    """Returns the expectation for later runs. `sources` are the contents of protected files."""
     checks: dict[str, Status | None] = dict.fromkeys(report.collected)
     checks |= {check.id: check.status for check in report.checks}
     names: dict[str, tuple[str, ...]] = {}
     for check in report.checks:
         if runner in TESTS and is_unloaded(runner, check, sources):
-            # A file that could not be loaded is no test: what counts is the
-            # tests in it, once it loads. A file that skips itself may go on to do so.
+            # A file that could not be loaded is not a test: the tests in it count, once it loads. A
+            # file that skips itself may continue to do so.
             if check.status != "skipped":
                 del checks[check.id]
             if home := prefix_of(runner, check.id, sources):
@@ -67,13 +68,13 @@ def expected(runner: Runner, report: RunnerReport, sources: Mapping[str, str]) -
 def homes(
     runner: Runner, was: Expected, files: Collection[str], text: Callable[[str], str]
 ) -> set[str]:
-    """Files that hold tests and nothing else, which only their ids tell: `checks/check_a.py`.
+    """Returns files that hold only tests, known only by their ids: `checks/check_a.py`.
 
     `text` returns the content of a file.
     """
     ids = (*was.checks, *was.names)
     if runner == "unittest":
-        # Whatever pattern or name the tests were found by, their modules are in their ids.
+        # The modules are in the ids of the tests, for any pattern or name by which they were found.
         ends = [tuple(accumulate(name.split("."), "{}.{}".format)) for name in ids]
         modules = {module.replace(".", "/") for each in ends for module in each}
         firsts = {each[0] for each in ends}
@@ -93,7 +94,7 @@ def homes(
 
 
 def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str, ...]:
-    """Checks of the baseline that were not run, or were skipped instead of run."""
+    """Returns checks of the baseline that did not run, or were skipped."""
     if runner not in TESTS:
         return ()
     now = {check.id: check.status for check in checks}
@@ -117,7 +118,7 @@ def missing(runner: Runner, was: Expected, checks: Iterable[Check]) -> tuple[str
 
 
 def _lacks(before: str | None, now: str | None) -> bool:
-    # To skip a test that ran before is the cheapest way to make it stop failing.
+    # Skipping a test that ran before is the cheapest way to make it stop failing.
     return now is None or (now == "skipped" and before != "skipped")
 
 
@@ -128,14 +129,14 @@ def unchecked(
     changed: Collection[str],
     allow_edit: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """What speaks against a linter: it looks at less than before.
+    """Returns the doubts about a linter that checks fewer files than before.
 
     Args:
-        was: What it looked at before the work.
-        now: What it looks at.
-        tree: The files that there are.
-        changed: Those that the work changed, or made.
-        allow_edit: Files that a person allowed to delete or to leave out, as globs.
+        was: The expectation, with the files checked before the work.
+        now: The files that it checks.
+        tree: The existing files.
+        changed: The files that the work changed or created.
+        allow_edit: Files that a user allowed to delete or to exclude, as globs.
     """
     bound = [path for path in was.files if path in now or not is_allowed(path, allow_edit)]
     lost = [path for path in bound if path in tree and path not in now]
@@ -151,14 +152,14 @@ def unchecked(
     if len(now) < len(bound):
         fewer = f"{times(len(now), 'file')} checked, {len(was.files)} before the work began"
         doubts.append(f"{fewer} ({allowing([*lost, *gone])} allows it)")
-    # A file that was moved to where the linter does not look is not mended.
+    # A file moved to a place that the linter does not check is not fixed.
     if gone and aside:
         doubts.append(f"{one_line(gone[0])} is gone, and {one_line(aside[0])} is not checked")
     return tuple(doubts)
 
 
 def out_of_reach(verdict: Verdict, rules: ScopeRules) -> list[str]:
-    """Returns the files with findings of linters that no change of an agent's can mend."""
+    """Returns the files with findings of linters that no change of an agent's can fix."""
     places = [
         place.path
         for result in verdict.results
@@ -170,7 +171,7 @@ def out_of_reach(verdict: Verdict, rules: ScopeRules) -> list[str]:
 
 
 def overlooked(was: Expected, now: Collection[str], new: Iterable[str]) -> list[str]:
-    """Returns the new files in a linter's languages that it does not look at."""
+    """Returns the new files in a linter's languages that it does not check."""
     languages = {_language(path) for path in was.files} - {""}
     return [path for path in new if _language(path) in languages and path not in now]
 
@@ -183,16 +184,16 @@ def _language(path: str) -> str:
 
 
 def rebased(runner: Runner, was: Expected, now: Expected, edited: Collection[str]) -> Expected:
-    """What must be shown after a person's edit of these files, `now` being a run with them.
+    """Returns the expectation after a user's edit of these files; `now` is a run with them.
 
-    Of edited test files it is what they hold now. An edited file that holds no tests itself
-    (configuration, helpers, data) may change which tests there are anywhere; even then a test
-    that is still there must pass if it had to.
+    For edited test files their current tests count. An edited file without tests (configuration,
+    helpers, data) may add or remove tests anywhere; even then a remaining test must pass if it had
+    to before.
     """
     if runner not in TESTS:
         return was
     ids = {*was.checks, *was.names, *now.checks, *now.names}
-    # Which tests exist may follow from a file that holds none: configuration, a helper, data.
+    # The existing tests may depend on a file without tests: configuration, a helper, data.
     every = not all([any([is_test_in(runner, name, path) for name in ids]) for path in edited])
 
     def is_edited(name: str) -> bool:
@@ -208,7 +209,7 @@ def rebased(runner: Runner, was: Expected, now: Expected, edited: Collection[str
         if is_edited(name):
             checks[name] = status
         elif every:
-            # A test that the edited file does not hold must pass if it had to before.
+            # A test outside the edited file must pass if it had to before.
             checks[name] = was.checks.get(name, status)
     plugins = tuple(dict.fromkeys([*was.plugins, *(now.plugins if every else ())]))
     patched = tuple(dict.fromkeys([*was.patched, *now.patched]))
@@ -216,9 +217,10 @@ def rebased(runner: Runner, was: Expected, now: Expected, edited: Collection[str
 
 
 def interference(was: Expected, report: RunnerReport, root: str) -> tuple[str, ...]:
-    """What replaced parts of the runner while it ran, beyond what did so before.
+    """Returns the parts of the runner that were replaced while it ran, beyond those of the
+    baseline.
 
-    Where some tests could not be loaded before, installed plugins may only now come to it.
+    If some tests could not be loaded before, installed plugins may become active only now.
     """
     reasons = [
         f"{name} was replaced"
@@ -232,15 +234,15 @@ def interference(was: Expected, report: RunnerReport, root: str) -> tuple[str, .
 
 
 def share(runner: Runner, was: Expected, checks: Iterable[Check], passed: bool) -> tuple[int, int]:
-    """How many of the baseline's and the new checks pass, and how many there are."""
+    """Returns how many of the baseline's and the new checks pass, and their total."""
     now = {check.id: check.status for check in checks}
-    # Without checks the exit code is all there is.
+    # Without checks the exit code is the only result.
     if runner == "command" or not (was.checks or was.names or now):
         return int(passed), 1
     names = {**was.checks, **dict.fromkeys(now)}
-    if runner not in TESTS:  # findings: what is no longer found is right
+    if runner not in TESTS:  # findings: those that are gone count as passed
         return len(names.keys() - now.keys()), len(names)
-    # Tests that were skipped and still are say nothing in either direction.
+    # Tests that were and are skipped count in neither direction.
     idle = _of_status(now, "skipped") & _of_status(was.checks, "skipped")
     lost = {name for name in was.names if now.get(name) not in (None, "passed")}
     gone = {name for name in was.names if name not in now}
@@ -253,14 +255,14 @@ def _of_status(checks: Mapping[str, str | None], status: Status) -> set[str]:
 
 
 OUTPUT: Final = 12_000
-"""Characters of a gate's output that a result keeps."""
+"""The most characters of a gate's output in a result."""
 _NOT_REACHED: Final = re.compile(
     r"\b(?:ECONNREFUSED|ENETUNREACH|EAI_AGAIN|ENOTFOUND)\b"
     r"|(?i:connection refused|network is unreachable|name or service not known"
     r"|temporary failure in name resolution|could not resolve host"
     r"|no such host|nodename nor servname provided)"
 )
-"""How programs say that they did not reach an address."""
+"""Messages of programs that did not reach an address."""
 _NO_NETWORK: Final = (
     "gates run without a network. --network gives them one, and --local-port PORT a service on "
     "this machine"
@@ -273,7 +275,7 @@ LEFT_OUT: Final = "no source files of this task, so the proof ran without these 
 
 
 class Expectations:
-    """What runs are held to: the baseline, where it ran, and what may not be shown."""
+    """The requirements on runs: the baseline, its place, and the secrets to redact."""
 
     def __init__(
         self,
@@ -283,7 +285,7 @@ class Expectations:
         shared: str = "",
         reach: Reach = Reach(),
     ) -> None:
-        """`shared`: why the gates cannot have a network of their own, where they have one."""
+        """`shared`: why the gates have no network of their own, if they share the machine's."""
         self._reach = reach
         self._baseline, self._redact, self._not_contained = baseline, redact, not_contained
         self._shared = shared
@@ -291,7 +293,7 @@ class Expectations:
     def results(
         self, ran: Sequence["GateRun"], doubts: Sequence[Sequence[str]], prefix: str = ""
     ) -> list[GateResult]:
-        """One result per gate. `doubts` speak against each; reasons begin with `prefix`."""
+        """Returns one result per gate. `doubts` count against each; reasons begin with `prefix`."""
         baseline = self._baseline
         runs = zip(baseline.gates, ran, baseline.expected, doubts, strict=True)
         return [self._result(*run, prefix) for run in runs]
@@ -303,7 +305,7 @@ class Expectations:
         changes: tuple[TreeChange, ...],
         tree: str,
     ) -> Verdict:
-        """All results together."""
+        """Returns the verdict on all results together."""
         passed = all([result.passed for result in results])
         tampered = any([change.tampering for change in changes])
         return Verdict(
@@ -320,7 +322,7 @@ class Expectations:
         )
 
     def _quality(self, ran: Sequence["GateRun"], results: Sequence[GateResult]) -> float:
-        """The share of all gates' checks that pass."""
+        """Returns the share of all gates' checks that pass."""
         shares = [
             share(run.plan.runner, was, run.report.checks, result.passed)
             for run, was, result in zip(ran, self._baseline.expected, results, strict=True)
@@ -329,7 +331,7 @@ class Expectations:
         return sum([good for good, _ in shares]) / total if total else 0.0
 
     def _notes(self, changes: Sequence[TreeChange], results: Sequence[GateResult]) -> list[str]:
-        """What is worth knowing and speaks against nothing."""
+        """Returns notes that do not count against the work."""
         notes = [change_line(change) for change in changes if change.done == "kept"]
         if self._not_contained:
             notes.append(f"the gates are not contained: {self._not_contained}")
@@ -373,7 +375,7 @@ class Expectations:
         )
 
     def _relative(self, output: str) -> str:
-        """The output with paths as the agent and the snapshots name them."""
+        """Returns the output with paths as the agent and the snapshots name them."""
         root = self._baseline.root.rstrip("/")
         return output.replace(f"file://{root}/", "").replace(f"{root}/", "") if root else output
 
@@ -396,7 +398,7 @@ class Expectations:
 
 
 def _unreachable(results: Sequence[GateResult]) -> str:
-    """The network error in the output of a gate that did not pass; "" if there is none."""
+    """Returns the network error in the output of a gate that did not pass; "" if there is none."""
     for result in results:
         said = [result.output, *[f"{c.message}\n{c.traceback}" for c in result.failing]]
         for text in said if not result.passed else ():
@@ -408,7 +410,7 @@ def _unreachable(results: Sequence[GateResult]) -> str:
 def _reasons(
     results: Sequence[GateResult], changes: Sequence[TreeChange], *, passed: bool
 ) -> list[str]:
-    """What speaks against the work: tampering, each gate's own reasons, what was left out."""
+    """Returns the reasons against the work: tampering, each gate's own reasons, omitted files."""
     reasons = [change_line(change) for change in changes if change.tampering]
     reasons += [f"`{result.gate.command}`: {why}" for result in results for why in result.reasons]
     left = left_out(changes)
@@ -418,13 +420,13 @@ def _reasons(
 
 
 def second_judgement(first: "GateRun", second: "GateRun") -> tuple[tuple[str, ...], str]:
-    """What a run with the product in a process of its own says: doubts, and a note.
+    """Returns the doubts and a note from a run with the product in a separate process.
 
-    Tests that need more of the product than plain data cannot be run so; the note counts them.
+    Tests that need more of the product than plain data cannot run this way; the note counts them.
     """
     good = [check.id for check in first.report.checks if check.status == "passed"]
     now = {check.id: check for check in second.report.checks}
-    # No doubt follows from these: a test that passes objects to the product cannot be run so.
+    # No doubt follows from these: a test that passes objects to the product cannot run this way.
     cannot = [name for name in good if name not in now or now[name].error_type == "Apart"]
     lost = [name for name in good if name not in cannot and now[name].status != "passed"]
     note = f"second judge: {len(good) - len(cannot) - len(lost)} of {len(good)} tests also pass "
@@ -441,13 +443,13 @@ def second_judgement(first: "GateRun", second: "GateRun") -> tuple[tuple[str, ..
 
 
 def _ended(gate: Gate, ran: "GateRun") -> list[str]:
-    """What its end says against it."""
+    """Returns the reasons in the end of a run."""
     if ran.unstarted is not None:
         return [ran.unstarted.why]
     if ran.fault:
         return [ran.fault]
     reasons: list[str] = []
-    # A signal is never a verdict: it may be the kernel's, for want of memory.
+    # A signal is never a verdict: it may be the kernel's, for lack of memory.
     if ran.code is None or ran.code < 0:
         reasons.append(f"it was killed by signal {-(ran.code or 0)}")
     elif ran.code:
@@ -458,7 +460,7 @@ def _ended(gate: Gate, ran: "GateRun") -> list[str]:
 
 
 def _reported(ran: "GateRun") -> list[str]:
-    """What its report says against it, also where the exit code is 0."""
+    """Returns the reasons in its report, even if the exit code is 0."""
     report, runner = ran.report, ran.plan.runner
     if runner not in TESTS:
         return []
@@ -471,7 +473,7 @@ def _reported(ran: "GateRun") -> list[str]:
     # Code under test may call `os._exit(0)` after a failure: the reporter knows the real code.
     elif report.code is not None and ran.code is not None and report.code != ran.code:
         reasons.append(f"{runner} was about to end with {report.code}, but ended with {ran.code}")
-    # A run without a single passing test proves nothing, whatever it exits with.
+    # A run without a single passing test proves nothing, for any exit code.
     if not failing and not any([check.status == "passed" for check in report.checks]):
         reasons.append("no test passed")
     return reasons

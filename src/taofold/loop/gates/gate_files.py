@@ -1,9 +1,10 @@
-"""Which files of the project a gate's commands decide by: what they run (`named_files`), what they
-look at (`wanted_files`), and the targets of make that they may ask for. Reads files, runs nothing.
+"""Finds the project's files by which a gate's commands decide. Reads files, runs nothing.
 
-Commands are followed into the Makefile, the scripts of package.json and the shell scripts that they
-run. It is a guess from text, on the side of more: a file that is named here is not the agent's to
-change, so `named_files` leaves out what a command only reads.
+These are the files that they run (`named_files`), the files that they look at (`wanted_files`), and
+the targets of make that they may request. Commands are followed into the Makefile, the scripts of
+package.json and the shell scripts that they run. The guess is textual and includes too much rather
+than too little. The agent may not change a file that is named here, so `named_files` excludes files
+that a command only reads.
 """
 
 import json
@@ -42,15 +43,15 @@ _TARGETS: Final = re.compile(r"(?m)^([^\t#\n:=%$]+):(?!=)")
 
 
 def named_files(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
-    """Files of the work root that the gates run.
+    """Returns files of the work root that the gates run.
 
-    Scripts, and tests that a command names; in the same way the tools that a Makefile, a script
-    of `package.json` or a shell script among them runs. What a command only reads is not among
-    them: it may be what is to be made.
+    These are scripts, tests named by a command, and the tools that a Makefile, a script of
+    `package.json` or a shell script among them runs. Files that a command only reads are excluded:
+    they may be the product.
     """
     paths: set[str] = set()
-    # A text, its folder, and whether it is a gate's own: what that runs is always a part of the
-    # check, what a recipe or a script runs only if it looks like a tool of one.
+    # A text, its folder, and True for a gate's own text. Files run by the gate itself always belong
+    # to the check; files run by a recipe or a script only if they look like a tool of the check.
     todo: deque[tuple[str, Path, bool]] = deque()
     for gate in gates:
         folder = root / gate.folder
@@ -72,7 +73,7 @@ def named_files(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
 
 
 def wanted_files(gates: Sequence[Gate]) -> tuple[str, ...]:
-    """Files that the gates' own commands look at, such as `grep -q done notes.txt`."""
+    """Returns files that the gates' own commands look at, such as `grep -q done notes.txt`."""
     paths: set[str] = set()
     for gate in gates:
         for part in _PARTS.split(_text_of(gate)):
@@ -84,7 +85,7 @@ def wanted_files(gates: Sequence[Gate]) -> tuple[str, ...]:
 
 
 def targets(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
-    """Targets of the Makefiles that gates use."""
+    """Returns the targets of the Makefiles that gates use."""
     names: set[str] = set()
     for gate in gates:
         words = list(gate.argv) or _WORDS.split(gate.command)
@@ -95,7 +96,7 @@ def targets(gates: Sequence[Gate], root: Path) -> tuple[str, ...]:
 
 
 def recipes(gates: Sequence[Gate], root: Path) -> dict[str, str]:
-    """Returns the commands of gates and of scripts of package.json, by where they stand."""
+    """Returns the commands of gates and of scripts of package.json, by the file that holds them."""
     texts: dict[str, str] = {}
     for gate in gates:
         base = "" if gate.folder == "." else f"{gate.folder}/"
@@ -106,11 +107,11 @@ def recipes(gates: Sequence[Gate], root: Path) -> dict[str, str]:
 
 
 def is_recipe(path: str, named: Collection[str]) -> bool:
-    """Returns whether commands that gates run stand in a file."""
+    """Returns whether a file holds commands that gates run."""
     name = path.rpartition("/")[2]
     if path in named:
         return "." not in name or name.endswith((".sh", ".bash", ".zsh", ".mk"))
-    # Not what a service runs that builds elsewhere: `.github/`, `.ci/`.
+    # Excludes files that a service runs which builds elsewhere: `.github/`, `.ci/`.
     return (role(path) == "build" and not path.startswith(".")) or name in ("noxfile.py", "tox.ini")
 
 
@@ -119,7 +120,7 @@ def _text_of(gate: Gate) -> str:
 
 
 def _recipes(words: Sequence[str], folder: Path) -> list[str]:
-    """Texts in which a gate's programs look up what to run."""
+    """Returns texts in which a gate's programs look up their commands."""
     names = {PurePath(word).name for word in words}
     texts = [_text(folder / name) for name in MAKEFILES if names & {"make", "gmake"}]
     if names & {"npm", "pnpm", "yarn", "bun"}:
@@ -128,7 +129,7 @@ def _recipes(words: Sequence[str], folder: Path) -> list[str]:
 
 
 def npm_scripts(folder: Path) -> Mapping[str, object]:
-    """The scripts of package.json in `folder`, by name."""
+    """Returns the scripts of package.json in `folder`, by name."""
     try:
         return dict(json.loads(read_named(folder / "package.json"))["scripts"])
     except (OSError, ConfigError, ValueError, LookupError, TypeError):
@@ -136,7 +137,7 @@ def npm_scripts(folder: Path) -> Mapping[str, object]:
 
 
 def _run(text: str, folder: Path, root: Path) -> list[str]:
-    """Files that shell text runs."""
+    """Returns files that shell text runs."""
     paths: list[str] = []
     for part in _PARTS.split(text):
         words = [word for word in _WORDS.split(part) if word.strip("@-+!{}") not in _KEYWORDS]
@@ -152,7 +153,7 @@ def _run(text: str, folder: Path, root: Path) -> list[str]:
 
 
 def _file(word: str, folder: Path, root: Path) -> str:
-    """The file of the work root that a word names; "" if there is none."""
+    """Returns the file of the work root that `word` names; "" if there is none."""
     word = word.partition("::")[0]
     if not word or "\0" in word or len(word) > 1000:
         return ""
@@ -162,7 +163,7 @@ def _file(word: str, folder: Path, root: Path) -> str:
 
 
 def _tool(path: str, root: Path) -> bool:
-    """Is what a recipe runs a part of the check, and not the product?"""
+    """Returns whether a file that a recipe runs belongs to the check, not to the product."""
     top, _, _ = path.partition("/")
     stem = PurePath(path).name.partition(".")[0]
     return top in _TOOLS or _shell(root / path) or _CHECKING.search(stem) is not None

@@ -1,11 +1,11 @@
-"""`Bench` runs one gate in a laid tree; a `GateRun` is what happened. `ReportPipe` brings the
-reports of our reporters out of it.
+"""Runs one gate in a laid tree (`Bench`); a `GateRun` is the result.
 
-A clean environment, programs found at the loop's start, an isolated interpreter, scripts and
-reports outside the tree, in a container where there is one. A gate's interpreter reads no bytecode
-that an agent could have written, and so would compile its runner, the plugins and the standard
-library anew, seconds for each verdict: `warm` keeps what was compiled with one trial test, in a
-container, without a file of the project. Knows nothing about baselines and verdicts.
+`ReportPipe` transfers the reports of our reporters. A gate has a clean environment, the programs
+found at the loop's start, an isolated interpreter, scripts and reports outside the tree, and a
+container if available. Its interpreter reads no bytecode that an agent could have written. It would
+therefore compile its runner, the plugins and the standard library for each verdict, which takes
+seconds. `warm` stores the compiled code of one trial test, in a container, without a file of the
+project. Knows nothing about baselines and verdicts.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from taofold.tools.process import OutputExcerpt
 from taofold.tools.temporary_folders import scratch
 
 MOST_REPORT_BYTES: Final = 64_000_000
-"""Bytes of a report; what comes after them is not read."""
+"""The most bytes of a report that are read."""
 
 
 class ReportPipe:
@@ -64,7 +64,7 @@ class ReportPipe:
         self._writer, self._raw, self._open = writer, bytearray(), True
 
     def listen(self) -> None:
-        """Give the settings and take the report as it comes."""
+        """Sends the settings and reads the report as it arrives."""
         loop = asyncio.get_running_loop()
         # A gate may fill the pipe, or never read its settings: neither may block the event loop.
         os.set_blocking(self._reader, False)
@@ -98,15 +98,15 @@ class ReportPipe:
         return bool(chunk)
 
     def taken(self) -> bytes:
-        """All that was reported, now that every process has ended."""
+        """Returns the whole report. Call it after every process has ended."""
         self._stop_writing()
-        # Every process that could write has ended, so what is in the pipe now is all there will be.
+        # Every process that could write has ended, so the pipe holds all remaining data.
         while self._readable():
             pass
         return bytes(self._raw)
 
     def close(self) -> None:
-        """Let go of the pipes."""
+        """Closes the pipes."""
         self._stop_writing()
         asyncio.get_running_loop().remove_reader(self._reader)
         for fd in (self._reader, *self.given):
@@ -116,7 +116,7 @@ class ReportPipe:
 MOST_PRINTED: Final = 16_000_000
 _STRICT: Final = ("/bin/bash", "--posix", "-o", "pipefail", "-c")
 SHELL: Final = _STRICT if Path(_STRICT[0]).exists() else ("/bin/sh", "-c")
-"""`pytest | tail` ends as pytest does, not as tail, where the shell can say so."""
+"""`pytest | tail` returns the exit code of pytest, not of tail, if the shell supports it."""
 _SCRIPTS: Final = (
     "launch.py",
     "apart.py",
@@ -145,43 +145,44 @@ class GateRun:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where and how gates run."""
+    """The place and the settings of gate runs."""
 
     tree: Tree
     path: str
-    """Where programs are looked for."""
+    """The search path of programs."""
     reach: Reach = Reach()
     contain: Contain = "auto"
     bytecode: Path | None = None
-    """The runner's compiled modules, used in a container only; None = all are compiled anew."""
+    """The runner's compiled modules, used in a container only; None = compiled for each run.
+    """
     keeps: bool = False
-    """Fill `bytecode`. A gate of the project must never: what is tested runs in its process."""
+    """True to fill `bytecode`. Never for a gate of the project: tested code runs in its process."""
     until: float = inf
-    """When every gate is stopped, in seconds of the monotonic clock."""
+    """The time at which every gate is stopped, in seconds of the monotonic clock."""
 
     @property
     def environments(self) -> list[str]:
-        """Folders of installed Python packages in the tree."""
+        """The folders of installed Python packages in the tree."""
         folders = self.tree.shown.items()
         return [name for name, folder in folders if (folder / "pyvenv.cfg").is_file()]
 
     @property
     def why_not(self) -> str:
-        """Why gates are not contained; "" if they are."""
+        """The reason why gates are not contained; "" if they are."""
         return "contain='never'" if self.contain == "never" else why_not()
 
     def program(self, gate: Gate) -> str:
-        """The interpreter or the program that starts first, where a gate sees it."""
+        """Returns the interpreter or program that starts first, as a path in the gate's view."""
         word = plan_of(gate).argv[0]
         if word.startswith("\0python:"):
             word = self._python(word, gate)
         return self._found(word, gate)
 
     async def run(self, gate: Gate, apart: Sequence[str] = ()) -> GateRun:
-        """Run `gate` once, for at most its timeout, and not longer than `until`.
+        """Runs `gate` once, for at most its timeout, and not longer than `until`.
 
-        `apart` are Python files of the product that are loaded in a process of their own; only
-        runners whose report comes through a pipe can have that.
+        `apart` are Python files of the product that are loaded in a separate process; only runners
+        whose report comes through a pipe support it.
         """
         plan = plan_of(gate)
         with scratch("gate") as folder:
@@ -254,10 +255,10 @@ class Bench:
             wire.close()
 
     def _timeout(self, gate: Gate) -> asyncio.Timeout:
-        """The time that `gate` may take now.
+        """Returns the timeout for `gate`.
 
         Raises:
-            TimeoutError: none, so that it is not even started.
+            TimeoutError: No time is left, so it is not even started.
         """
         seconds = min(gate.timeout, self.until - monotonic())
         if seconds <= 0:
@@ -265,7 +266,7 @@ class Bench:
         return asyncio.timeout(seconds)
 
     async def _census(self, plan: GatePlan, gate: Gate, scratch: Path, wire: ReportPipe) -> str:
-        """The files that a linter looks at, as it names them."""
+        """Returns the files that a linter reports to check."""
         if not plan.census:
             return ""
         printed = bytearray()
@@ -286,8 +287,8 @@ class Bench:
         if any([word.startswith("--test-reporter") for word in argv]):
             variables["TAOFOLD_GATE_IN"] = str(wire.source)
         if self.why_not:
-            # Without a container only the environment keeps a gate from the
-            # person's settings and caches.
+            # Without a container only the environment keeps a gate from the user's settings and
+            # caches.
             home = scratch / "home"
             home.mkdir(exist_ok=True)
             variables |= {"HOME": str(home), "TMPDIR": str(home), MARK: "a gate"}
@@ -297,7 +298,7 @@ class Bench:
         root = self.tree.root
         box = Containment(root, self.reach, self._readable(argv, scratch))
         variables |= {"HOME": HOME, "TMPDIR": "/tmp"}
-        # Over the work root lies the tree, and over parts of it what it only shows.
+        # The tree is mounted over the work root, and shown folders over parts of it.
         covers = ["--bind", str(self.tree.folder), str(root)]
         for name, source in self.tree.shown.items():
             covers += ["--ro-bind", str(source), str(root / name)]
@@ -317,14 +318,14 @@ class Bench:
             )
 
     def _said(self, text: str) -> str:
-        """Text of a gate with the work root's paths in place of the tree's."""
+        """Returns text of a gate with the work root's paths in place of the tree's."""
         tree = self.tree
         return text if tree.contained else text.replace(str(tree.folder), str(tree.root))
 
     def _readable(self, argv: Sequence[str], scratch: Path) -> tuple[Path, ...]:
-        """This Python's homes, the program's, and the scripts."""
+        """Returns this Python's homes, the program's, and the scripts."""
         root = self.tree.root
-        # Everything else of the machine is hidden, the person's home above all.
+        # Everything else of the machine is hidden, above all the user's home.
         folders = {
             *python_homes(),
             *node_modules_above(root),
@@ -334,7 +335,7 @@ class Bench:
         for word in argv:
             if word.startswith("/"):
                 folders |= program_homes(self.tree.host(Path(word)))
-        # Scripts of an environment name their interpreter by the path at which it was made.
+        # Scripts of an environment name their interpreter by its original path.
         for name, source in self.tree.shown.items():
             if name in self.environments or source.name == "node_modules":
                 folders |= environment_homes(source)
@@ -355,7 +356,7 @@ class Bench:
         )
 
     def _settings(self, gate: Gate, apart: Sequence[str]) -> dict[str, object]:
-        # `-I` makes an interpreter ignore PYTHONPATH: the launcher adds what the person asked for.
+        # `-I` makes an interpreter ignore PYTHONPATH: the launcher adds the user's entries.
         more = gate.env.get("PYTHONPATH", "").split(os.pathsep)
         path = [str(self.tree.seen / gate.folder / self.tree.moved(part)) for part in more if part]
         moved = [] if self.tree.contained else [str(self.tree.root), str(self.tree.folder)]
@@ -365,13 +366,13 @@ class Bench:
     def _filled(
         self, words: Sequence[str], scratch: Path, wire: ReportPipe, gate: Gate
     ) -> list[str]:
-        """The arguments with everything named that is known only now."""
+        """Fills in the arguments that are known only at run time."""
         settings = {
             commands.LAUNCHER: str(scratch / "launch.py"),
             commands.IN: str(wire.source),
             commands.OUT: str(wire.target),
         }
-        # Bytecode is shared between gates only where they cannot write to it.
+        # Bytecode is shared between gates only if they cannot write to it.
         cache = str(scratch / "cache" if self.why_not else self.bytecode or scratch / "cache")
         filled: list[str] = []
         for word in commands.writing(words) if self.keeps else words:
@@ -385,15 +386,15 @@ class Bench:
         return [self._found(filled[0], gate), *filled[1:]]
 
     def _python(self, word: str, gate: Gate) -> str:
-        """The interpreter that a script such as `pytest` starts."""
+        """Returns the interpreter that a script such as `pytest` starts."""
         script = self._found(word.removeprefix("\0python:"), gate)
         return self.tree.moved(interpreter(self.tree.host(Path(script)))) or "python"
 
     def _found(self, program: str, gate: Gate) -> str:
-        """The program's path as a gate sees it: on the loop's `PATH`, or below its folder."""
+        """Returns the program's path in the gate's view: on the loop's `PATH`, or in its folder."""
         tree = self.tree
         if "/" in program:
-            # Normal, so that a path that leads out of the tree is not looked for in it.
+            # Normalised, so that a path that leads out of the tree is not resolved in it.
             return tree.moved(os.path.normpath(tree.root / gate.folder / program))
         for entry in self.path.split(os.pathsep):
             folder = Path(tree.moved(entry))
@@ -403,7 +404,7 @@ class Bench:
 
 
 def plan_of(gate: Gate) -> GatePlan:
-    """How this gate is run."""
+    """Returns the plan of this gate."""
     spoken = gate.argv and gate.argv[0] in (":", "cd", "export", "source", ".", "set")
     if gate.shell or not gate.argv or spoken:
         return GatePlan("command", (*SHELL, gate.command))
@@ -411,11 +412,11 @@ def plan_of(gate: Gate) -> GatePlan:
 
 
 def contained(contain: Contain, reach: Reach) -> str:
-    """Why gates cannot be contained as asked for; "" if they can.
+    """Returns why gates cannot be contained as requested; "" if they can.
 
     Raises:
-        ConfigError: `contain="always"` where nothing can contain, or a port that cannot be opened
-            here alone.
+        ConfigError: `contain="always"` without a container, or a port that cannot be opened here
+            alone.
     """
     reason = "contain='never'" if contain == "never" else why_not()
     if not reason:
@@ -427,7 +428,7 @@ def contained(contain: Contain, reach: Reach) -> str:
 
 
 SECONDS: Final = 120.0
-"""Patience with the trial."""
+"""The timeout of the trial in seconds."""
 _TRIAL: Final = """import unittest
 
 
@@ -443,10 +444,10 @@ _WORDS: Final = {"pytest": ("-q", "-c", "/dev/null", "--rootdir=."), "unittest":
 
 
 async def warm(bench: Bench, gate: Gate) -> None:
-    """Fill the bench's `bytecode` with what `gate`'s runner needs, unless that was done.
+    """Fills the bench's `bytecode` with what `gate`'s runner needs, unless that was done.
 
-    Nothing is done for an interpreter in the work root: its modules are within reach of the
-    agent; and nothing where gates are not contained, because there a product could write to it.
+    Skipped for an interpreter in the work root, whose modules the agent can change, and if gates
+    are not contained, because a product could then write to it.
     """
     plan, cache = plan_of(gate), bench.bytecode
     if cache is None or bench.why_not or plan.runner not in _WORDS or plan.program:
@@ -464,19 +465,19 @@ async def warm(bench: Bench, gate: Gate) -> None:
         trial = Gate(" ".join(words), timeout=SECONDS, argv=words)
         tree = Tree(root, root, root, contained=True)
         ran = await replace(bench, tree=tree, reach=Reach(), keeps=True).run(trial)
-    # A trial that was cut off compiled a part; the next loop tries again.
+    # A trial that was cut off compiled only a part; the next loop tries again.
     if not ran.fault:
         mark.touch()
 
 
 def _outside(program: Path, root: Path) -> bool:
-    """Is it surely beyond the reach of who works in `root`?"""
+    """Returns whether a process that works in `root` certainly cannot reach it."""
     ways = (program, program.resolve())
     return program.is_absolute() and not any([way.is_relative_to(root) for way in ways])
 
 
 def _trial(folder: Path) -> Path:
-    """A project of one test that fails, so that what tells of failures is compiled too."""
+    """Creates a project with one failing test, so that failure reporting is compiled too."""
     root = folder.resolve()
     (root / "test_trial.py").write_text(_TRIAL, encoding="utf-8")
     return root

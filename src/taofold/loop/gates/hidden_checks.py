@@ -1,11 +1,10 @@
-"""Files that gates decide by though neither a command nor their own names say so, found in the
-texts of the baseline.
+"""Finds files that decide in gates although no command and no name shows it. Pure.
 
-What is sure belongs to the check: helpers in a folder of tests (`helpers`), what the configuration
-of a JavaScript runner loads (`configured`), crates and packages for development (`development`),
-what Makefiles include (`included`). What may be the product as well joins the proof, and the
-verdict names it (`suspects`): what a recipe or a script runs, and what only tests use and has the
-name of a helper. Knows nothing about verdicts. Pure.
+Reads the texts of the baseline. Certain cases belong to the check: helpers in a folder of tests
+(`helpers`), files that the configuration of a JavaScript runner loads (`configured`), crates and
+packages for development (`development`), includes of Makefiles (`included`). Files that may be the
+product as well join the proof, and the verdict names them (`suspects`): files run by a recipe or a
+script, and files named like a helper that only tests use. Knows nothing about verdicts.
 """
 
 import re
@@ -17,7 +16,7 @@ from typing import Final
 from taofold.loop.gates.scope import TEST_FOLDERS, TEST_ROOTS, role
 
 Text = Callable[[str], str]
-"""Returns the text of a file of the baseline; "" if it is none."""
+"""Returns the text of a file of the baseline; "" if it is not text."""
 
 _IMPORTING: Final = (".py", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
 _IMPORT: Final = re.compile(
@@ -28,7 +27,7 @@ _NAME: Final = re.compile(r"[\w-]+")
 _MANIFESTS: Final = frozenset(
     {"package.json", "pyproject.toml", "setup.py", "setup.cfg", "Cargo.toml", "go.mod"}
 )
-"""Files that make a folder a project of its own."""
+"""Files that make a folder a separate project."""
 _INCLUDE: Final = re.compile(r"(?m)^[ \t]*[-s]?include[ \t]+(.+)$")
 _ABSENT: Final = re.compile(r"\$\((?:wildcard|shell test -\w)[ \t]+([^*?$()\s]+)\)")
 _TOKEN: Final = re.compile(r"[\w./*@:<>$\{\}\\-]+")
@@ -45,7 +44,7 @@ _READING: Final = frozenset(
         *("javac", "gofmt", "clippy-driver", "echo", "rm", "mkdir", "cp"),
     }
 )
-"""Programs that look at the files that they are given and run none."""
+"""Programs that read the given files and run none."""
 _LAUNCHERS: Final = frozenset({"python", "python3", "-m", "npx", "uv", "run", "poetry", "@", "-"})
 _CONFIG: Final = re.compile(
     r"(?:jest|vitest|ava|karma|wdio|playwright|cypress|babel|eslint)\.(?:config|conf|setup)\."
@@ -72,7 +71,7 @@ _HELPER: Final = re.compile(
 
 
 def included(paths: Iterable[str], text: Text) -> tuple[str, ...]:
-    """Returns what Makefiles include, or ask for, as globs."""
+    """Returns the includes of Makefiles, and the files that they check for, as globs."""
     globs: set[str] = set()
     for path in paths:
         if role(path) == "build" and re.search(r"(?:\A|/)(?:GNU)?[mM]akefile\Z|\.mk\Z", path):
@@ -84,7 +83,7 @@ def included(paths: Iterable[str], text: Text) -> tuple[str, ...]:
 
 
 def helpers(paths: Collection[str], tests: Collection[str], text: Text) -> set[str]:
-    """Returns the code of folders at the root that hold tests, and nothing of the product.
+    """Returns the code of top-level folders that hold tests and no part of the product.
 
     The tests there import code from elsewhere, and no other code imports from there.
     """
@@ -95,7 +94,7 @@ def helpers(paths: Collection[str], tests: Collection[str], text: Text) -> set[s
     for folder in (
         {path.partition("/")[0] for path in nested} - TEST_FOLDERS - TEST_ROOTS - projects
     ):
-        # Configuration is no product: its name (`jest.config.ts`) would be taken for a module's.
+        # Configuration is not the product: its name (`jest.config.ts`) would look like a module's.
         elsewhere = [path for path in code if role(path) == "source"]
         rest = [path for path in elsewhere if not path.startswith(f"{folder}/")]
         tops = {path.partition("/")[0].partition(".")[0] for path in rest}
@@ -143,7 +142,7 @@ def extended(paths: Collection[str], text: Text) -> set[str]:
 
 
 def _block(text: str, at: int) -> str:
-    """Returns what stands between the braces that open at `at`."""
+    """Returns the text between the braces that open at `at`."""
     depth = 0
     for sign in re.finditer(r"[{}]", text[at:]):
         depth += 1 if sign[0] == "{" else -1
@@ -175,7 +174,7 @@ def resolved(word: str, folder: str, paths: Collection[str]) -> list[str]:
     plain = _PREFIX.sub("", word, count=1)
     if not plain or plain in (".", "..") or len(plain) > 300:
         return []
-    if word.startswith("$"):  # what the variable holds is not known
+    if word.startswith("$"):  # the value of the variable is unknown
         return [path for path in paths if f"/{path}".endswith(f"/{plain}")]
     names = {plain, plain.replace(".", "/")} if "/" not in plain else {plain}
     found: list[str] = []
@@ -197,7 +196,7 @@ def suspects(
     """Returns files that may decide and may be the product, each with the reason.
 
     Args:
-        commands: Texts with commands that gates run, by the file in which each stands.
+        commands: Texts with commands that gates run, by the file that holds them.
         paths: The files of the baseline.
         tests: Those of them that hold tests, or decide.
         text: Reads one.
@@ -215,7 +214,8 @@ def suspects(
     folders: dict[str, list[str]] = {}
     for path in paths:
         folders.setdefault(dirname(path), []).append(path)
-    # What is run, or loaded by a configuration, decides through what it imports from beside it.
+    # A file that is run, or loaded by a configuration, also decides through its neighbouring
+    # imports.
     loaded = {path: "it belongs to the check" for path in tests if role(path) == "source"}
     for path, why in ({**loaded, **found}).items():
         uses = _imported(text(path)) if "/" in path and path.endswith(_IMPORTING) else set[str]()

@@ -1,10 +1,9 @@
-"""The tests that stand inside source files: where they are (`spans`), and a source of the agent's
-with the baseline's tests in the place of its own (`splice`). Pure: text in, text out.
+"""Handles tests inside source files: finds them (`spans`), and restores them (`splice`). Pure.
 
 Rust has `#[cfg(test)]` modules, the files that these name (`modules`), and examples in doc
-comments; Python has examples in docstrings and sometimes test functions beside the product. A
-source file joins the proof, so without this the agent would write the tests that judge it, or a
-macro that takes the place of an assertion (`replaces_assertions`).
+comments. Python has examples in docstrings and sometimes test functions beside the product. A
+source file joins the proof, so without this module the agent could write the tests that judge it,
+or a macro that replaces an assertion (`replaces_assertions`).
 """
 
 import ast
@@ -14,9 +13,9 @@ from itertools import accumulate
 from typing import Final, TypeAlias
 
 Spans: TypeAlias = dict[str, tuple[int, int]]
-"""Tests by name, with the characters where each stands."""
-# As much of Rust's lexer as it takes to tell code from strings and comments. `'a'` is a
-# character, `'a` a lifetime; a quote in a comment opens nothing.
+"""Tests by name, with the character span of each."""
+# The part of Rust's lexer that distinguishes code from strings and comments. `'a'` is a character,
+# `'a` a lifetime; a quote in a comment opens nothing.
 _TOKEN: Final = re.compile(
     r"""(?P<skip>\s+|//[^\n]*)
     |(?P<text>[bc]?r(?P<hashes>\#*)".*?"(?P=hashes)|[bc]?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\])')
@@ -41,7 +40,7 @@ _MODULE: Final = re.compile(r"\bmod\s+(\w+)\s*;\Z")
 
 
 def splice(path: str, old: str, new: str) -> str:
-    """`new` with the tests of `old` in place of its own; test code that is new is taken out."""
+    """Returns `new` with the tests of `old` in place of its own; new test code is removed."""
     before, now = spans(path, old), spans(path, new)
     if not before and not now:
         return new
@@ -54,8 +53,8 @@ def splice(path: str, old: str, new: str) -> str:
     # From the end, so that the positions of earlier edits still hold.
     for start, end, text in sorted(edits, reverse=True):
         new = new[:start] + text + new[end:]
-    # Deleted tests come back at the end of the file. Examples of doc comments do not: what they
-    # documented may be gone.
+    # Deleted tests are appended to the file. Examples of doc comments are not: the documented item
+    # may be gone.
     lost = [old[slice(*span)] for name, span in before.items() if name not in now]
     if path.endswith(".rs"):
         new += "".join([f"\n{text}\n" for text in lost if not text.lstrip().startswith("//")])
@@ -63,7 +62,7 @@ def splice(path: str, old: str, new: str) -> str:
 
 
 def spans(path: str, text: str) -> Spans:
-    """The tests in a source file; none where its language is not known, or it cannot be read."""
+    """Returns the tests in a source file; none for an unknown language or a syntax error."""
     if path.endswith(".rs"):
         return dict(_rust(text))
     if path.endswith(".py"):
@@ -72,11 +71,11 @@ def spans(path: str, text: str) -> Spans:
 
 
 def modules(path: str, text: str) -> tuple[str, ...]:
-    """Files that hold nothing but tests because a Rust file says `#[cfg(test)] mod name;`."""
+    """Returns test-only files because of `#[cfg(test)] mod name;` in a Rust file."""
     paths: list[str] = []
     folder, _, name = path.rpartition("/")
     stem = name.removesuffix(".rs")
-    # `mod x;` in `a.rs` is `a/x.rs`; in these three it lies beside them.
+    # `mod x;` in `a.rs` is `a/x.rs`; for these three names it is in the same folder.
     base = folder if stem in ("lib", "main", "mod") else f"{folder}/{stem}".lstrip("/")
     for start, end in spans(path, text).values() if path.endswith(".rs") else ():
         named = _MODULE.search(text[start:end])
@@ -98,7 +97,7 @@ def _rust(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
         if not any([_CFG_TEST.match(text) or _TEST.match(text) for text in attributes]):
             continue
         end = _item_end(tokens, at)
-        # The name alone may occur twice (`#[cfg]` variants), so occurrences are counted.
+        # A name may occur twice (`#[cfg]` variants), so occurrences are counted.
         head = " ".join([token[0] for token in tokens[at : min(end, at + 12)]]).partition(" {")[0]
         counts[head] = counts.get(head, 0) + 1
         yield f"{head} {counts[head]}", (tokens[start].start(), tokens[end].end())
@@ -117,7 +116,7 @@ def _opens_attribute(tokens: list[re.Match[str]], at: int) -> bool:
 
 
 def _attributes(tokens: list[re.Match[str]], at: int) -> tuple[int, list[str]]:
-    """What stands in the attributes that begin at `at`, and where they end."""
+    """Returns the content of the attributes that begin at `at`, and their end."""
     attributes: list[str] = []
     while _opens_attribute(tokens, at):
         end = _closing(tokens, at + 1)
@@ -127,21 +126,21 @@ def _attributes(tokens: list[re.Match[str]], at: int) -> tuple[int, list[str]]:
 
 
 def _tokens(text: str) -> Iterator[re.Match[str]]:
-    """The tokens of Rust code, without blanks and comments."""
+    """Yields the tokens of Rust code, without blanks and comments."""
     at = 0
     while at < len(text):
         if text.startswith("/*", at):
             at = _comment_end(text, at)
             continue
         token = _TOKEN.match(text, at)
-        assert token is not None  # its last alternative is any character
+        assert token is not None  # the last alternative matches any character
         if token["skip"] is None:
             yield token
         at = token.end()
 
 
 def _comment_end(text: str, at: int) -> int:
-    """Where the comment that opens at `at` ends. In Rust comments nest, so no pattern says it."""
+    """Returns the end of the comment at `at`. Rust comments nest, so no pattern can match them."""
     depth = 0
     for sign in _COMMENT.finditer(text, at):
         depth += 1 if sign[0] == "/*" else -1
@@ -151,7 +150,7 @@ def _comment_end(text: str, at: int) -> int:
 
 
 def _closing(tokens: list[re.Match[str]], at: int) -> int:
-    """Where the bracket that opens at `at` is closed."""
+    """Returns the index of the closing bracket for the one at `at`."""
     depth = 0
     for index in range(at, len(tokens)):
         sign = tokens[index][0]
@@ -162,7 +161,7 @@ def _closing(tokens: list[re.Match[str]], at: int) -> int:
 
 
 def _item_end(tokens: list[re.Match[str]], at: int) -> int:
-    """Where the item that begins at `at` ends: at its `;`, or with its `{…}`."""
+    """Returns the end of the item that begins at `at`: its `;`, or its `{…}`."""
     index = at
     while index < len(tokens):
         sign = tokens[index][0]
@@ -210,7 +209,7 @@ def _python(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def replaces_assertions(texts: Mapping[str, tuple[str, str]]) -> tuple[str, ...]:
-    """Rust files that now define a macro by the name of one that tests assert with.
+    """Returns Rust files that now define a macro with the name of an assertion macro.
 
     `texts` are the old and the new text of each file.
     """

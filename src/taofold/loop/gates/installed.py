@@ -1,10 +1,9 @@
-"""Python packages that gates use from outside the work root: which there are, and what changed.
+"""Python packages that gates use from outside the work root, and their changes.
 
-A gate's results are compared with those of the start. A package that is installed, upgraded or
-removed in between, by the user or another program, changes them without the agent's doing. Only the
-names of `*.dist-info`, `*.egg-info` and `*.pth` are read for that, in folders that the interpreters
-named before an agent worked: nothing is imported, and no folder that an agent can write to is
-asked.
+A gate's results are compared with those of the start. A package that the user or another program
+installs, upgrades or removes in between changes them without the agent's involvement. Only the
+names of `*.dist-info`, `*.egg-info` and `*.pth` are read, in folders that the interpreters named
+before an agent worked. Nothing is imported, and no folder that an agent can write to is read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +25,7 @@ def installed(folders: Iterable[Path]) -> dict[str, dict[str, str]]:
 
 
 def package_changes(was: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
-    """Returns what changed in these folders since, a line for each package."""
+    """Returns the changes in these folders since, one line per package."""
     return tuple(
         [
             line
@@ -40,9 +39,9 @@ def unseen_changes(environment: Path, kept: Path, name: str) -> tuple[str, ...]:
     """Returns how the packages of an environment differ from the copy that gates use.
 
     Args:
-        environment: As it is now.
+        environment: Its current folder.
         kept: The copy of the start.
-        name: What the environment is called in the lines.
+        name: The name of the environment in the lines.
     """
     if not kept.is_dir():
         return ()
@@ -53,7 +52,7 @@ def editable(root: Path) -> list[str]:
     """Returns the packages that environments directly in `root` import from `root` itself."""
     found: set[str] = set()
     for folder in [folder for glob in _SITES for folder in root.glob(f"*/{glob}")]:
-        # Installers note where a package came from: PEP 610.
+        # Installers record the source of a package: PEP 610.
         for distribution in distributions(path=[str(folder)]):
             noted = _object(distribution.read_text("direct_url.json"))
             source = Path(url2pathname(urlsplit(str(noted.get("url", ""))).path))

@@ -1,14 +1,14 @@
-"""Decides whether the work is done: lays a fresh tree, runs the gates there, says why not.
+"""Decides if the work is done: lays a fresh tree, runs the gates there, gives reasons.
 
-The *proof* is a run in a tree that holds the baseline and those changes that are part of the work
-(`scope`): no test, no configuration and no tool in it is the agent's. If it passes, and more was
-done than that, the gates run once more with all of it, which can only take a verdict back; where it
-can be, tests are run with the product in a process of its own, too. Everything doubtful counts as
-not passed.
+The *proof* is a run in a tree with the baseline and the changes that are part of the work
+(`scope`): no test, no configuration and no tool in it is the agent's. If it passes and there are
+further changes, the gates run once more with all of them, which can only revoke the verdict. If
+possible, tests also run with the product in a separate process. Everything doubtful counts as not
+passed.
 
-A person's word about protected files that were edited while the loop stood still is a command of
-that person: no iteration reaches it. To keep an edit makes it what later verdicts are compared
-with; what the edited tests must show is taken from one run of the gates.
+A user's decision about protected files that were edited while the loop was paused is a user
+command, which no iteration can issue. Keeping an edit makes it part of the baseline; the expected
+results of the edited tests come from one run of the gates.
 """
 
 import re
@@ -59,7 +59,7 @@ from taofold.tools.jail import Jail
 from taofold.tools.threads import WORKERS
 
 _MOST: Final = 50
-"""Tests that are named as no longer expected."""
+"""The most tests that are listed as no longer expected."""
 _LINTERS: Final = ("ruff", "mypy", "tsc", "eslint")
 SILENCED: Final = (
     "findings were silenced in place, not mended: {}. Without these marks the gate does not pass; "
@@ -101,10 +101,10 @@ class Judge:
         self.scope = tuple(scope)
         self.reach = reach
         self.contain: Contain = contain
-        # Found out once: a verdict must not depend on whether containment works at that moment.
+        # Determined once: a verdict must not depend on whether containment works at that moment.
         self.why_not = contained(contain, reach)
         self.second = second
-        """Are tests that pass also run against the product in a process of its own?"""
+        """True to run passed tests again with the product in a separate process."""
         self.baseline: Baseline | None = None
         self.own = LoopFolder(self.folder)
         self.files = FileCache(self.root, self.own.objects)
@@ -124,11 +124,11 @@ class Judge:
         bytecode: Path | None = None,
         second: bool = False,
     ) -> "Judge":
-        """Go on with the baseline that was kept in `folder`.
+        """Continues with the baseline stored in `folder`.
 
         Raises:
-            LogError: it is gone, or is not the one with this digest.
-            ConfigError: it belongs to another work root.
+            LogError: It is gone, or has another digest.
+            ConfigError: It belongs to another work root.
         """
         baseline = load(Path(folder), digest)
         if baseline.root != str(Path(root).resolve()):
@@ -150,16 +150,16 @@ class Judge:
 
     @property
     def contained(self) -> bool:
-        """Do the gates run in a container?"""
+        """True if the gates run in a container."""
         return not self.why_not
 
     async def begin(self) -> Verdict:
-        """Keep the baseline, and run the gates on the untouched tree.
+        """Stores the baseline, and runs the gates on the untouched tree.
 
         A verdict that passes means that there is nothing to do.
 
         Raises:
-            ConfigError: the folder lies in the work root, or there is too much to keep.
+            ConfigError: The folder lies in the work root, or the tree is too large.
         """
         if self.folder.is_relative_to(self.root):
             raise ConfigError(
@@ -167,7 +167,7 @@ class Judge:
                 f"{str(self.root)!r} could write there"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        # The tree is kept before a gate runs in it: gates write files too.
+        # The tree is captured before a gate runs in it: gates write files too.
         captured: Baseline = await WORKERS.run(self._captured)
         baseline, ran = await self._first_run(self.bench(captured), captured)
         await WORKERS.run(save, self.folder, baseline)
@@ -180,7 +180,7 @@ class Judge:
         return structs.replace(verdict, notes=(note, *verdict.notes))
 
     async def _first_run(self, bench: Bench, baseline: Baseline) -> tuple[Baseline, list[GateRun]]:
-        """Runs the gates on the files of the start; returns the baseline with what they show."""
+        """Runs the gates on the files of the start; returns the baseline with their results."""
         ran: list[GateRun] = []
         for gate in baseline.gates:
             await WORKERS.run(bench.tree.lay, baseline.files, ())
@@ -192,9 +192,9 @@ class Judge:
         return await WORKERS.run(completed, baseline, self.own), ran
 
     def release(self, *, ended: bool) -> None:
-        """Remove what the next activation makes again; of a loop that has `ended` all but facts.
+        """Removes data that the next activation creates again; if `ended`, everything but facts.
 
-        The baseline and files that were set aside stay.
+        The baseline and files that were moved aside stay.
         """
         folders = [self.own.tree]
         if ended:
@@ -206,11 +206,11 @@ class Judge:
         self._tree = None
 
     def _taken_on(self, baseline: Baseline) -> None:
-        """Compare with this baseline from now on; the next tree has its build outputs."""
+        """Uses this baseline from now on; the next tree has its build outputs."""
         self.baseline, laid = baseline, self._tree
         self._tree = self._new_tree(baseline)
         if laid is not None:
-            # What lies there and was not touched since need not be laid again.
+            # Untouched files there need not be laid again.
             self._tree = replace(laid, shown=self._tree.shown, outputs=self._tree.outputs)
 
     def _first_verdict(self, baseline: Baseline, ran: Sequence[GateRun]) -> Verdict:
@@ -220,29 +220,29 @@ class Judge:
     async def verdict(
         self, *, tree: str = "", snapshot: Collection[str] | None = None, until: float = inf
     ) -> Verdict:
-        """Put back what decides, lay a fresh tree, run the gates there, judge.
+        """Reverts protected files, lays a fresh tree, runs the gates there, and judges.
 
         Args:
-            tree: Names what is judged, for the record.
-            snapshot: Files that will be kept of the work; other new ones are not looked at.
-            until: When gates are stopped, in seconds of the monotonic clock.
+            tree: The name of the judged tree, for the record.
+            snapshot: Files of the work that will be kept; other new ones are ignored.
+            until: The time at which gates are stopped, in seconds of the monotonic clock.
 
         Raises:
-            ConfigError: there is no baseline yet.
-            LogError: the baseline's contents were changed.
+            ConfigError: There is no baseline yet.
+            LogError: The baseline's contents were changed.
         """
         baseline = self.baseline
         if baseline is None:
             raise ConfigError("judge.begin() comes first: there is no baseline")
-        # Everything below judges this one look at the work root; what
-        # changes later is not delivered.
+        # Everything below judges this one observation of the work root; later changes are not
+        # delivered.
         work: WorkDiff = await WORKERS.run(observe_work, self.root, baseline, self.files, snapshot)
-        # Put back before the gates run: uncontained ones could look at the work root.
+        # Reverted before the gates run: uncontained ones could look at the work root.
         changes: tuple[TreeChange, ...] = await WORKERS.run(self._mended, baseline, work)
         changes += work.changes(baseline)
         texts = Texts(baseline, work, self.own.objects)
         proof: dict[str, KeptFile] = await WORKERS.run(texts.proof)
-        # Taken before the gates run, as `proof` is: neither may depend on what a gate writes.
+        # Computed before the gates run, like `proof`: neither may depend on a gate's writes.
         delivery = work.delivery(baseline)
         bench = replace(self.bench(baseline), until=until)
         ran, results, files = await self._run(bench, baseline, work, texts, proof, "")
@@ -259,7 +259,8 @@ class Judge:
         if self.second and all([result.passed for result in results]):
             results, more = await self._apart(bench, baseline, work, ran, results, proof)
             notes += more
-        # The proof holds only what may join it. What is delivered is more, and must pass as well.
+        # The proof holds only files that may join it. The delivered files are more, and must pass
+        # as well.
         if all([result.passed for result in results]) and delivery != proof:
             prefix = "with all that was changed, "
             ran, results, files = await self._run(bench, baseline, work, texts, delivery, prefix)
@@ -276,9 +277,9 @@ class Judge:
         return verdict
 
     async def disarm(self) -> tuple[str, ...]:
-        """Take planted git repositories out of the work root; what was taken out.
+        """Moves planted git repositories out of the work root; returns the moved ones.
 
-        Whoever runs git below one, in a shell's prompt for instance, would run its configuration.
+        A git command below one, for instance in a shell's prompt, would run its configuration.
         """
         baseline = self.baseline
         if baseline is None:
@@ -295,7 +296,7 @@ class Judge:
         )
 
     def bench(self, baseline: Baseline) -> Bench:
-        """Runs gates in this judge's tree."""
+        """Returns the bench that runs gates in this judge's tree."""
         if self._tree is None:
             self._tree = self._new_tree(baseline)
         return Bench(self._tree, baseline.path, self.reach, self.contain, self.bytecode)
@@ -311,7 +312,7 @@ class Judge:
     ) -> tuple[list[GateRun], list[GateResult], Mapping[str, KeptFile]]:
         """Runs each gate in a fresh tree of `files`; reasons begin with `prefix`.
 
-        Returns the runs, the results, and the files with what formatters made of them.
+        Returns the runs, the results, and the files as formatters changed them.
         """
         ran: list[GateRun] = []
         each: list[tuple[str, ...]] = []
@@ -322,7 +323,7 @@ class Judge:
             doubts = await WORKERS.run(self._doubts, baseline, work, bench.tree)
             doubts += _lacks(made, run)
             made |= dict.fromkeys(await WORKERS.run(bench.tree.made), gate.command)
-            # What a formatter made of source files is returned, so the next gate judges it.
+            # Source files changed by a formatter are kept, so the next gate judges them.
             files = {**files, **await WORKERS.run(self._formatted, baseline, bench.tree)}
             if texts.silenced and (run.code == 0 or run.plan.runner in _LINTERS):
                 laid = await WORKERS.run(texts.unsilenced, files)
@@ -348,9 +349,9 @@ class Judge:
         results: Sequence[GateResult],
         proof: Mapping[str, KeptFile],
     ) -> tuple[list[GateResult], list[str]]:
-        """The second judge: Python tests once more, with the product in another process."""
-        # Only what may be changed is loaded apart: tests and their helpers
-        # stay in their own process.
+        """Runs Python tests once more, with the product in another process."""
+        # Only changeable files are loaded separately: tests and their helpers stay in their own
+        # process.
         product = [
             path
             for path in proof
@@ -390,21 +391,22 @@ class Judge:
             copy = self.own.environment(number)
             folders[environment] = copy if copy.exists() else self.root / environment
         folders |= {path: Path(target) for path, target in baseline.linked.items()}
-        # Tools such as setuptools_scm or ruff ask git; shown read-only, never copied.
+        # Tools such as setuptools_scm or ruff call git; it is shown read-only, never copied.
         if (self.root / ".git").exists():
             folders[".git"] = self.root / ".git"
         folders |= {path: self.root / path for path, k in baseline.files.items() if not k.stored}
         outputs = {name: self.own.output(number) for number, name in enumerate(baseline.outputs)}
         above = node_modules_above(self.root)
         if above and not self.contained:
-            # The tree lies elsewhere: Node finds there what it finds above the work root.
+            # The tree lies elsewhere: this gives Node the same packages above it as above the work
+            # root.
             link = self.own.tree.parent / "node_modules"
             link.unlink(missing_ok=True)
             link.symlink_to(above[0])
         return Tree(self.own.tree, self.root, self.own.objects, self.contained, folders, outputs)
 
     def _mended(self, baseline: Baseline, work: WorkDiff) -> tuple[TreeChange, ...]:
-        """Put back in the work root what decides."""
+        """Reverts the deciding files in the work root."""
         done = [
             restore_file(self.root, self.folder, baseline, path, work.now[path])
             for path in work.tampering
@@ -417,7 +419,7 @@ class Judge:
         return tuple(done)
 
     def _doubts(self, baseline: Baseline, work: WorkDiff, tree: Tree) -> tuple[str, ...]:
-        """What changed while the gates ran, of that by which they judge."""
+        """Returns the deciding files that changed while the gates ran."""
         touched = [
             path
             for path in tree.touched()
@@ -433,8 +435,8 @@ class Judge:
         return tuple(doubts)
 
     def _formatted(self, baseline: Baseline, tree: Tree) -> dict[str, KeptFile]:
-        """Returns the source files that a gate changed in its tree, as they are now."""
-        # A gate that wrote a test or a setting wrote it for itself.
+        """Returns the source files that a gate changed in its tree, in their current state."""
+        # A test or a setting that a gate wrote is only for itself.
         cache = FileCache(tree.folder, self.own.objects)
         now = {
             path: cache.kept(path)
@@ -444,7 +446,7 @@ class Judge:
         return {path: file for path, file in now.items() if file and not file.link}
 
     def _brought_back(self, baseline: Baseline, files: Mapping[str, KeptFile]) -> None:
-        """Writes what gates made of source files into the work root: a formatter's work is work."""
+        """Writes source files that gates changed to the work root: a formatter's result is work."""
         jail = Jail(self.root, (), ())
         for path, file in files.items():
             if role(path, baseline.named) != "source" or not file.stored:
@@ -455,10 +457,10 @@ class Judge:
                     jail.write(path, content(self.own.objects, file.digest))
 
     async def touched(self) -> dict[str, str]:
-        """Paths that decide and are not as the baseline has them, and a mark of what is there.
+        """Returns deciding paths that differ from the baseline, with a mark of their content.
 
-        Old files that no proof would take as they are now, and new ones that would configure
-        a gate; "" = nothing is there any more.
+        These are old files that no proof would use in their current state, and new ones that would
+        configure a gate; "" = the file is gone.
         """
         if self.baseline is None:
             return {}
@@ -466,10 +468,10 @@ class Judge:
         return edited
 
     async def restore(self, paths: Collection[str]) -> Settled:
-        """Put these files back; what was new is moved aside.
+        """Reverts these files; new ones are moved aside.
 
         Raises:
-            Refused: it cannot be done, as above the tree.
+            Refused: It is not possible, as above the tree.
         """
         baseline = self._present()
         left: list[str] = []
@@ -481,12 +483,12 @@ class Judge:
         return Settled(baseline.digest)
 
     async def keep(self, paths: Collection[str], *, until: float = inf) -> Settled:
-        """Make these files what the gates are compared with from now on.
+        """Makes the current state of these files part of the baseline.
 
-        `until` is when gates are stopped, in seconds of the monotonic clock.
+        `until` is the time at which gates are stopped, in seconds of the monotonic clock.
 
         Raises:
-            Refused: the gates cannot be run on them, or the loop's code interferes with the runner.
+            Refused: The gates cannot run on them, or the loop's code interferes with the runner.
         """
         was = self._present()
         fresh: Baseline = await WORKERS.run(self._taken, was, paths)
@@ -498,7 +500,7 @@ class Judge:
         for gate, before in zip(was.gates, was.expected, strict=True):
             await WORKERS.run(bench.tree.lay, proof, work.new(fresh))
             ran = await bench.run(gate)
-            # A run that cannot be trusted must not become what later runs are compared with.
+            # An untrusted run must not become the reference of later runs.
             doubts = _doubts(ran, before, self.root, paths)
             if doubts:
                 raise Refused(
@@ -508,28 +510,29 @@ class Judge:
             after = expected(runner, ran.report, texts)
             expectations.append(rebased(runner, before, after, paths))
         fresh = structs.replace(fresh, expected=tuple(expectations))
-        # Beside the old one: which of them holds is said by the loop's log, written after this.
+        # Written beside the old one: the loop's log, written afterwards, decides which one is
+        # valid.
         await WORKERS.run(save_beside, self.folder, fresh)
         self.baseline = fresh
         return _settled(fresh, was.expected)
 
     async def packages(self) -> tuple[str, ...]:
-        """Returns which packages outside the work root changed since the baseline, in lines."""
+        """Returns the packages outside the work root that changed since the baseline, as lines."""
         baseline = self._present()
         changes: tuple[str, ...] = await WORKERS.run(package_changes, baseline.installed)
         return changes
 
     async def retake(self, *, until: float = inf) -> tuple[Verdict, Settled]:
-        """Run the gates again on the files of the start, and compare with that from now on.
+        """Runs the gates again on the files of the start, and makes this the new baseline.
 
-        Packages outside the work root count as they are now. The work, and environments in the work
-        root, have no part in it: these stay as they were at the start.
+        The current packages outside the work root count. The work is not included, and environments
+        in the work root stay as they were at the start.
 
         Args:
-            until: When gates are stopped, in seconds of the monotonic clock.
+            until: The time at which gates are stopped, in seconds of the monotonic clock.
 
         Raises:
-            Refused: a gate was cut off, or shows nothing of what it showed before.
+            Refused: A gate was cut off, or shows nothing of its earlier results.
         """
         was = self._present()
         bench = replace(self.bench(was), until=until)
@@ -537,17 +540,18 @@ class Judge:
         runs = zip(was.gates, ran, was.expected, fresh.expected, strict=True)
         for gate, run, before, after in runs:
             known, found = _shown(before), _shown(after)
-            # A baseline that expects less than it could would let too much pass.
+            # A baseline with fewer expectations than possible would let too much pass.
             if known and (not found or (run.fault and known - found)):
                 why = run.fault or "it shows nothing of what it showed at the start"
                 raise Refused(f"the baseline cannot be taken again: `{gate.command}`: {why}")
-        # Beside the old one: which of them holds is said by the loop's log, written after this.
+        # Written beside the old one: the loop's log, written afterwards, decides which one is
+        # valid.
         await WORKERS.run(save_beside, self.folder, fresh)
         self._taken_on(fresh)
         return self._first_verdict(fresh, ran), _settled(fresh, was.expected)
 
     def _packages(self, baseline: Baseline) -> tuple[tuple[str, ...], list[str]]:
-        """Changes of packages that gates use, and of those that they do not see."""
+        """Returns changes of packages that gates use, and of those that they do not see."""
         unseen = [
             line
             for number, name in enumerate(baseline.environments)
@@ -568,7 +572,7 @@ class Judge:
             # Nothing is compared with these.
             if why == OUTSIDE:
                 continue
-            # A new test is no edit of what is there; a new file that configures the gate is.
+            # A new test is no edit of an existing file; a new file that configures the gate is.
             if path in baseline.files or role(path, baseline.named) == "runner":
                 edited[path] = (
                     "" if now is None else f"{now.digest or now.link} {now.mode & 0o755:o}"
@@ -587,7 +591,7 @@ class Judge:
         return remove_planted(self.root, self.folder, path, "it was not there")
 
     def _taken(self, was: Baseline, paths: Collection[str]) -> Baseline:
-        """The baseline with these files as they are now; their contents are stored."""
+        """Returns the baseline with the current state of these files; their contents are stored."""
         files, parents = dict(was.files), dict(was.parents)
         for path in paths:
             if _outside(path):
@@ -606,11 +610,11 @@ def _with_hidden(
 ) -> tuple[GateRun, tuple[str, ...]]:
     """Compares a run with one in a tree where the work silences nothing.
 
-    Returns the run with the findings that were hidden, and what they say against it.
+    Returns the run with the hidden findings, and the reason against it.
     """
     known = {check.id for check in ran.report.checks}
     found = [check.id for check in again.report.checks if check.id not in known]
-    # Marks that hide nothing from this gate are harmless: its exit code stays what it was.
+    # Marks that hide nothing from this gate are harmless: its exit code did not change.
     if again.code == ran.code and not (found and ran.plan.runner in _LINTERS):
         return ran, ()
     checks = again.report.checks or ran.report.checks
@@ -619,7 +623,7 @@ def _with_hidden(
 
 
 def _lacks(made: Mapping[str, str], ran: GateRun) -> tuple[str, ...]:
-    """Returns a hint if a gate that failed names what an earlier gate made in its own tree."""
+    """Returns a hint if a failed gate names a file that an earlier gate made in its own tree."""
     for path, command in made.items() if ran.code else ():
         if re.search(rf"(?<![\w.-]){re.escape(path)}(?![\w-])", ran.printed):
             both = shlex.quote(f"{command} && {shlex.join(ran.plan.argv)}")
@@ -631,7 +635,7 @@ def _lacks(made: Mapping[str, str], ran: GateRun) -> tuple[str, ...]:
 
 
 def _doubts(ran: GateRun, was: Expected, root: Path, paths: Collection[str]) -> list[str]:
-    """Why this run says nothing that could be relied on later."""
+    """Returns why this run is not reliable as a reference."""
     if ran.fault:
         return [ran.fault]
     if ran.plan.runner not in TESTS:
@@ -650,12 +654,12 @@ def _doubts(ran: GateRun, was: Expected, root: Path, paths: Collection[str]) -> 
 
 
 def _shown(expectation: Expected) -> set[str]:
-    """Names of the checks and files that a gate showed."""
+    """Returns names of the checks and files that a gate showed."""
     return {*expectation.checks, *expectation.names, *expectation.files}
 
 
 def _settled(fresh: Baseline, was: Sequence[Expected]) -> Settled:
-    """The new baseline, with the tests that need not be there any more."""
+    """Returns the new baseline, with the tests that are no longer required."""
     remaining = {name for each in fresh.expected for name in (*each.checks, *each.names)}
     dropped = dict.fromkeys([name for each in was for name in (*each.checks, *each.names)])
     gone = [name for name in dropped if name not in remaining]

@@ -1,10 +1,10 @@
-"""The machine-readable reports of test runners, linters and compilers, read as checks. Pure.
+"""Parses machine-readable reports of test runners, linters and compilers to checks. Pure.
 
-`stream` reads the lines that our own reporters send (`runners/`): a line without the nonce was
-written by what is being tested, not by the reporter. `printed_report` reads what cargo, go, ruff,
-mypy and tsc print, and which files a linter says it looked at. A finding of a linter or type
-checker is a failing check; its id holds the file, the rule and the message but no line, so that it
-stays the same when lines move. What is no longer found passes.
+`stream` reads the lines of our own reporters (`runners/`): a line without the nonce was written by
+the tested code, not by the reporter. `printed_report` reads the output of cargo, go, ruff, mypy and
+tsc, and the files that a linter reports to check. A finding of a linter or type checker is a
+failing check. Its id holds the file, the rule and the message but no line, so that it stays the
+same when lines move. A finding that is gone counts as passed.
 """
 
 import re
@@ -21,32 +21,32 @@ from taofold.diagnostics import loading_error
 from taofold.loop.verdict import Runner
 
 MOST_CHECKS: Final = 20_000
-"""Checks of one gate; a report with more is not taken."""
+"""The most checks of one gate; a larger report is rejected."""
 MESSAGE: Final = 1_000
 TRACEBACK: Final = 4_000
 _RANK: Final[dict[Status, int]] = {"passed": 0, "skipped": 1, "failed": 2, "error": 3}
 
 
 class RunnerReport(Value, frozen=True):
-    """The reading of one run. `whole` = it came to its end and nothing in it is doubtful."""
+    """The parsed report of one run. `whole` = it is complete and nothing in it is doubtful."""
 
     checks: tuple[Check, ...] = ()
     collected: tuple[str, ...] = ()
     whole: bool = False
     code: int | None = None
-    """The exit code that the runner was about to end with, where it says so."""
+    """The exit code with which the runner was about to end, if it reports it."""
     patched: dict[str, str] = {}
-    """Parts of the runner that were replaced, each with the file that the new one is from."""
+    """Parts of the runner that were replaced, each with the file of the new one."""
     plugins: tuple[str, ...] = ()
     toolchain: tuple[str, ...] = ()
-    """Files of the work root that the runner itself is made of: plugins."""
+    """Files of the work root that are part of the runner itself: plugins."""
     files: tuple[str, ...] = ()
-    """What a linter looked at."""
+    """The files that a linter checked."""
     doubts: tuple[str, ...] = ()
 
 
 class _Line(msgspec.Struct):
-    """One line of a reporter, of whatever kind."""
+    """One line of a reporter, of any kind."""
 
     n: str
     k: str
@@ -69,7 +69,7 @@ _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
 def stream(raw: bytes, nonce: str, root: str) -> RunnerReport:
-    """The report that our reporter sent as JSON lines."""
+    """Returns the report that our reporter sent as JSON lines."""
     checks: list[Check] = []
     collected: list[str] = []
     ended: _Line | None = None
@@ -80,10 +80,10 @@ def stream(raw: bytes, nonce: str, root: str) -> RunnerReport:
         except (msgspec.DecodeError, UnicodeDecodeError):
             doubts.append("the report holds a line that is not the reporter's")
             continue
-        # The nonce is not secret from code in the same process; it tells mistakes from reports.
+        # The nonce is not secret from code in the same process; it separates mistakes from reports.
         if line.n != nonce:
             doubts.append("the report holds a line that somebody else wrote")
-        # The reporter's last line is written after all tests: whoever writes later is not it.
+        # The reporter's last line comes after all tests: a later line is not from the reporter.
         elif ended is not None:
             doubts.append("the report goes on after its end")
         elif line.k == "collected":
@@ -112,7 +112,7 @@ def stream(raw: bytes, nonce: str, root: str) -> RunnerReport:
 def _check(line: _Line, root: str) -> Check:
     error, message, trace = line.type, line.message, line.trace
     places = [Location(path, number, name) for path, number, name in line.places]
-    # The error of unittest's loader is only the envelope of the one that is to be mended.
+    # The error of unittest's loader only wraps the actual error.
     quoted = loading_error(trace) if error == "ImportError" else None
     if quoted is not None:
         error, message, trace = quoted.error_type, quoted.message, quoted.printed
@@ -130,8 +130,8 @@ def check(
     trace: str = "",
     ms: int = 0,
 ) -> Check:
-    """A check with its texts cut to what a reader can use."""
-    # Some runners write the class before its message, some with the module that it is of.
+    """Returns a check with its texts cut to a useful length."""
+    # Some runners write the class before its message, some with its module.
     named = re.match(rf"(?:\w+\.)*{re.escape(error_type)}: ", message) if error_type else None
     said = message[named.end() :] if named else message
     return Check(
@@ -139,7 +139,7 @@ def check(
         status,
         error_type[:200],
         excerpt(said, MESSAGE) if error_type else said[:MESSAGE],
-        # `<frozen codecs>` and `<string>` are no files.
+        # `<frozen codecs>` and `<string>` are not files.
         tuple([location for location in places if not location.path.startswith("<")])[-20:],
         excerpt(trace, TRACEBACK),
         ms,
@@ -147,7 +147,7 @@ def check(
 
 
 def worst(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """One check per id, the worst: who reports a test twice gains nothing."""
+    """Returns one check per id, the worst, so that reporting a test twice gains nothing."""
     by_id: dict[str, Check] = {}
     for check in checks:
         # The worst counts: a test that is reported twice must have passed twice.
@@ -158,7 +158,7 @@ def worst(checks: Iterable[Check]) -> tuple[Check, ...]:
 
 
 def numbered_checks(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Findings with equal ids told apart by a count, so that each is one check."""
+    """Numbers findings with equal ids, so that each is one check."""
     counts: dict[str, int] = {}
     unique: list[Check] = []
     for check in checks:
@@ -171,12 +171,12 @@ def numbered_checks(checks: Iterable[Check]) -> tuple[Check, ...]:
 
 
 def relative(path: str, root: str) -> str:
-    """`path` below `root`, as text; others stay as they are."""
+    """Returns `path` relative to `root`; others unchanged."""
     return path.removeprefix("file://").removeprefix(root.rstrip("/") + "/")
 
 
 def rows(text: str) -> list[dict[str, Any]]:
-    """The lines of `text` that are JSON objects; all others are passed over."""
+    """Returns the lines of `text` that are JSON objects; all others are ignored."""
     objects: list[dict[str, Any]] = []
     for line in text.splitlines():
         if line.startswith("{"):
@@ -205,12 +205,12 @@ _COMPILER: Final = re.compile(
     r"(?m)^error(?:\[(?P<code>E\d+)\])?: (?P<said>.+)\n\s+--> (?P<path>[^:\n]+):(?P<line>\d+)"
 )
 _LINE: Final = re.compile(r" \(line \d+\)\Z")
-"""Where an example of the documentation stands: it moves when lines above it do."""
+"""The line of a documentation example, which changes when lines above it do."""
 _STATUS: Final[dict[str, Status]] = {"ok": "passed", "FAILED": "failed", "ignored": "skipped"}
 
 
 def cargo(text: str) -> RunnerReport:
-    """One check per test, named by its binary's source; compiler errors are errors."""
+    """Returns one check per test, named by its binary's source; compiler errors are errors."""
     checks: list[Check] = []
     doubts: list[str] = []
     heads = list(_BINARY.finditer(text))
@@ -244,7 +244,7 @@ def _binary(text: str, name: str) -> tuple[list[Check], str]:
     if len(running) != 1 or len(results) != 1:
         return checks, f"{name} did not come to its end"
     counts = [sum([result.status == status for result in checks]) for status in _STATUS.values()]
-    # A test that prints such lines itself makes them differ from what cargo counted.
+    # A test that prints such lines itself makes them differ from cargo's count.
     if counts != [int(count) for count in results[0]] or len(tests) != int(running[0]):
         return checks, f"{name} printed other results than it counted"
     return checks, ""
@@ -267,12 +267,12 @@ _GO_FRAME: Final = re.compile(
 )
 _COURSE: Final = re.compile(r"=== |\s*--- ")
 _CUT_OFF: Final = "taofold: these tests did not come to their end"
-"""What `go_exec.sh` prints of a binary that ended before its tests did."""
+"""The output of `go_exec.sh` for a binary that ended before its tests did."""
 _ENDED: Final[dict[str, Status]] = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
 def go(text: str, root: str) -> RunnerReport:
-    """One check per test; a package that failed without a failing test is an error."""
+    """Returns one check per test; a package that failed without a failing test is an error."""
     output: dict[tuple[str, str], list[str]] = {}
     checks: list[Check] = []
     open_packages: set[str] = set()
@@ -286,7 +286,7 @@ def go(text: str, root: str) -> RunnerReport:
             output.setdefault((package, test), []).append(_said(row, "Output"))
         elif action in _ENDED and test:
             printed = "".join(output.get((package, test), ()))
-            # The package fails because of its test: that is no second failure.
+            # The package fails because of its test: this is not a second failure.
             failed |= {package} if action == "fail" else set()
             checks.append(_go_check(f"{package}.{test}", _ENDED[action], printed, row, root))
         elif action in ("fail", "build-fail") and package not in failed:
@@ -295,7 +295,7 @@ def go(text: str, root: str) -> RunnerReport:
             open_packages.discard(package)
         elif action in _ENDED:
             open_packages.discard(package)
-    # Who ends before its tests have run has printed their results itself.
+    # A binary that ends before its tests have run has printed their results itself.
     forged = [
         package
         for (package, _), lines in output.items()
@@ -323,14 +323,14 @@ def _go_check(name: str, status: Status, printed: str, row: dict[str, Any], root
     positions = list(_PLACE.finditer(printed))
     places = [Location(match["path"], int(match["line"])) for match in positions]
     kind = "build" if status == "error" else "FAIL"
-    # What go itself says of a test's course is no message.
+    # Go's own lines about a test's progress are not messages.
     lines = [line for line in printed.splitlines() if line.strip() and not _COURSE.match(line)]
     message = positions[0]["said"] if positions else next(iter(lines), "").strip()
     return check(name, status, kind, message, places, printed, ms)
 
 
 def _go_frames(printed: str, root: str) -> list[Location]:
-    """The frames of a panic's goroutine below `root`, the innermost last."""
+    """Returns the frames of a panic's goroutine below `root`, the innermost last."""
     frames = [
         Location(relative(match["path"], root), int(match["line"]), match["function"])
         for match in _GO_FRAME.finditer(printed)
@@ -351,12 +351,12 @@ _LISTED: Final = re.compile(r"(?m)^(/.+\.(?:[cm]?[jt]sx?|pyi?|ipynb))$")
 _CHATTER: Final = re.compile(r"(?m)^(?:LOG:  .*|/.+\.d\.ts)\n?")
 _INSTALLED: Final = ("node_modules", "site-packages", "typeshed")
 _ERROR: Final = 2
-"""ESLint's severity of what fails."""
+"""ESLint's severity of an error."""
 _TSC_BARE: Final = re.compile(r"(?m)^error (?P<code>TS\d+): (?P<said>.*)$")
 
 
 def ruff(text: str, root: str) -> RunnerReport:
-    """Lines of `ruff check --output-format json-lines`."""
+    """Reads the lines of `ruff check --output-format json-lines`."""
     findings: list[Check] = []
     for row in rows(text):
         if "filename" in row and "message" in row:
@@ -368,7 +368,7 @@ def ruff(text: str, root: str) -> RunnerReport:
 
 
 def mypy(text: str, root: str) -> RunnerReport:
-    """Lines of `mypy --output json`; notes are left out."""
+    """Reads the lines of `mypy --output json`, without notes."""
     findings: list[Check] = []
     for row in rows(text):
         # Notes belong to the error above them.
@@ -382,7 +382,7 @@ def mypy(text: str, root: str) -> RunnerReport:
 
 
 def tsc(text: str, root: str) -> RunnerReport:
-    """Lines of `tsc --pretty false`."""
+    """Reads the lines of `tsc --pretty false`."""
     findings = [
         _finding(relative(m["path"], root), int(m["line"]), m["code"], m["said"])
         for m in _TSC.finditer(text)
@@ -392,7 +392,7 @@ def tsc(text: str, root: str) -> RunnerReport:
 
 
 def eslint(text: str, root: str) -> RunnerReport:
-    """Reads `eslint --format json`; warnings are no findings."""
+    """Reads `eslint --format json`; warnings are not findings."""
     findings = [
         _finding(
             relative(str(row.get("filePath", "")), root),
@@ -408,7 +408,7 @@ def eslint(text: str, root: str) -> RunnerReport:
 
 
 def _eslint_rows(text: str) -> list[dict[str, Any]]:
-    """What ESLint says of each file that it looked at."""
+    """Returns ESLint's rows, one per checked file."""
     for line in text.splitlines():
         if line.startswith("["):
             try:
@@ -419,7 +419,7 @@ def _eslint_rows(text: str) -> list[dict[str, Any]]:
 
 
 def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
-    """The files of the project that a linter says it looked at."""
+    """Returns the files of the project that a linter reports to check."""
     match runner:
         case "mypy":
             names = _PARSING.findall(text)
@@ -436,7 +436,7 @@ def files(runner: Runner, text: str, root: str) -> tuple[str, ...]:
 
 
 def printed_report(runner: Runner, text: str, root: str, census: str = "") -> RunnerReport:
-    """The report of a runner that prints it; empty and whole for others."""
+    """Returns the report of a runner that prints it; empty and whole for others."""
     report = _printed(runner, text, root)
     paths = files(runner, census or text, root)
     return structs.replace(report, files=paths)
@@ -461,7 +461,7 @@ def _printed(runner: Runner, text: str, root: str) -> RunnerReport:
 
 
 def readable_output(runner: Runner, text: str) -> str:
-    """What a person wants to read of it."""
+    """Returns the output in a form for users."""
     if runner == "eslint":
         found = _eslint_rows(text)
         lines = [

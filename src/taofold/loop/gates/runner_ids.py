@@ -1,7 +1,7 @@
-"""How each runner names its tests: which name is a file that could not be loaded, which tests would
-be in it, and whether a name is of a test in some file. Pure.
+"""The names of tests in each runner: unloaded files, the tests inside them, the file of a test.
+Pure.
 
-Names are the ids in the reports. Those of go and cargo say nothing about files.
+Names are the ids in the reports. Those of go and cargo contain no file.
 """
 
 import ast
@@ -20,7 +20,7 @@ _GO_MODULE: Final = re.compile(r"(?m)^module\s+\"?(?P<name>[^\s\"]+)")
 
 
 def is_test_in(runner: Runner, name: str, path: str) -> bool:
-    """Is this the name of a test in the file at `path`?"""
+    """Returns whether this is the name of a test in the file at `path`."""
     match runner:
         case "pytest":
             return name == path or name.startswith(f"{path}::")
@@ -28,15 +28,15 @@ def is_test_in(runner: Runner, name: str, path: str) -> bool:
             return name == path or name.startswith(f"{path} > ")
         case "unittest":
             whole = path.removesuffix(".py").replace("/", ".")
-            modules = {whole, whole.rpartition(".")[2]}  # also where the start is a folder below
+            modules = {whole, whole.rpartition(".")[2]}  # also if the start is a folder below
             return any([name == module or name.startswith(f"{module}.") for module in modules])
         case _:
-            return False  # names of these say nothing about files: any test may be meant
+            return False  # these names contain no file: any test may be meant
 
 
 def is_unloaded(runner: Runner, check: Check, sources: Mapping[str, str]) -> bool:
-    """Does it stand for a file, module or package that could not be loaded, and for no test?"""
-    # Node tells of a file that ended without an error of its own as of a test that failed.
+    """Returns whether it stands for a file, module or package that failed to load."""
+    # Node reports a file that ended without an error of its own as a failed test.
     if check.status not in ("error", "skipped", *(["failed"] if runner == "node" else [])):
         return False
     name = check.id
@@ -44,7 +44,8 @@ def is_unloaded(runner: Runner, check: Check, sources: Mapping[str, str]) -> boo
         case "pytest":
             return "::" not in name
         case "unittest":
-            # `tests.test_calc` and `test_calc.T.test_add` look alike: the loader's words tell.
+            # `tests.test_calc` and `test_calc.T.test_add` look alike: the loader's message
+            # distinguishes them.
             return (
                 any(
                     [text.startswith(_UNITTEST_LOADER) for text in (check.message, check.traceback)]
@@ -57,7 +58,7 @@ def is_unloaded(runner: Runner, check: Check, sources: Mapping[str, str]) -> boo
         case "go":
             return not name.rpartition(".")[2].startswith(("Test", "Example", "Fuzz"))
         case "node":
-            # A script that only asserts is its own test, and is there again when it passes.
+            # A script that only asserts is its own test, and is reported again when it passes.
             path = name.partition(" > ")[0]
             return _is_node_file(name) and "node:test" in sources.get(path, "node:test")
         case "cargo":
@@ -67,9 +68,9 @@ def is_unloaded(runner: Runner, check: Check, sources: Mapping[str, str]) -> boo
 
 
 def prefix_of(runner: Runner, name: str, sources: Mapping[str, str]) -> str:
-    """What the names of the tests begin with that are in what could not be loaded.
+    """Returns the name prefix of the tests in a file that failed to load.
 
-    "" if that is unknown, or if there are no tests in it.
+    "" if it is unknown, or if there are no tests in it.
     """
     match runner:
         case "node":
@@ -91,28 +92,28 @@ def prefix_of(runner: Runner, name: str, sources: Mapping[str, str]) -> str:
 
 
 def is_inside(runner: Runner, name: str, whole: str) -> bool:
-    """Is this the name of a test in the file, module or package `whole`?"""
+    """Returns whether this is the name of a test in the file, module or package `whole`."""
     joint = JOINTS[runner]
-    # Of a file without any test node tells as of a test that passed.
+    # Node reports a file without any test as a passed test.
     if runner == "node" and _is_node_file(name):
         return False
-    # unittest calls a module that was asked for by name and cannot be imported by its last name.
+    # unittest calls a module that was requested by name and cannot be imported by its last name.
     if runner == "unittest" and joint not in whole and f"{joint}{whole}{joint}" in name:
         return True
-    # A folder of pytest's, whose own configuration could not be loaded.
+    # A folder of pytest's whose own configuration could not be loaded.
     if runner == "pytest" and name.startswith(f"{whole}/"):
         return True
     return name.startswith(whole + joint)
 
 
 def _is_node_file(name: str) -> bool:
-    """Is it a file's own entry, named after it twice: by its path here and by the whole one?"""
+    """Returns whether it is a file's own entry, named by its path here and its full path."""
     parts = name.split(" > ")
     return len(parts) == 2 and parts[0] != "" and parts[1].endswith(parts[0])
 
 
 def _is_untested(package: str, sources: Mapping[str, str]) -> bool:
-    """Is it known that a package of go holds no test? Such a one need only be built."""
+    """Returns whether a package of go is known to have no test. It then only needs to build."""
     for path, text in sources.items():
         module = _GO_MODULE.search(text) if path.rpartition("/")[2] == "go.mod" else None
         if module and f"{package}/".startswith(f"{module['name']}/"):
@@ -126,17 +127,17 @@ def _is_untested(package: str, sources: Mapping[str, str]) -> bool:
 
 
 def python_source(name: str, sources: Mapping[str, str]) -> str:
-    """The text of the file in which a test or module of this name is; "" if none is known."""
+    """Returns the text of the file with a test or module of this name; "" if it is unknown."""
     path = name if name.endswith(".py") else name.replace(".", "/") + ".py"
     if path in sources:
         return sources[path]
-    # Names begin where the runner looked, which may be a folder below.
+    # Names begin at the runner's start folder, which may be a folder below.
     ends = [text for other, text in sources.items() if other.endswith(f"/{path}")]
     return ends[0] if len(ends) == 1 else ""
 
 
 def tests_in(source: str) -> tuple[str, ...]:
-    """The test functions that a Python file defines, whatever it takes to import it."""
+    """Returns the test functions that a Python file defines, without importing it."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):

@@ -1,12 +1,11 @@
-"""Which of an agent's changes are part of the work, by path: the `role` of a file (a test, a
-source, what builds or runs them), why a change is none of it (`exclusion`), and whether a person
-allowed to edit a file (`is_allowed`).
+"""Selects an agent's changes that are part of the work, by path. Pure.
 
-The `rules` are a list of what *joins* the proof: the source files that a task allows. Everything
-else stays as it was before iteration 1, known or not: tests, configuration, build files, tools,
-ignore files, environments, links. Paths are relative to the work root and use `/`.
-
-The tests that stand inside a source file which joins are the business of `inline_tests`. Pure.
+It gives the `role` of a file (a test, a source, a build or runner file), the reason for excluding a
+change (`exclusion`), and the user's permission to edit a file (`is_allowed`). The `rules` list what
+*joins* the proof: the source files that a task allows. Everything else stays as it was before
+iteration 1, known or not: tests, configuration, build files, tools, ignore files, environments,
+links. Paths are relative to the work root and use `/`. `inline_tests` handles tests inside a source
+file that joins.
 """
 
 import re
@@ -19,9 +18,9 @@ from typing import Final, Literal
 from taofold.core.values import Value
 
 Role = Literal["test", "runner", "build", "command", "source", "data", "other"]
-"""`command` is a file that a gate runs or compares with; `other` is what nobody knows."""
+"""`command` is a file that a gate runs or compares with; `other` is an unknown file."""
 DECIDES: Final[frozenset[Role]] = frozenset({"test", "runner", "build", "command"})
-"""To change one of these is tampering, and the work root gets it back."""
+"""Changing one of these is tampering, and it is reverted in the work root."""
 
 TEST_FOLDERS: Final = frozenset(
     {
@@ -30,14 +29,14 @@ TEST_FOLDERS: Final = frozenset(
         *("testlib", "testkit", "vendor", "third_party"),
     }
 )
-"""At any depth. What is vendored is installed: a test that compares with it believes it."""
+"""At any depth. Vendored files count as installed: a test that compares with them trusts them."""
 TEST_ROOTS: Final = frozenset(
     {
         *("spec", "specs", "testing", "fixtures", "golden", "expected", "checks", "qa"),
         *("mocks", "acceptance", "integration", "functional"),
     }
 )
-"""At the root only: below it they are as often part of the product."""
+"""At the root only: below it they are often part of the product."""
 TESTS: Final = (
     *("test_*.*", "*_test.*", "*_tests.*", "*.test.*", "*.spec.*", "*_spec.rb", "*-test.*"),
     *("test.*", "tests.*", "*.snap", "*.golden", "*.approved.*"),
@@ -51,7 +50,7 @@ TESTS: Final = (
     ],
 )
 YARDSTICKS: Final = ("expected*", "*.expected", "*_expected.*", "*.expected.*", "golden*")
-"""Names of what is compared with, unless it is a program."""
+"""Names of reference data, unless the file is a program."""
 RUNNER: Final = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
     *("pyproject.toml", "setup.cfg", "tox.ini", "noxfile.py", ".coveragerc", "setup.py"),
@@ -82,7 +81,7 @@ BUILD_FOLDERS: Final = (
     *(".github/", ".circleci/", ".ci/", ".cargo/", ".config/nextest", ".buildkite/", ".husky/"),
 )
 STUBS: Final = (".pyi", ".d.ts", ".d.mts", ".d.cts")
-"""They speak for other files: an old one may be mended, a new one would hide what it stands for."""
+"""They describe other files: an old one may be fixed, a new one would hide the described file."""
 CODE: Final = frozenset(
     {
         *("py", "pyx", "pxd", "js", "mjs", "cjs", "jsx", "ts", "mts", "cts", "tsx"),
@@ -101,7 +100,7 @@ _TEXTS: Final = frozenset(
         *("jinja2", "tmpl", "tpl", "ejs", "hbs", "mustache", "ipynb"),
     }
 )
-"""Of these a program is made or is not; by the name of a yardstick they are compared with."""
+"""Formats that are not programs; with the name of reference data, they are compared with."""
 PROSE: Final = frozenset({"md", "rst", "adoc", "markdown"})
 DATA: Final = frozenset(
     {
@@ -113,16 +112,16 @@ DATA: Final = frozenset(
 _CONFIGURES: Final = frozenset(
     {"cfg", "conf", "ini", *("json", "json5", "toml", "xml", "yaml", "yml")}
 )
-"""A new file of such a kind at the root may configure a tool that nobody here has heard of."""
+"""A new file of such a kind at the root may configure an unknown tool."""
 _MODULES: Final = frozenset({"py", "pyx"})
 _STARTING: Final = ("sitecustomize", "usercustomize")
-"""Modules that an interpreter imports when it starts, where it finds any."""
+"""Modules that an interpreter imports when it starts, if it finds them."""
 
 _ROLES: Final[Mapping[str, Role]] = {
     **dict.fromkeys(DATA, "data"),
     **dict.fromkeys(CODE | PROSE, "source"),
 }
-"""By suffix, where neither name nor place says more."""
+"""By suffix, if neither name nor place decides."""
 
 _OLD: Final[dict[Role, str]] = {
     "test": "it is a test",
@@ -144,25 +143,25 @@ OUTSIDE: Final = "it is outside of the loop's scope"
 _MAKE: Final = "make would take it for its target"
 _MODULE: Final = "it would be imported in place of another module"
 FINAL: Final = (IGNORED, _MAKE, _MODULE)
-"""Beginnings of reasons for which no option includes a file in the proof."""
+"""Prefixes of reasons that no option can override."""
 
 
 class ScopeRules(Value, frozen=True):
-    """What must be known of a baseline to say whether a change joins the proof."""
+    """The facts of a baseline that decide if a change joins the proof."""
 
     named: frozenset[str] = frozenset()
-    """Files that a gate runs or compares with, and what links among them lead to."""
+    """Files that a gate runs or compares with, and the targets of links among them."""
     wanted: frozenset[str] = frozenset()
-    """Files that a gate's command names and only reads: they may be what is to be made."""
+    """Files that a gate's command names and only reads: they may be the product."""
     allow_edit: tuple[str, ...] = ()
     code_folders: frozenset[str] = frozenset()
     """Folders below the root that held code."""
     packages: frozenset[str] = frozenset()
-    """Folders with an `__init__.py`: what is in them is imported by their name only."""
+    """Folders with an `__init__.py`: modules in them are imported only by their full name."""
     taken: frozenset[str] = frozenset()
-    """Names of modules that come from elsewhere, or from what decides."""
+    """Names of modules from elsewhere, or of deciding files."""
     targets: frozenset[str] = frozenset()
-    """Targets of `make`: it takes a file of that name for the work."""
+    """Targets of `make`, which treats a file of that name as up to date."""
     folders: frozenset[str] = frozenset()
     """Every folder of the baseline."""
     scope: tuple[str, ...] = ()
@@ -170,13 +169,16 @@ class ScopeRules(Value, frozen=True):
     headers: frozenset[str] = frozenset()
     """Headers of the system that the project's code includes."""
     included: tuple[str, ...] = ()
-    """What Makefiles include: `make` builds it from a file with its name and any suffix."""
+    """The includes of Makefiles: `make` builds each from a file with its name and any suffix."""
     made: frozenset[str] = frozenset()
     """Files and folders that the gates themselves make."""
 
 
 def role(path: str, named: Collection[str] = ()) -> Role:
-    """What the file at `path` is to a gate. `named` files, and all below them, are its own."""
+    """Returns the role of the file at `path` for a gate.
+
+    `named` files, and all below them, belong to the gate.
+    """
     folded = path.casefold()
     *folders, name = folded.split("/")
     suffix = name.rpartition(".")[2] if "." in name else ""
@@ -188,22 +190,25 @@ def role(path: str, named: Collection[str] = ()) -> Role:
     roots = TEST_ROOTS.intersection(folders[:1])
     if roots or not TEST_FOLDERS.isdisjoint(folders) or _fits(name, TESTS):
         return "test"
-    # `expected_value.py` is code that only has the name.
+    # `expected_value.py` is code with a similar name.
     if suffix not in CODE - _TEXTS and _fits(name, YARDSTICKS):
         return "test"
-    # After the roles that names tell: what a gate runs is "command" only if nothing else is known.
+    # After the roles by name: a file that a gate runs is "command" only if nothing else is known.
     self_and_folders = accumulate(path.split("/"), "{}/{}".format)
     if not set(self_and_folders).isdisjoint(named):
         return "command"
-    # Hidden files are settings of tools that nobody here may know: never part of the proof.
+    # Hidden files are settings of possibly unknown tools: never part of the proof.
     if "/." in f"/{folded}":
         return "other"
     return _ROLES.get(suffix, "other")
 
 
 def exclusion(path: str, *, new: bool, rules: ScopeRules) -> str:
-    """Why a change at `path` is no part of the proof; "" if it is. `new`: it was not there."""
-    # First, because not even a person's `--allow-edit` means to replace a module of the runner.
+    """Returns why a change at `path` is not part of the proof; "" if it is.
+
+    `new`: the file is not in the baseline.
+    """
+    # First, because not even `--allow-edit` is meant to replace a module of the runner.
     taken = _taken(path, rules) if new else ""
     if taken:
         return taken
@@ -220,7 +225,7 @@ def exclusion(path: str, *, new: bool, rules: ScopeRules) -> str:
             return OUTSIDE
         if kind == "data":
             return ""
-    # A command such as `grep -q done NOTES` asks for the very file that is to be made.
+    # A command such as `grep -q done NOTES` asks for exactly the file that is to be made.
     if path in rules.wanted and kind in ("data", "other"):
         return ""
     match kind:
@@ -234,7 +239,9 @@ def exclusion(path: str, *, new: bool, rules: ScopeRules) -> str:
 
 
 def _data(path: str, new: bool, rules: ScopeRules) -> str:
-    """Data beside code is part of the product; elsewhere an old file may be a yardstick."""
+    """Handles data: beside code it is part of the product; elsewhere an old file may be a
+    reference.
+    """
     folder = path.rpartition("/")[0]
     if folder in rules.code_folders:
         return ""
@@ -242,15 +249,15 @@ def _data(path: str, new: bool, rules: ScopeRules) -> str:
         return "it is data that no code lies beside"
     if not rules.made.isdisjoint(accumulate(path.split("/"), "{}/{}".format)):
         return "the gate makes it itself"
-    # Only at the root: below it such files are as often data of the product.
+    # Only at the root: below it such files are often data of the product.
     configures = not folder and path.rpartition(".")[2].casefold() in _CONFIGURES
     return "it could configure a tool" if configures else ""
 
 
 def _taken(path: str, rules: ScopeRules) -> str:
-    """Would a new file be found in place of something else?"""
+    """Returns why a new file would be found in place of something else, or ""."""
     parts = path.split("/")
-    # `make` does nothing for a target whose file is there and has no prerequisites.
+    # `make` does nothing for a target whose file exists and has no prerequisites.
     if parts[0] in rules.targets and parts[0] not in rules.folders:
         return f"{_MAKE} {parts[0]!r}"
     name, _, suffix = parts[-1].rpartition(".")
@@ -269,7 +276,7 @@ def _taken(path: str, rules: ScopeRules) -> str:
 
 
 def _builds(path: str, included: Sequence[str]) -> bool:
-    """Returns whether `make` would make what it includes of a new file (`local.mk.sh`)."""
+    """Returns whether `make` would build an included file from a new file (`local.mk.sh`)."""
     folder, _, name = path.rpartition("/")
     stems = [name[: dot.start()] for dot in re.finditer(r"[.,]", name)]
     names = [f"{folder}/{stem}".lstrip("/") for stem in (*stems, name)]
@@ -277,7 +284,10 @@ def _builds(path: str, included: Sequence[str]) -> bool:
 
 
 def is_allowed(path: str, globs: Sequence[str]) -> bool:
-    """Did a person allow to edit `path`? `**` is any directories, `*` anything in a name too."""
+    """Returns whether a user allowed edits of `path`.
+
+    `**` matches any directories, `*` also `/`.
+    """
     return any(
         [
             fnmatchcase(path, glob)
@@ -301,18 +311,18 @@ def rules(
     included: Sequence[str] = (),
     made: Collection[str] = (),
 ) -> ScopeRules:
-    """The rules for a tree that held `paths` before iteration 1.
+    """Returns the rules for a tree that held `paths` before iteration 1.
 
     Args:
         paths: Every file of the tree.
         named: Files that a gate runs or compares with.
         wanted: Files that a gate's command only reads.
-        allow_edit: What a person allowed, as globs.
+        allow_edit: The user's permissions, as globs.
         outside: Names of modules that are installed, or come with the interpreter.
-        targets: Targets of `make` that a gate asks for.
-        scope: What the product is, as globs; () = all source files.
+        targets: Targets of `make` that a gate requests.
+        scope: The product, as globs; () = all source files.
         headers: Headers of the system that the project's code includes.
-        included: What Makefiles include, as globs.
+        included: The includes of Makefiles, as globs.
         made: Files and folders that the gates themselves make.
     """
     folders: set[str] = set()
@@ -352,5 +362,5 @@ def _fits(name: str, globs: Iterable[str]) -> bool:
 
 @cache
 def _pattern(globs: tuple[str, ...]) -> re.Pattern[str]:
-    """One pattern for all of them: every path of a tree is asked, in every verdict."""
+    """Returns one pattern for all of them: every path of a tree is matched in every verdict."""
     return re.compile("|".join([translate(glob.casefold()) for glob in globs]) or r"(?!)")

@@ -1,10 +1,9 @@
-"""What a gate could not start: its own program, the interpreter that a script names, or a program
-that its script calls by a bare name.
+"""Finds what a gate could not start: its program, a script's interpreter, or a called program.
 
-Beforehand by the files that a command names, afterwards by the exit code and what shells, `env`,
-`make` and the container printed. Bare names are those of the gates' `PATH`, which the agent's work
-is no part of; what a gate calls by a path may be what is to be made, and is not looked at. Runs
-nothing.
+Checks the files that a command names beforehand, and the exit code and output of shells, `env`,
+`make` and the container afterwards. Programs called by a bare name are looked up on the gates'
+`PATH`, which the agent's work is not part of. Programs called by a path may be the product, and are
+not checked. Runs nothing.
 """
 
 import os
@@ -15,18 +14,18 @@ from typing import Final, NamedTuple
 from taofold.tools.process import shebang
 
 _EXEC_FAILED: Final = re.compile(r"bwrap: execvp [^\n]+: ([^\n:]+)\n*")
-"""All that is printed where the container cannot start the program."""
+"""The complete output if the container cannot start the program."""
 _BARE: Final = r"([^\s/:'‘’\"]+)"
 _LACKED: Final = (
     re.compile(rf"(?m)^[^\s:]+: (?:(?:line )?\d+: )?{_BARE}: (?:command )?not found$"),
     re.compile(rf"(?m)^\S*env: ['‘]?{_BARE}['’]?: No such file or directory$"),
     re.compile(rf"(?m)^make(?:\[\d+\])?: {_BARE}: No such file or directory$"),
 )
-"""What shells, `env` and `make` print of a program that is not there."""
+"""The output of shells, `env` and `make` for a missing program."""
 _SHIM: Final = re.compile(
     r"(?m)^([^\n:]+): line \d+: (/[^\n:]+): (?:not found|No such file or directory)$"
 )
-"""What a shell prints where its script, such as a shim, starts a program that is not there."""
+"""The output of a shell whose script, such as a shim, starts a missing program."""
 _NOT_FOUND: Final = 127
 
 
@@ -34,9 +33,9 @@ class Unstarted(NamedTuple):
     """Something that a gate could not start."""
 
     why: str
-    """What it was, and where it was looked for."""
+    """Its name, and the place where it was searched."""
     whole: bool
-    """Was it the gate itself, so that nothing of it ran?"""
+    """True if it was the gate itself, so that nothing of it ran."""
 
 
 def unstarted(
@@ -47,15 +46,15 @@ def unstarted(
     printed: str,
     seen: Path | None = None,
 ) -> Unstarted | None:
-    """What could not be started; None if nothing is known to be missing.
+    """Returns what could not be started; None if nothing is known to be missing.
 
     Args:
-        program: Where this process finds the gate's program.
-        root: The folder that holds what the gate sees of the work root.
+        program: The path of the gate's program for this process.
+        root: The folder with the gate's view of the work root.
         path: The gates' `PATH`.
         code: The exit code; None = the operating system refused to start the program.
         printed: The output.
-        seen: The work root, where links of the tree lead from; `root` if it is not given.
+        seen: The work root from which the tree's links lead; `root` by default.
     """
     refused = _EXEC_FAILED.fullmatch(printed)
     if code is None or (code == 1 and refused):
@@ -64,7 +63,7 @@ def unstarted(
         )
     by_make = code == 2 and f"Error {_NOT_FOUND}" in printed
     if code == _NOT_FOUND or by_make:
-        # The last one ended the command; others may have been tried for.
+        # The last one ended the command; earlier ones may have been optional.
         shim = _SHIM.search(printed)
         if shim and shim[1] == str(program):
             why = (
@@ -80,10 +79,10 @@ def unstarted(
 
 
 def _refused(program: Path, root: Path, seen: Path, error: str) -> str:
-    """Why the operating system, or the container, did not start the program."""
+    """Returns why the operating system, or the container, did not start the program."""
     name = program.relative_to(root).as_posix() if program.is_relative_to(root) else str(program)
     for part in reversed([program, *program.parents]):
-        # A container shows the work root, not what links in it lead to.
+        # A container shows the work root, not the targets of links in it.
         if part != root and part.is_relative_to(root) and part.is_symlink():
             link = part.relative_to(root).as_posix()
             target = Path(os.path.realpath(seen / Path(link).parent / part.readlink()))

@@ -1,8 +1,8 @@
-"""Trees of files outside the work root, kept by content, in which gates run.
+"""Trees of files outside the work root, stored by content, in which gates run.
 
-`KeptFile` is a file as it was, `TreeWalk` and `FileCache` find and read those of a work root.
-`Tree` is where gates run: files by content, from the baseline and from the work. It is laid anew
-for each gate: no gate sees what another wrote. Laying is cheap: what is as it was laid stays,
+`KeptFile` is a file at some time; `TreeWalk` and `FileCache` find and read those of a work root.
+`Tree` is the place of gate runs: files by content, from the baseline and from the work. It is laid
+again for each gate, so no gate sees the writes of another. Laying is cheap: unchanged files stay,
 everything else is removed or laid again. A file counts as untouched while its inode and its change
 time are those of the laying; no program can set a change time. Knows nothing about verdicts.
 """
@@ -22,9 +22,9 @@ from taofold.core.errors import LogError
 from taofold.core.values import Value
 
 LARGEST: Final = 64_000_000
-"""Bytes of a file whose content is kept; a larger one is used where it lies, if it is unchanged."""
+"""The most bytes of a file whose content is stored; a larger one is used in place, if unchanged."""
 MOST_FILES: Final = 200_000
-"""Files, besides those of environments."""
+"""The most files, besides those of environments."""
 MOST_BYTES: Final = 8_000_000_000
 SKIPPED: Final = frozenset(
     {
@@ -32,21 +32,21 @@ SKIPPED: Final = frozenset(
         *(".tox", ".pytest_cache", ".nox", ".hypothesis"),
     }
 )
-"""No gate sees these, whoever wrote them; of `.git` see `Tree`."""
+"""Hidden from all gates; for `.git` see `Tree`."""
 NODE_MODULES: Final = "node_modules"
 ENVIRONMENTS: Final = frozenset({NODE_MODULES, "__pypackages__"})
 NODE_CACHES: Final = (".vite-temp", ".vite", ".vitest", ".cache")
 """Folders of `node_modules` that tools write to: Vite cannot even start without its own."""
 TAG: Final = "CACHEDIR.TAG"
-"""Marks a folder of build outputs: gates begin without those that lie in the work root."""
+"""Marks a folder of build outputs; gates do not get those of the work root."""
 Stamp: TypeAlias = tuple[int, int, int, int]
 _FICLONE: Final = 0x40049409
-"""Linux: share the blocks of a file, copying them when either is written (btrfs, xfs)."""
+"""Linux: shares the blocks of a file and copies them on write (btrfs, xfs)."""
 _LARGEST_OUTPUT: Final = 2_000_000_000
 
 
 class KeptFile(Value, frozen=True):
-    """A file as it was: the digest of its content, or where the link leads."""
+    """A file at some time: the digest of its content, or the target of the link."""
 
     digest: str = ""
     mode: int = 0
@@ -56,7 +56,7 @@ class KeptFile(Value, frozen=True):
     """Nanoseconds since the epoch; `make` compares them."""
 
     def same(self, other: "KeptFile | None") -> bool:
-        """Equal but for the time, and for what the umask says of group and others."""
+        """Returns equality, ignoring the time and the mode bits that the umask affects."""
         if other is None:
             return False
         identity = (self.digest, self.link, self.mode & 0o755)
@@ -64,13 +64,13 @@ class KeptFile(Value, frozen=True):
 
 
 class TreeWalk:
-    """What lies below `root`, no link followed."""
+    """The entries below `root`, without following links."""
 
     def __init__(self, root: Path, without: Collection[str] = ()) -> None:
         self.files: list[str] = []
         self.environments: list[str] = []
         self.repositories: list[str] = []
-        """What makes git take a folder for a repository, besides `.git` of the root."""
+        """Entries that make git treat a folder as a repository, besides `.git` of the root."""
         todo = [""]
         while todo:
             todo += self._folder(root, todo.pop(), without)
@@ -79,14 +79,14 @@ class TreeWalk:
         try:
             with os.scandir(root / folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
-        except OSError:  # it vanished, or nobody may read it: no gate could either
+        except OSError:  # it vanished, or is unreadable: no gate could read it either
             return []
         names = {entry.name for entry in entries}
         if folder and ("pyvenv.cfg" in names or folder.rpartition("/")[2] in ENVIRONMENTS):
             self.environments.append(folder)
             return []
         self._note_repositories(folder, names)
-        # Build outputs are made again by the gate; see `Tree.built`.
+        # The gate makes build outputs again; see `Tree.built`.
         if folder and TAG in names:
             return []
         inner: list[str] = []
@@ -107,26 +107,26 @@ class TreeWalk:
 
 
 class FileCache:
-    """Reads files of a tree; what did not change since the last look is not read again."""
+    """Reads files of a tree; unchanged files are not read again."""
 
     def __init__(self, root: Path, objects: Path) -> None:
         self._root, self._objects = root, objects
         self._seen: dict[str, tuple[tuple[int, ...], KeptFile]] = {}
 
     def kept(self, path: str) -> KeptFile | None:
-        """What lies at `path` now, its content stored; None if nothing does.
+        """Returns the file at `path` now, its content stored; None if there is none.
 
-        Links on the way are not followed: there is nothing behind one.
+        Links on the way are not followed: nothing is found behind one.
         """
         target = f"{self._root}/{path}"
         try:
             status = os.lstat(target)
-            # Not as `Path`: this is asked of every file of a tree, in every verdict.
+            # Not as `Path`: this runs for every file of a tree, in every verdict.
             if any([os.path.islink(f"{self._root}/{parent}") for parent in parents_of(path)]):  # noqa: PTH114
                 return None
         except OSError:
             return None
-        # Size and time can be set back by a program, the change time cannot.
+        # A program can set size and time back, but not the change time.
         mark = (
             status.st_ino,
             status.st_size,
@@ -150,7 +150,7 @@ def _read(path: Path, status: os.stat_result, objects: Path) -> KeptFile | None:
         if not stat.S_ISREG(status.st_mode):
             # A pipe, socket or device: never laid, but a change to or from one is noticed.
             return KeptFile(link="\0other")
-        # Without O_NONBLOCK, opening a pipe that took the file's place would hang for ever.
+        # Without O_NONBLOCK, opening a pipe in the file's place would block forever.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
@@ -166,21 +166,21 @@ def _read(path: Path, status: os.stat_result, objects: Path) -> KeptFile | None:
 
 
 def store(objects: Path, digest: str, content: bytes) -> None:
-    """Keep `content` under its digest, once."""
+    """Stores `content` under its digest, once."""
     target = objects / digest[:2] / digest
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_suffix(f".{os.getpid()}")
         temporary.write_bytes(content)
-        # Renaming is atomic: a process that dies leaves no half content under a digest.
+        # Renaming is atomic: a process that dies leaves no partial content under a digest.
         temporary.rename(target)
 
 
 def content(objects: Path, digest: str) -> bytes:
-    """What was kept under `digest`.
+    """Returns the content stored under `digest`.
 
     Raises:
-        LogError: it is gone, or is not what was kept.
+        LogError: It is gone, or was changed.
     """
     try:
         data = (objects / digest[:2] / digest).read_bytes()
@@ -195,8 +195,8 @@ def content(objects: Path, digest: str) -> bytes:
 class Tree:
     """One tree on disk. Blocks.
 
-    Contained, gates see it in the place of the work root; otherwise where it lies, and folders
-    that are only shown are links.
+    Contained gates see it in the place of the work root. Otherwise they see it in its own place,
+    and folders that are only shown are links.
     """
 
     folder: Path
@@ -205,20 +205,20 @@ class Tree:
     objects: Path
     contained: bool
     shown: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """Paths below the root that are not laid but shown read-only, and where they really are."""
+    """Paths below the root that are not laid but shown read-only, and their real places."""
     outputs: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """Folders that every laying puts in place anew, and what is copied there."""
+    """Folders that every laying copies again, and their sources."""
     _laid: dict[str, tuple[KeptFile, bool, Stamp]] = field(
         default_factory=dict[str, tuple[KeptFile, bool, Stamp]]
     )
 
     @property
     def seen(self) -> Path:
-        """Where a gate finds it."""
+        """Its path in the gate's view."""
         return self.root if self.contained else self.folder
 
     def host(self, path: Path) -> Path:
-        """Where this process finds what a gate sees at `path`."""
+        """Returns this process's path for a gate's `path`."""
         if not path.is_relative_to(self.seen):
             return path
         inner = path.relative_to(self.seen)
@@ -228,31 +228,32 @@ class Tree:
         return self.folder / inner
 
     def moved(self, path: str) -> str:
-        """A path below the work root as a gate sees it; others as they are."""
+        """Returns a path below the work root in the gate's view; others unchanged."""
         inside = path == str(self.root) or path.startswith(f"{self.root}/")
         return f"{self.seen}{path[len(str(self.root)) :]}" if inside else path
 
     def lay(self, files: Mapping[str, KeptFile], new: Collection[str]) -> None:
-        """Make the tree hold exactly `files`; those in `new` are of now, others of their time.
+        """Makes the tree hold exactly `files`; those in `new` get the current time, others their
+        own.
 
         Raises:
-            LogError: the baseline's own content was changed, or the tree cannot be laid.
+            LogError: The baseline's own content was changed, or the tree cannot be laid.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        # What is shown is not laid beside it: in a worktree `.git` is a file like any other.
+        # Shown paths are not laid as well: in a worktree `.git` is an ordinary file.
         files = {
             path: file
             for path, file in files.items()
             if file.stored and file.link != "\0other" and path not in self.shown
         }
-        # Re-laying only what changed makes a verdict on a large tree cheap.
+        # Laying only the changes makes a verdict on a large tree cheap.
         standing = {path for path in self._laid if self._stands(path, files.get(path), path in new)}
         folders = {parent for path in files for parent in parents_of(path)}
         _clean(self.folder, "", standing, folders)
         self._laid = {path: self._laid[path] for path in standing}
         for path in sorted(files.keys() - standing):
             self._put(path, files[path], late=path in new)
-        # Build outputs are the baseline's, copied anew: an agent's would be taken for up to date.
+        # Build outputs are copied from the baseline: an agent's would count as up to date.
         for name, source in self.outputs.items():
             copy_folder(source, self.folder / name)
         for name, source in self.shown.items():
@@ -260,11 +261,11 @@ class Tree:
 
     def _stands(self, path: str, file: KeptFile | None, late: bool) -> bool:
         laid, was_late, stamp = self._laid[path]
-        # The stamp says whether a gate touched a file: no program can set a change time.
+        # The stamp shows if a gate touched a file: no program can set a change time.
         return laid == file and was_late == late and _stamp(f"{self.folder}/{path}") == stamp
 
     def touched(self) -> tuple[str, ...]:
-        """Files that are not as they were laid, whatever is in them now."""
+        """Returns files that were touched since they were laid, with any content."""
         return tuple(
             [p for p, (_, _, stamp) in self._laid.items() if _stamp(f"{self.folder}/{p}") != stamp]
         )
@@ -282,7 +283,7 @@ class Tree:
         return paths
 
     def built(self) -> list[str]:
-        """Folders of build outputs that a gate made in the tree."""
+        """Returns folders of build outputs that a gate made in the tree."""
         paths: list[str] = []
         todo = [""]
         while todo:
@@ -306,8 +307,7 @@ class Tree:
             else:
                 target.write_bytes(content(self.objects, file.digest))
                 target.chmod(file.mode | stat.S_IRUSR)
-                # `make` compares times: what is of the baseline must be older
-                # than what was done since.
+                # `make` compares times: files of the baseline must be older than later work.
                 if not late:
                     os.utime(target, ns=(file.mtime, file.mtime))
         except OSError as error:
@@ -315,12 +315,12 @@ class Tree:
         self._laid[path] = (file, late, _stamp(str(target)))
 
     def _show(self, name: str, source: Path) -> None:
-        """A mount point, or a link."""
+        """Creates a mount point, or a link."""
         target = self.folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if not self.contained:
             target.symlink_to(source)
-        # A mount point must be of the same kind as what is mounted on it.
+        # A mount point must be of the same kind as its source.
         elif source.is_dir():
             target.mkdir()
         else:
@@ -328,10 +328,10 @@ class Tree:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder with its links, modes and times; what is no file is left out.
+    """Copies a folder with its links, modes and times; entries that are not files are skipped.
 
     Raises:
-        OSError: it cannot be read or written.
+        OSError: It cannot be read or written.
     """
 
     def ignored(folder: str, names: list[str]) -> list[str]:
@@ -342,7 +342,7 @@ def copy_folder(source: Path, target: Path) -> None:
 
 
 def node_caches(packages: Path) -> list[str]:
-    """Returns the folders for caches that there are in a `node_modules`."""
+    """Returns the existing cache folders of a `node_modules`."""
     folders = [(name, packages / name) for name in NODE_CACHES]
     return [name for name, folder in folders if folder.is_dir() and not folder.is_symlink()]
 
@@ -377,7 +377,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _clean(root: Path, folder: str, files: Collection[str], folders: Collection[str]) -> None:
-    """Remove all but `files` and `folders`."""
+    """Removes all but `files` and `folders`."""
     for entry in _entries(root / folder):
         path = f"{folder}/{entry.name}" if folder else entry.name
         if entry.is_dir(follow_symlinks=False):
@@ -390,14 +390,14 @@ def _clean(root: Path, folder: str, files: Collection[str], folders: Collection[
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder, also one that a gate made unreadable.
+    """Removes a folder, also one that a gate made unreadable.
 
     Raises:
-        LogError: it cannot be removed.
+        LogError: It cannot be removed.
     """
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        # A gate may have taken away the rights that are needed to remove what it made.
+        # A gate may have removed the permissions that are needed for removal.
         for inner, _, _ in os.walk(folder):
             with suppress(OSError):
                 Path(inner).chmod(0o700)

@@ -1,7 +1,7 @@
-"""A verdict in words: for a model, what is still wrong (`observation`); for a person's report, what
-the verdict cannot tell (`limits`); a change of protected files in a line. Pure.
+"""Renders a verdict: for a model (`observation`), for a report (`limits`, `proof`), and changes.
+Pure.
 
-What tests and gates printed is data: quoted, shortened, the most telling first.
+Output of tests and gates is data: quoted, shortened, the most informative first.
 """
 
 import shlex
@@ -26,7 +26,7 @@ _LINTER: Final = "what it cannot see (casts, `Any`, code made at run time) is no
 
 
 def limits(verdict: Verdict) -> tuple[str, ...]:
-    """What this verdict cannot tell, for the end of every report."""
+    """Returns the limits of this verdict, for the end of every report."""
     limits: dict[str, None] = {}
     for result in verdict.results:
         limits[f"`{result.gate.command}`: {_limit(result.runner)}"] = None
@@ -54,11 +54,11 @@ JOINED: Final = "in the proof:"
 
 
 def proof(verdict: Verdict, most: int = 1_000) -> tuple[str, ...]:
-    """Returns which files of the work joined the proof and which did not, in lines.
+    """Returns the files of the work that joined the proof and those that did not, as lines.
 
     Args:
         verdict: The verdict on the work.
-        most: Names in a line.
+        most: The most names in a line.
     """
     left: dict[str, list[str]] = {}
     for change in verdict.changes:
@@ -81,7 +81,7 @@ def allowing(paths: Sequence[str]) -> str:
 
 
 def left_out(changes: Iterable[TreeChange]) -> list[str]:
-    """Returns the files of the work that were not in the proof, and that an option includes."""
+    """Returns the files of the work that were not in the proof and that an option can include."""
     return [
         change.path
         for change in changes
@@ -101,13 +101,13 @@ def suspicious(joined: Sequence[str], reasons: Mapping[str, str]) -> list[str]:
 
 
 LIMIT = 6_000
-"""Characters."""
+"""The default length of an observation in characters."""
 _SHOWN = 8
 _NAMED: Final = 40
 
 
 def observation(verdict: Verdict, limit: int = LIMIT) -> str:
-    """What is still wrong, the most telling first, in at most about `limit` characters."""
+    """Returns the remaining problems, the most informative first, in about `limit` characters."""
     lines = ["The gates pass." if verdict.passed else "The gates do not pass yet."]
     lines += [
         f"{change_line(change)}. It belongs to the check: solve the task without touching it."
@@ -116,7 +116,7 @@ def observation(verdict: Verdict, limit: int = LIMIT) -> str:
     ]
     lines += [f"{line[0].upper()}{line[1:]}." for line in proof(verdict, _NAMED)]
     lines += [f"Note: {note}." for note in verdict.notes]
-    # At least half is for the failures, however much there is to say about protected files.
+    # At least half is for the failures, even with many notes about protected files.
     room = max(limit - sum(map(len, lines)), limit // 2)
     failed = [result for result in verdict.results if not result.passed]
     lines += [_told(result, room // len(failed)) for result in failed]

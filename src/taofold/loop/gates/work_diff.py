@@ -1,11 +1,11 @@
-"""What was done to a work root since the baseline: what of it joins the proof, what is put back,
-and what the changed texts say against a verdict (a finding that was silenced); what in the
-directories above the tree would configure its runners (`above`); and, for the capture of a
-baseline, where links among what gates decide by lead to (`with_link_targets`).
+"""Computes the changes of a work root since the baseline, and reverts those that tamper.
 
-Nothing is thrown away: what is taken out is moved to a folder outside. Every component of a path is
-opened without following links, because the tree may hold links that were laid to have this write
-elsewhere.
+It finds the changes that join the proof, and the doubts in changed texts (a silenced finding). It
+also finds configuration of the runners in the directories above the tree (`above`) and, for the
+capture of a baseline, the targets of links among deciding files (`with_link_targets`).
+
+Nothing is deleted: removed files are moved to a folder outside. Every component of a path is opened
+without following links, because the tree may contain links that redirect these writes.
 """
 
 import hashlib
@@ -57,11 +57,11 @@ class WorkDiff(Value, frozen=True):
     """The difference between a work root and its baseline."""
 
     now: dict[str, KeptFile | None] = {}
-    """What is at paths that differ; None = nothing any more."""
+    """The current files at paths that differ; None = the file is gone."""
     left_out: dict[str, str] = {}
     """Paths of `now` that do not join the proof, each with the reason."""
     tampering: tuple[str, ...] = ()
-    """Files of the baseline that decide about success and were changed or deleted."""
+    """Deciding files of the baseline that were changed or deleted."""
     ignored: tuple[str, ...] = ()
     """New files and folders that no snapshot keeps."""
 
@@ -71,22 +71,22 @@ class WorkDiff(Value, frozen=True):
         return tuple(sorted(self.now.keys() - self.left_out.keys()))
 
     def proof(self, baseline: Baseline) -> dict[str, KeptFile]:
-        """The baseline with the changes that join the proof."""
+        """Returns the baseline with the changes that join the proof."""
         joined = {path: file for path, file in self.now.items() if path not in self.left_out}
         return _with(baseline.files, joined)
 
     def delivery(self, baseline: Baseline) -> dict[str, KeptFile]:
-        """The baseline with every change but the tampering."""
-        # What was left out of the proof is delivered all the same: new tests, documents, data.
+        """Returns the baseline with every change except tampering."""
+        # Files outside the proof are delivered too: new tests, documents, data.
         rest = {path: file for path, file in self.now.items() if path not in self.tampering}
         return _with(baseline.files, rest)
 
     def new(self, baseline: Baseline) -> tuple[str, ...]:
-        """The changed paths without the tampering."""
+        """Returns the changed paths without tampering."""
         return tuple([path for path in self.now if path not in self.tampering])
 
     def changes(self, baseline: Baseline) -> tuple[TreeChange, ...]:
-        """Returns what was left out or allowed. Tampering has a list of its own."""
+        """Returns the omitted and allowed changes. Tampering has a separate list."""
         changes = [
             TreeChange(
                 path, _did(path, file, baseline), "kept", "a person allowed it", tampering=False
@@ -113,10 +113,10 @@ def _did(path: str, now: KeptFile | None, baseline: Baseline) -> ChangeKind:
 def observe_work(
     root: Path, baseline: Baseline, files: FileCache, snapshot: Collection[str] | None = None
 ) -> WorkDiff:
-    """Look at the work root. New files count only if they are in `snapshot`, if one is given.
+    """Observes the work root. With a `snapshot`, new files count only if they are in it.
 
     Raises:
-        ConfigError: there are too many files.
+        ConfigError: There are too many files.
     """
     now: dict[str, KeptFile | None] = {}
     for path, was in baseline.files.items():
@@ -134,7 +134,7 @@ def observe_work(
     for path in walk.files:
         if path in baseline.files:
             continue
-        # What no snapshot keeps is not delivered, and so must not help a gate to pass.
+        # Files that no snapshot keeps are not delivered, and so must not help a gate to pass.
         if snapshot is not None and path not in snapshot:
             ignored[next((at for at in parents_of(path) if at not in known), path)] = None
             continue
@@ -148,10 +148,10 @@ def observe_work(
 def with_link_targets(
     files: Mapping[str, KeptFile], root: Path, named: Collection[str]
 ) -> frozenset[str]:
-    """`named`, and where links among what decides lead to: folders or files of the tree."""
+    """Returns `named` and the targets of links among deciding files, inside the tree."""
     targets = set(named)
     links = {path: file.link for path, file in files.items() if file.link}
-    # A link may lead to another link: repeat until nothing new is found, at most once for each.
+    # A link may lead to another link: repeats until nothing new is found, at most once per link.
     for _ in range(len(links) + 1):
         before = len(targets)
         for path, link in links.items():
@@ -192,12 +192,12 @@ def _why_left_out(path: str, now: KeptFile | None, baseline: Baseline, rules: Sc
 def _with(
     files: Mapping[str, KeptFile], changes: Mapping[str, KeptFile | None]
 ) -> dict[str, KeptFile]:
-    """A tree with changes; where a file took a folder's place, the folder's files are gone."""
+    """Returns a tree with changes; a file in the place of a folder removes the folder's files."""
     tree = {**files, **{path: file for path, file in changes.items() if file is not None}}
     for path, change in changes.items():
         if change is None:
             tree.pop(path, None)
-    # A file cannot lie below another file: where one took a folder's place, its files are gone.
+    # A file cannot lie below another file: where one replaced a folder, its files are gone.
     blocked = {path for path in tree for at in parents_of(path) if at in tree}
     return {path: file for path, file in tree.items() if path not in blocked}
 
@@ -207,11 +207,11 @@ PARENTS: Final = (
     *("pyproject.toml", "setup.cfg", "package.json", "ruff.toml", ".ruff.toml", "mypy.ini"),
     *("setup.py", "tsconfig.json", "go.work", "Cargo.toml", ".cargo/config.toml", "go.mod"),
 )
-"""Files that also count in the directories above a tree, where those are in sight."""
+"""Files that also count in the directories above a tree, if those are visible."""
 
 
 def above(tree: Path) -> dict[str, str]:
-    """Digests of what configures runners in the directories above `tree`."""
+    """Returns digests of runner configuration in the directories above `tree`."""
     digests: dict[str, str] = {}
     for folder in tree.parents:
         for name in PARENTS:
@@ -225,10 +225,10 @@ def above(tree: Path) -> dict[str, str]:
 def restore_file(
     root: Path, folder: Path, baseline: Baseline, path: str, now: KeptFile | None
 ) -> TreeChange:
-    """Put the file at `path` back as the baseline has it; what is there is moved aside.
+    """Restores the file at `path` from the baseline; the current file is moved aside.
 
     Raises:
-        LogError: the baseline's own content was changed.
+        LogError: The baseline's own content was changed.
     """
     was = baseline.files[path]
     did: ChangeKind = "deleted" if now is None else "changed"
@@ -253,7 +253,7 @@ def restore_file(
 
 
 def remove_planted(root: Path, folder: Path, path: str, why: str) -> TreeChange:
-    """Move what was planted out of the tree."""
+    """Moves a planted file out of the tree."""
     try:
         _aside(root, folder, path)
     except (OSError, ValueError) as error:
@@ -262,7 +262,7 @@ def remove_planted(root: Path, folder: Path, path: str, why: str) -> TreeChange:
 
 
 def _clear(root: Path, folder: Path, path: str) -> None:
-    """Make way for `path`: links and files where directories were, and what has its name."""
+    """Clears the way for `path`: links and files in place of directories, and its old entry."""
     parts = path.split("/")
     for count in range(1, len(parts) + 1):
         part = "/".join(parts[:count])
@@ -271,19 +271,19 @@ def _clear(root: Path, folder: Path, path: str) -> None:
         except FileNotFoundError:
             return
         last = count == len(parts)
-        # A directory on the way stays; a file or a link in its place was laid there by somebody.
+        # A directory on the way stays; a file or a link in its place was planted.
         if last or not stat.S_ISDIR(status.st_mode):
             _aside(root, folder, part)
             return
 
 
 SET_ASIDE: Final = "set-aside"
-"""The folder of a loop with what was taken out of the work root."""
+"""The folder of a loop with the files moved out of the work root."""
 
 
 def _aside(root: Path, folder: Path, path: str) -> None:
-    """Move `path` out of the tree; nobody has to guess what it was."""
-    # Nothing that was set aside is overwritten, also not by a loop that sets it aside again.
+    """Moves `path` out of the tree and keeps its path there."""
+    # A file that was moved aside is never overwritten, not even by the same loop.
     for number in range(1, 100_000):
         target = folder / SET_ASIDE / str(number) / path
         if not os.path.lexists(target) and not os.path.lexists(target.parents[path.count("/")]):
@@ -299,7 +299,7 @@ def _aside(root: Path, folder: Path, path: str) -> None:
 def _mode(jail: Jail, path: str, mode: int) -> None:
     *folders, name = path.split("/")
     with jail.directory(tuple(folders)) as opened:
-        # Through a descriptor: the name could be a link by the time `chmod` follows it.
+        # By descriptor: the name could be a link by the time `chmod` follows it.
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
         with suppress(OSError):
             os.fchmod(fd, mode)
@@ -310,11 +310,11 @@ UNANNOTATED: Final = (
     "a type checker does not look into functions without annotations, and these lost theirs: {}"
 )
 _MEDDLES: Final = re.compile(
-    # What ends the process, or has another one in its place.
+    # Calls that end the process, or replace it.
     r"\b(?:os|syscall)\.Exit\b|\bos\.(?:abort|exec[lv]\w*)\b|\b(?:_{0,2}|quick_)[eE]xit\("
     r"|\bSystemExit\b|\breallyExit\b|\bprocess\.exitCode\b|\bprocess::(?:exit|abort)\b"
     r"|--- PASS|\btest result: ok"
-    # The runner, and signs by which code knows that it is tested.
+    # The runner, and signs by which code detects that it is tested.
     r"|\b_?pytest\b|\bunittest\b|\bPYTEST_\w+|\b__builtins__\b|\bbuiltins\.\w+ *=[^=]"
     r"|\bsys\.(?:_getframe|settrace|setprofile|modules)\b|\bgc\.get_\w+"
     r"|\binspect\.(?:stack|currentframe)\b"
@@ -330,16 +330,16 @@ _MEDDLES: Final = re.compile(
     r"|\bdef __(?:eq|ne)__\(.*\).*:\s*return (?:True|False)\b|\bfn eq\(.*\) *-> *bool *\{\s*true"
     r"|\boperator *==.*\{\s*return (?:true|1)\b"
 )
-"""What product code does to end its tests, to print their results, or to know of its runner."""
+"""Code that ends its tests, prints their results, or detects its runner."""
 _LANGUAGES: Final = (".py", ".rs")
 
 
 class Texts:
-    """The changed source files of one piece of work. Blocks while it is made."""
+    """The changed source files of one piece of work. Construction blocks."""
 
     def __init__(self, baseline: Baseline, work: WorkDiff, objects: Path) -> None:
         self._baseline, self._work, self._objects = baseline, work, objects
-        # Files of --allow-edit are taken as they are, silencing marks included.
+        # Files of --allow-edit are used unchanged, including silencing marks.
         self._changed = {
             path: (self._text(baseline.files.get(path)), self._text(file))
             for path, file in work.now.items()
@@ -347,7 +347,7 @@ class Texts:
         }
 
     def proof(self) -> dict[str, KeptFile]:
-        """The files of the proof: in changed sources stand the baseline's tests."""
+        """Returns the files of the proof; changed sources contain the baseline's tests."""
         files = self._work.proof(self._baseline)
         for path, (old, new) in self._changed.items():
             if path not in files or not path.endswith(_LANGUAGES):
@@ -360,7 +360,7 @@ class Texts:
         return files
 
     def doubts(self, runner: Runner) -> tuple[str, ...]:
-        """What the changed texts say against a verdict of `runner`."""
+        """Returns the doubts of the changed texts about a verdict of `runner`."""
         if runner == "cargo":
             paths = replaces_assertions(self._changed)
             return tuple([f"{path} replaces what tests assert with" for path in paths])
@@ -370,9 +370,9 @@ class Texts:
         return ()
 
     def meddling(self) -> list[str]:
-        """Returns the files in which the work newly does what deceives a runner, with what it is.
+        """Returns the files in which the work newly contains code that may deceive a runner.
 
-        It may be honest work as well: a program ends with an exit code.
+        The code may be legitimate: a program ends with an exit code.
         """
         found: list[str] = []
         for path, (old, new) in self._changed.items():
@@ -385,7 +385,7 @@ class Texts:
 
     @cached_property
     def silenced(self) -> dict[str, list[Silencer]]:
-        """Files in which the work silences a check, with the marks that do."""
+        """Files in which the work silences a check, with the marks."""
         texts = self._changed.values()
         new = set(added([old for old, _ in texts], [now for _, now in texts]))
         marks = {
@@ -395,7 +395,7 @@ class Texts:
         return {path: found for path, found in marks.items() if found}
 
     def unsilenced(self, files: Mapping[str, KeptFile]) -> dict[str, KeptFile]:
-        """`files` without the marks that silence, on the lines that the work wrote."""
+        """Returns `files` without silencing marks on the lines that the work wrote."""
         laid = dict(files)
         before = {line for old, _ in self._changed.values() for line in old.splitlines()}
         for path, marks in self.silenced.items():
@@ -411,7 +411,7 @@ class Texts:
         return structs.replace(file, digest=digest)
 
     def _holds_tests(self, path: str) -> bool:
-        """Does a runner collect tests from this Python file?"""
+        """Returns whether a runner collects tests from this Python file."""
         ids = [
             name
             for expected in self._baseline.expected

@@ -1,4 +1,4 @@
-"""What runs beside the tests: scripts and reporters copied out of the work root for a gate.
+"""Scripts and reporters that run beside the tests, copied out of the work root for a gate.
 
-They are executed by the project's own interpreter, so they import nothing of taofold.
+The project's own interpreter executes them, so they import nothing of taofold.
 """

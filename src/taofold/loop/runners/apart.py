@@ -1,10 +1,10 @@
 """Runs tests against a product that lives in another process. Loaded by `launch.py`.
 
-Modules of the product are stood for by proxies. A call goes through a pipe as plain data and
-comes back as plain data, so nothing of the product is in the process of the tests: it cannot
-change their runner, answer with objects that are equal to everything, or know what is asserted.
-What is no plain data (a class, a callback, a generator) cannot be tried so: `Apart` is raised.
-Python 3.8 or later; imports nothing of taofold.
+Proxies replace the modules of the product. A call goes through a pipe as plain data and returns
+plain data, so the tests' process contains nothing of the product. The product cannot change the
+runner, return objects that equal everything, or learn what is asserted. A value that is not plain
+data (a class, a callback, a generator) is not supported: `Apart` is raised. Python 3.8 or later;
+imports nothing of taofold.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 SCALARS = (type(None), bool, int, str)
 TAGS: dict[str, Any] = {"l": list, "t": tuple, "s": set, "z": frozenset}
 NO_DUMP = 4
-"""Linux's `PR_SET_DUMPABLE`: with 0 a process of the same user may not look into this one."""
+"""Linux's `PR_SET_DUMPABLE`: with 0 a process of the same user may not inspect this one."""
 
 
 class Apart(Exception):
@@ -34,17 +34,17 @@ class Apart(Exception):
 
 
 def packed(value: Any) -> Any:
-    """Plain data as JSON.
+    """Returns plain data as JSON.
 
     Raises:
-        Apart: it is none.
+        Apart: It is not plain data.
     """
     kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     # By exact type: a subclass of `str` could be equal to everything.
     if kind in SCALARS:
         return value
     if kind is float:
-        # Exact, and with NaN and infinities, which JSON has not.
+        # Exact, and with NaN and infinities, which JSON does not have.
         return {"f": value.hex()}
     if kind is bytes:
         return {"b": value.hex()}
@@ -58,7 +58,7 @@ def packed(value: Any) -> Any:
 
 
 def unpacked(said: Any) -> Any:
-    """What was packed."""
+    """Returns the value that was packed."""
     if type(said) in SCALARS:
         return said
     [(tag, inner)] = said.items()
@@ -72,7 +72,7 @@ def unpacked(said: Any) -> Any:
 
 
 class Product:
-    """The process in which the product is, as the tests' process has it."""
+    """The process of the product, as seen by the tests' process."""
 
     def __init__(self) -> None:
         with contextlib.suppress(OSError, AttributeError):
@@ -88,11 +88,11 @@ class Product:
         self._raised: dict[tuple[str, str], type[BaseException]] = {}
 
     def ask(self, what: str, **more: Any) -> dict[str, Any]:
-        """Its answer.
+        """Returns its answer.
 
         Raises:
-            Apart: it has none, or is gone.
-            BaseException: what the product raised.
+            Apart: It has none, or is gone.
+            BaseException: The exception that the product raised.
         """
         line = ""
         with contextlib.suppress(OSError):
@@ -109,7 +109,7 @@ class Product:
         return answer
 
     def exception(self, module: str, name: str, above: Sequence[str]) -> type[BaseException]:
-        """A class for an exception of the product; always the same for the same name."""
+        """Returns a class for an exception of the product, always the same for the same name."""
         if module == "builtins":
             # The product's process may send any name: `exec` must not be called here.
             return _standard(name) or Exception
@@ -122,7 +122,7 @@ class Product:
 
 
 def _standard(name: str) -> type[BaseException] | None:
-    """The exception class that Python itself has under `name`."""
+    """Returns the exception class that Python itself has under `name`."""
     builtin = getattr(builtins, name, None)
     return builtin if isinstance(builtin, type) and issubclass(builtin, BaseException) else None
 
@@ -145,8 +145,8 @@ class Proxy(types.ModuleType):
         return function(self._product, self.__name__, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # The import system sets its own names, and submodules on their package. A test that
-        # patches the product would patch nothing: it must not fail for that.
+        # The import system sets its own names, and submodules on their package. A test that patches
+        # the product would patch nothing, but must not fail here.
         if name.startswith("_") or isinstance(value, types.ModuleType):
             super().__setattr__(name, value)
         else:
@@ -154,12 +154,12 @@ class Proxy(types.ModuleType):
 
 
 def function(product: Product, module: str, name: str) -> Any:
-    """What is called in place of a function of the product."""
+    """Returns the replacement of a function of the product."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arguments = packed([list(args), kwargs])
         answer = product.ask("call", module=module, name=name, given=arguments)
-        # The tests' own standard output, where `capsys` looks for it.
+        # The tests' own standard output, which `capsys` captures.
         sys.stdout.write(answer["printed"])
         for argument, theirs in zip(args, unpacked(answer["given"])):  # noqa: B905 - 3.8
             refill(argument, theirs)
@@ -170,7 +170,7 @@ def function(product: Product, module: str, name: str) -> Any:
 
 
 def refill(mine: Any, theirs: Any) -> None:
-    """Have what the function did to an argument done here too."""
+    """Applies the function's changes of an argument here too."""
     if type(mine) is list:
         mine[:] = theirs
     elif type(mine) in (dict, set):
@@ -186,7 +186,7 @@ class Finder:
         self._product = Product()
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """A proxy's spec, or None if the module is none of the product's."""
+        """Returns a proxy's spec, or None if the module is not the product's."""
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is None or os.path.realpath(spec.origin or "") not in self._sources:
             return None
@@ -195,18 +195,18 @@ class Finder:
         return proxied
 
     def create_module(self, spec: Any) -> Any:
-        """The proxy."""
+        """Returns the proxy."""
         proxy = Proxy(spec.name)
         proxy._product = self._product
         return proxy
 
     def exec_module(self, module: Any) -> None:
-        """Have the product load it."""
+        """Lets the product load it."""
         self._product.ask("import", module=module.__name__, path=sys.path)
 
 
 def serve(reader: Any, writer: Any) -> None:
-    """The product's side: answer one question per line until there are no more."""
+    """Serves the product's side: answers one question per line until the input ends."""
     for line in reader:
         question = json.loads(line)
         try:
@@ -220,7 +220,7 @@ def serve(reader: Any, writer: Any) -> None:
 
 
 def answered(question: dict[str, Any]) -> dict[str, Any]:
-    """What the product says to one question."""
+    """Returns the product's answer to one question."""
     what = question["what"]
     if what == "import":
         sys.path[:] = question["path"]
@@ -244,7 +244,7 @@ def answered(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def raised(error: BaseException) -> dict[str, Any]:
-    """An exception as data."""
+    """Returns an exception as data."""
     try:
         values = packed(list(error.args))
     except Apart:
@@ -253,7 +253,7 @@ def raised(error: BaseException) -> dict[str, Any]:
 
 
 def named(kind: type[BaseException]) -> list[Any]:
-    """Where an exception is from, and what standard ones it is."""
+    """Returns the module and name of an exception, and its standard base classes."""
     above = [base.__name__ for base in kind.__mro__ if base.__module__ == "builtins"]
     return [kind.__module__, kind.__name__, above]
 

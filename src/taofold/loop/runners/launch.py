@@ -1,12 +1,11 @@
-"""Starts pytest or unittest for a gate and reports what they did, through a pipe.
+"""Starts pytest or unittest for a gate and reports the results through a pipe.
 
-`python -I launch.py RUNNER IN OUT ARGUMENTS…`: the settings are read from descriptor IN,
-reports are written to descriptor OUT as JSON lines, each with the settings' nonce. Runs in
-the project's interpreter (Python 3.8 or later) and imports nothing of taofold.
+`python -I launch.py RUNNER IN OUT ARGUMENTS…`: the settings are read from descriptor IN, reports
+are written to descriptor OUT as JSON lines, each with the settings' nonce. Runs in the project's
+interpreter (Python 3.8 or later) and imports nothing of taofold.
 
-What is tested runs in this very process, so this cannot be proof against code written to
-deceive it. It makes the known ways visible: functions of the runner that were replaced are
-named in the last line.
+The tested code runs in this same process, so this is no proof against code written to deceive it.
+It makes known ways visible: the last line names replaced functions of the runner.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ PRELOADED = ("traceback", "linecache", "doctest", "inspect", "tempfile", "shutil
 
 
 class ReportWriter:
-    """Writes the report. Lines without the nonce are somebody else's."""
+    """Writes the report. Lines without the nonce are from other code."""
 
     def __init__(self, descriptor: int, nonce: str) -> None:
-        # Programs that the tests start must not hold it: they could write reports.
+        # Programs that the tests start must not inherit it: they could write reports.
         os.set_inheritable(descriptor, False)
         self._descriptor, self._nonce, self._pid = descriptor, nonce, os.getpid()
 
     def send(self, kind: str, **values: Any) -> None:
-        """One line, written whole; a forked child says nothing."""
+        """Writes one line completely; a forked child writes nothing."""
         if os.getpid() != self._pid:
             return
         line = json.dumps({"n": self._nonce, "k": kind, **values}, default=str) + "\n"
@@ -46,7 +45,7 @@ class ReportWriter:
 
 
 class Watch:
-    """Remembers what the runner is made of, and names what was replaced since."""
+    """Records the parts of the runner, and names those that were replaced since."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[Any, str, Any, Any]] = {}
@@ -58,7 +57,7 @@ class Watch:
                     if isinstance(value, type) and value.__module__ == name:
                         self._remember(name + "." + key, value, vars(value))
         self._remember("builtins", builtins, vars(builtins))
-        # With `write` reports are written; replaced, it could change each of them.
+        # `write` writes the reports; a replacement could change each of them.
         self._remember("os", os, {"_exit": os._exit, "write": os.write})
 
     def _remember(self, name: str, owner: Any, members: Mapping[str, Any]) -> None:
@@ -68,11 +67,10 @@ class Watch:
                 self._seen[name + "." + key] = (owner, key, value, code)
 
     def look(self) -> None:
-        """Compare once more."""
+        """Compares once more."""
         for name, (owner, key, value, code) in self._seen.items():
             now: Any = owner.__dict__.get(key)
-            # The code as well: `f.__code__ = …` replaces what a function does
-            # and leaves the same object.
+            # Compares the code too: `f.__code__ = …` changes a function and leaves the same object.
             if now is not value or _code(now) is not code:
                 self.found[name] = str(getattr(_code(now), "co_filename", ""))
 
@@ -85,15 +83,15 @@ def _code(value: Any) -> Any:
 
 
 def main() -> int:
-    """Read the settings, run, report, and end as the runner would have."""
+    """Reads the settings, runs, reports, and ends with the runner's exit code."""
     runner, source, target, *arguments = sys.argv[1:]
     with os.fdopen(int(source), encoding="utf-8") as file:
         settings = json.load(file)
     wire = ReportWriter(int(target), settings["nonce"])
     root = settings["root"]
     _move(*settings["moved"])
-    # Before the project's folders are on the path: a `pytest.py` of the project is not the
-    # runner, nor can it stand in for what the runner imports late.
+    # Before the project's folders are on the path: a `pytest.py` of the project is not the runner,
+    # and cannot replace modules that the runner imports late.
     importlib.import_module(runner)
     for name in PRELOADED:
         importlib.import_module(name)
@@ -115,7 +113,7 @@ def main() -> int:
 
 
 def _move(*places: str) -> None:
-    """Have what is installed editable below the first place be found below the second."""
+    """Redirects editable installs below the first place to the second."""
     if not places:
         return
     old, new = places
@@ -132,7 +130,7 @@ def _move(*places: str) -> None:
 
 
 def _beside(name: str) -> Any:
-    """The module of that name beside this script, which is on no path."""
+    """Returns the module of that name beside this script, which is on no path."""
     script = Path(__file__).resolve().with_name(name + ".py")
     spec = importlib.util.spec_from_file_location("_gate_" + name, script)
     assert spec is not None
@@ -143,7 +141,7 @@ def _beside(name: str) -> Any:
 
 
 def _below(file: str, root: str) -> str:
-    """A file relative to the root; "" if it lies elsewhere, or is installed."""
+    """Returns a file relative to the root; "" if it lies elsewhere, or is installed."""
     real = os.path.realpath(file)
     installed = any(part in ("site-packages", "dist-packages") for part in Path(real).parts)
     if installed or not real.startswith(root + os.sep):

@@ -28,7 +28,7 @@ IMPORT_FAILURES = ("unittest.loader._FailedTest.", "unittest.loader.ModuleSkippe
 
 
 class PytestReporter:
-    """A pytest plugin: collected ids, then one line per test, when its teardown is over."""
+    """A pytest plugin: reports collected ids, then one line per test after its teardown."""
 
     def __init__(self, wire: Any, watch: Any) -> None:
         self._wire, self._watch = wire, watch
@@ -40,7 +40,7 @@ class PytestReporter:
         self.files: list[str] = []
 
     def pytest_cmdline_parse(self) -> Generator[None, Any, None]:
-        """A hook wrapper. Tests run in this process: workers of xdist would not be isolated."""
+        """Wraps the hook to keep tests in this process: workers of xdist would not be isolated."""
         outcome = yield
         option = outcome.get_result().option
         for name, value in ONE_PROCESS:
@@ -48,15 +48,15 @@ class PytestReporter:
                 setattr(option, name, value)
 
     def pytest_collection(self) -> None:
-        """Plugins have replaced what they replace; nothing that is tested was imported yet."""
+        """Compares after plugins made their replacements and before tested code is imported."""
         self._watch.look()
 
     def pytest_collection_finish(self, session: Any) -> None:
-        """What will be run, after all selection."""
+        """Reports the selected tests."""
         self._wire.send("collected", ids=[item.nodeid for item in session.items])
 
     def pytest_sessionfinish(self, session: Any) -> None:
-        """Who took part."""
+        """Records the plugins that took part."""
         for name, plugin in session.config.pluginmanager.list_name_plugin():
             label = type(plugin).__name__ if str(name).isdigit() else str(name)
             self.plugins += [] if plugin is None or plugin is self else [label]
@@ -66,15 +66,15 @@ class PytestReporter:
                 self.files += [file] if isinstance(file, str) else []
 
     def pytest_collectreport(self, report: Any) -> None:
-        """A file that cannot be imported is an error of its own."""
+        """Reports a file that cannot be imported as an error of its own."""
         if report.failed or (report.skipped and report.nodeid):
             status = "error" if report.failed else "skipped"
             self._send(report.nodeid, status, report, 0)
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
-        """The only hook that is told what was raised, and in which functions."""
+        """Records the type and the functions of an exception; only this hook receives them."""
         error = call.excinfo.value
-        # What pytest raises because a file cannot be loaded was caused by what is to be mended.
+        # The error that pytest raises for an unloadable file wraps the actual error.
         if type(error).__module__.startswith("_pytest.") and error.__cause__ is not None:
             error = error.__cause__
             self._loading[node.nodeid] = _loading_places(error)
@@ -85,7 +85,7 @@ class PytestReporter:
         }
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Phases are joined: the worst counts, and the first of the worst is shown."""
+        """Joins the phases: the worst counts, and the first of the worst is shown."""
         if report.outcome not in ("passed", "failed", "skipped"):
             return  # rerun: the next attempt decides
         if report.when == "setup":
@@ -123,18 +123,18 @@ class PytestReporter:
 
 
 def _loading_places(error: BaseException) -> list[list[Any]]:
-    """The frames of an import that failed, without those of pytest and of the import itself."""
+    """Returns the frames of a failed import, without those of pytest and of the import itself."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if not {"_pytest", "importlib"} & {*Path(f.filename).parts}]
     places: list[list[Any]] = [[f.filename, f.lineno or 0, f.name] for f in own]
     if isinstance(error, SyntaxError) and error.filename:
-        # What cannot be compiled has no frame.
+        # Code that cannot be compiled has no frame.
         places.append([error.filename, error.lineno or 0, ""])
     return [place for place in places if not place[0].startswith("<")]
 
 
 def _failure_of(report: Any) -> tuple[str, list[list[Any]], str]:
-    """Message, places and text of a failure, whatever shape pytest gave it."""
+    """Returns message, places and text of a failure in any of pytest's forms."""
     failure: Any = report.longrepr
     if isinstance(failure, tuple):  # a skip: path, line, reason
         path, line, reason = failure  # pyright: ignore[reportUnknownVariableType]
@@ -159,7 +159,7 @@ def _short(text: str) -> str:
 
 
 def run_pytest(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[str], list[str]]:
-    """Pytest's exit code, the names of its plugins, and the files that they come from."""
+    """Returns pytest's exit code, the names of its plugins, and their files."""
     pytest: Any = importlib.import_module("pytest")
     reporter = PytestReporter(wire, watch)
     pytest.hookimpl(hookwrapper=True)(PytestReporter.pytest_cmdline_parse)
@@ -170,22 +170,22 @@ def run_pytest(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[s
 def reporting(  # noqa: C901  # small methods of one class
     wire: Any, watch: Any, collected: list[str]
 ) -> type[unittest.TextTestResult]:
-    """A result class for unittest that reports every test once, of those that were collected."""
+    """Returns a result class for unittest that reports every collected test once."""
 
     class Reported(unittest.TextTestResult):
-        """One line per test, when it has stopped."""
+        """Reports one line per test, after it has stopped."""
 
         _now: tuple[str, str, str, list[list[Any]], str]
         _began: float
 
         def startTest(self, test: Any) -> None:  # noqa: N802
-            """Begin with the best."""
+            """Starts with the best status."""
             self._now = ("passed", "", "", [], "")
             self._began = time.monotonic()
             super().startTest(test)
 
         def stopTest(self, test: Any) -> None:  # noqa: N802
-            """Say how it went."""
+            """Reports the status."""
             super().stopTest(test)
             watch.look()
             self._say(_name(test))
@@ -214,7 +214,7 @@ def reporting(  # noqa: C901  # small methods of one class
                 self._now = (status, kind.__name__, str(value)[:2000], places, text)
 
         def addError(self, test: Any, err: Any) -> None:  # noqa: N802
-            """An exception that is no failed assertion; also of a class's or module's setup."""
+            """Records an exception other than an assertion, also of a class or module setup."""
             outside = not hasattr(test, "_testMethodName")
             if outside:
                 self._now, self._began = ("passed", "", "", [], ""), time.monotonic()
@@ -224,21 +224,21 @@ def reporting(  # noqa: C901  # small methods of one class
                 self._say(_name(test))
 
         def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
-            """A failed assertion."""
+            """Records a failed assertion."""
             self._worse("failed", err)
             super().addFailure(test, err)
 
         def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
-            """A part of a test; its failure is the test's."""
+            """Records the failure of a part as the test's failure."""
             if err is not None:
                 self._worse("failed", err)
             super().addSubTest(test, subtest, err)
 
         def addSkip(self, test: Any, reason: str) -> None:  # noqa: N802
-            """Not run; of a class or module whose setup skips, no test is even started."""
+            """Records a skip; if the setup of a class or module skips, no test is started."""
             if not hasattr(test, "_testMethodName"):
                 self._now, self._began = ("passed", "", "", [], ""), time.monotonic()
-            # One that failed in a part and skips another has failed.
+            # A test that failed in one part and skips another has failed.
             if self._now[0] == "passed":
                 self._now = ("skipped", "", str(reason), [], "")
             super().addSkip(test, reason)
@@ -249,12 +249,12 @@ def reporting(  # noqa: C901  # small methods of one class
                     self._say(name)
 
         def addExpectedFailure(self, test: Any, err: Any) -> None:  # noqa: N802
-            """Counts as not run: it proves nothing."""
+            """Counts it as not run: it proves nothing."""
             self._now = ("skipped", "", "expected failure", [], "")
             super().addExpectedFailure(test, err)
 
         def addUnexpectedSuccess(self, test: Any) -> None:  # noqa: N802
-            """Counts as failed, as unittest has it."""
+            """Counts it as failed, as unittest does."""
             self._now = ("failed", "", "unexpected success", [], "")
             super().addUnexpectedSuccess(test)
 
@@ -262,7 +262,7 @@ def reporting(  # noqa: C901  # small methods of one class
 
 
 def run_unittest(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list[str], list[str]]:
-    """Unittest's exit code, and no plugins."""
+    """Returns unittest's exit code, and no plugins."""
     collected: list[str] = []
     result = reporting(wire, watch, collected)
 
@@ -272,7 +272,7 @@ def run_unittest(arguments: list[str], wire: Any, watch: Any) -> tuple[int, list
         resultclass: Any = result
 
         def run(self, test: Any) -> Any:
-            """Say first what will be run."""
+            """Reports the tests before running them."""
             collected.extend(_names(test))
             wire.send("collected", ids=collected)
             return super().run(test)
@@ -292,7 +292,7 @@ def _names(suite: Any) -> Iterator[str]:
 
 
 def _name(test: Any) -> str:
-    """The id of a test; of a module that could not be loaded, or skips itself, its own name."""
+    """Returns the id of a test; for an unloadable or skipped module, the module's name."""
     name = str(test.id())
     for prefix in IMPORT_FAILURES:
         name = name[len(prefix) :] if name.startswith(prefix) else name  # noqa: FURB188 - 3.8
