@@ -37,7 +37,7 @@ OFFERS: Final = {
     "fastmcp-tasks": Offer(160, "MCP servers whose tools are tasks",
                            partial(_python, "fastmcp-tasks")),
     "langchain": Offer(277, "tools and agents of LangChain", partial(_python, "langchain")),
-    "mcp-clients": Offer(104, "our MCP server with pydantic-ai and the OpenAI agents SDK",
+    "mcp-clients": Offer(104, "pydantic-ai and the OpenAI agents SDK, and as MCP clients",
                          partial(_python, "mcp-clients")),
     "mcp-servers": Offer(261, "other people's MCP servers and their test suite", servers.make),
     "npm": Offer(28, "the official AG-UI client, and a judge of accessibility", node.make),
@@ -47,6 +47,7 @@ OFFERS: Final = {
     "restate": Offer(216, "the engine on a real Restate server",
                      partial(node.make, restate.PINNED)),
     "site": Offer(155, "the documentation as a site (make site)", partial(_python, "site")),
+    "tagent": Offer(223, "the migration page's program with TAgent", partial(_python, "tagent")),
 }  # fmt: skip
 """By name. npm and node are needed for "copilotkit", "mcp-servers", "npm" and "restate"."""
 
