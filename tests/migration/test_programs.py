@@ -1,0 +1,86 @@
+"""The programs of docs/migration run as they are printed, the other library's and ours.
+
+A line `print(…)  # text` of a page has to print that text.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taofold.runtime import providers as registry
+from taofold.testing import ScriptedModel
+from tests import environments
+from tests.migration.programs import PROGRAMS, Programs
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "migration"
+SCRIPTS = Path(__file__).parent / "scripts"
+QUIET = {
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_DISABLE_TRACKING": "true",
+    "OTEL_SDK_DISABLED": "true",
+}
+OURS = "taofold"
+
+both = pytest.mark.parametrize(
+    "programs", [pytest.param(programs, id=programs.page) for programs in PROGRAMS]
+)
+
+
+def blocks(page: Path, language: str = "python") -> dict[str, str]:
+    """Returns the titled blocks of a page in that language, by title."""
+    fence = rf'^```{language} title="([^"]+)"\n(.*?)^```'
+    text = page.read_text(encoding="utf-8")
+    return dict(re.findall(fence, text, re.DOTALL | re.MULTILINE))
+
+
+def promised(program: str) -> list[str]:
+    """Returns what the comments after calls of `print` state."""
+    return re.findall(r"^\s*print\(.*\)  # (.*)$", program, re.MULTILINE)
+
+
+@both
+def test_the_other_program_prints_what_the_page_states(programs: Programs, tmp_path: Path) -> None:
+    environment = environments.needs(programs.environment)
+    (program,) = [code for title, code in blocks(PAGES / programs.page).items() if title != OURS]
+    file = tmp_path / "program.py"
+    file.write_text(program, encoding="utf-8")
+    done = environment.run(
+        SCRIPTS / programs.script, file, json.dumps(programs.replies),
+        env={"HOME": str(tmp_path), **QUIET}, cwd=tmp_path, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert promised(program)
+    assert done.stdout.splitlines()[-len(promised(program)) :] == promised(program)
+
+
+@both
+def test_our_program_prints_what_the_page_states(
+    programs: Programs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = blocks(PAGES / programs.page)[OURS]
+    model = ScriptedModel(list(programs.ours))
+
+    def scripted(name: str, **settings: Any) -> ScriptedModel:
+        return model
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_registered", {**registry._registered, "openai": scripted})
+    exec(compile(program, programs.page, "exec"), {"__name__": "__main__"})
+    assert promised(program)
+    assert capsys.readouterr().out.splitlines() == promised(program)
+    assert len(model.requests) == len(programs.ours)
+
+
+@both
+def test_a_page_states_the_version_that_its_program_was_run_with(programs: Programs) -> None:
+    pins = environments.FILES / f"{programs.environment}.txt"
+    pinned = {line.replace("==", " ") for line in pins.read_text("utf-8").splitlines()}
+    (title,) = [title for title in blocks(PAGES / programs.page) if title != OURS]
+    assert title in pinned
