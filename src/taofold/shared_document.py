@@ -145,7 +145,7 @@ class SharedDocument(Generic[T]):
             if place.shelf.keep(place.key, version, body):
                 self._known, self._read_at = (None, changed), monotonic()
                 return
-        raise LogError(f"{place} cannot be written: {_TRIES} times somebody was quicker")
+        raise LogError(f"{place} cannot be written: {_TRIES} times another process was faster")
 
     def change(self, step: Callable[[T], T]) -> None:
         """Writes the result of `step` on the value. Blocks while another process changes it.

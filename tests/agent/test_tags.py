@@ -55,12 +55,12 @@ async def test_a_secret_in_a_tag_is_not_written() -> None:
 @pytest.mark.parametrize(
     ("tags", "said"),
     [
-        (["team"], "is a mapping"),
-        ("team=x", "is a mapping"),
-        ({"a=b": "x"}, "is no name of a tag"),
-        ({"": "x"}, "is no name of a tag"),
-        ({"n" * 65: "x"}, "is no name of a tag"),
-        ({1: "x"}, "is no name of a tag"),
+        (["team"], "must be a mapping"),
+        ("team=x", "must be a mapping"),
+        ({"a=b": "x"}, "is not a valid tag name"),
+        ({"": "x"}, "is not a valid tag name"),
+        ({"n" * 65: "x"}, "is not a valid tag name"),
+        ({1: "x"}, "is not a valid tag name"),
         ({"team": ""}, "a text of 1 to 200"),
         ({"team": 3}, "a text of 1 to 200"),
         ({"team": "x" * 201}, "a text of 1 to 200"),

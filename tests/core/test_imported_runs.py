@@ -127,7 +127,7 @@ def test_nothing_stands_behind_the_end_of_a_run() -> None:
     end = e.RunFinished(status="finished", stop_reason="final_answer", success=True)
     ended = records(start(), proposed("1"), done("1"), end)
     assert fold(as_import(ended, "x", principal=ME, at=9)).status == "finished"
-    with pytest.raises(ValueError, match="record 3 stands behind the end"):
+    with pytest.raises(ValueError, match="record 3 follows the end"):
         as_import(records(start(), proposed("1"), end, done("1")), "x", principal=ME, at=9)
     gone_on = records(start(), end, e.Resumed(epoch=2), proposed("1"))
     assert fold(as_import(gone_on, "x", principal=ME, at=9)).status == "running"
@@ -147,7 +147,7 @@ def test_a_log_that_speaks_of_no_call_is_an_error_of_the_log(key: str, index: in
 def test_an_id_that_is_none_is_refused(run: str) -> None:
     """It is printed, and stands in paths and on command lines."""
     foreign = [e.Record(run, 0, 1000, start())]
-    with pytest.raises(ValueError, match="no id of a run"):
+    with pytest.raises(ValueError, match="not a valid run id"):
         as_import(foreign, "x.ndjson", principal=ME, at=9)
 
 

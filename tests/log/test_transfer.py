@@ -106,7 +106,7 @@ def test_what_does_not_arrive_whole_is_not_kept(
         real(self, table, taken[:-1] if table == "facts" else taken)
 
     monkeypatch.setattr(SqliteSide, "put", lossy)
-    with pytest.raises(LogError, match="what arrived of facts"):
+    with pytest.raises(LogError, match="the rows of facts that arrived"):
         migrate(url, str(tmp_path / "b.db"))
     monkeypatch.undo()
     assert migrate(url, str(tmp_path / "b.db")).rows["runs"] == 2

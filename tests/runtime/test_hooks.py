@@ -452,5 +452,5 @@ async def test_what_a_hook_may_return_is_said() -> None:
 
 
 async def test_a_class_in_the_place_of_a_hook_is_refused() -> None:
-    with pytest.raises(ConfigError, match="pass an instance of it"):
+    with pytest.raises(ConfigError, match="pass an instance"):
         await agent(*SCRIPT, hooks=[Watcher]).run("goal")

@@ -614,9 +614,9 @@ async def test_what_a_log_says_of_another_owner_holds_nothing_of_its_name(
 ) -> None:
     log: Log = MemoryLog() if kind == "memory" else SqliteLog(tmp_path / "log.db")
     await left(log)
-    with pytest.raises(Conflict, match="driven by somebody else") as held:
+    with pytest.raises(Conflict, match="driven by another process") as held:
         await log.claim("r", "me", lease_ms=LEASE_MS)
-    with pytest.raises(Conflict, match="somebody else took it over") as stale:
+    with pytest.raises(Conflict, match="another one took it over") as stale:
         await log.append("r", 0, [], status="waiting")
     assert not {"77", *ELSEWHERE.split("|")} & {
         *re.findall(r"[\w-]+", f"{held.value} {stale.value}")

@@ -177,7 +177,7 @@ class Plain(Named):
 @pytest.mark.parametrize("in_list", [False, True])
 async def test_a_model_whose_complete_is_a_plain_function_is_named(in_list: bool) -> None:
     model: Any = [Plain("a"), Named("b")] if in_list else Plain("a")
-    with pytest.raises(ConfigError, match=r"Plain.complete is no async function: write `async"):
+    with pytest.raises(ConfigError, match=r"Plain.complete is not an async function: write `async"):
         await Agent(model, strategy="direct").run("go")
 
 

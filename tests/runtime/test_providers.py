@@ -205,7 +205,9 @@ class _Half:
 
 
 def test_what_is_nearly_a_model_says_what_is_missing() -> None:
-    with pytest.raises(ConfigError, match="_Half is no whole model: it lacks name and profile"):
+    with pytest.raises(
+        ConfigError, match="_Half is not a complete model: it lacks name and profile"
+    ):
         resolve(_Half())  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"taofold\.testing\.FunctionModel makes one"):
         resolve(lambda request: "x")  # type: ignore[arg-type]

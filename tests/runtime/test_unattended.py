@@ -196,7 +196,7 @@ async def test_a_message_may_be_sent_twice_and_is_read_once() -> None:
 async def test_an_action_id_that_names_no_open_question_is_refused(name: str) -> None:
     log = MemoryLog()
     await waiting(log, "r", "", 0)
-    with pytest.raises(Refused, match=r"is no action id|is not pending"):
+    with pytest.raises(Refused, match=r"is not an action id|is not pending"):
         await control.find(log, name)
     assert (await control.find(log, "r:2")).action.parameters == {"amount": 0}
 

@@ -792,7 +792,7 @@ def decode(body: bytes | str, version: int = SCHEMA_VERSION) -> Event:
     # One version at a time: an upcaster knows only its own step and is never changed afterwards.
     for number in range(version, SCHEMA_VERSION):
         if number not in UPCASTERS:
-            raise msgspec.ValidationError(f"schema {number} of events is read no more")
+            raise msgspec.ValidationError(f"event schema {number} is no longer supported")
         raw = UPCASTERS[number](raw)
     event: Event = msgspec.convert(raw, Event)
     return event

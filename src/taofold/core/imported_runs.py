@@ -43,7 +43,7 @@ def as_import(
     if not isinstance(first, e.RunStarted):
         raise ValueError("a run begins with run_started")
     if not re.fullmatch(RUN_ID, records[0].run):
-        raise ValueError(f"{records[0].run[:80]!r} is no id of a run")
+        raise ValueError(f"{records[0].run[:80]!r} is not a valid run id")
     _check_calls(records)
     open_ = _unobserved(records)
     # A start without an outcome would make this host verify a call that ran elsewhere, or accept
@@ -85,7 +85,7 @@ def _check_calls(records: Sequence[e.Record]) -> None:
     for before, record in zip([None, *records], records, strict=False):
         ended = before is not None and isinstance(before.event, e.RunFinished)
         if ended and not isinstance(record.event, e.Resumed | e.Rewound):
-            raise ValueError(f"record {record.seq} stands behind the end of the run")
+            raise ValueError(f"record {record.seq} follows the end of the run")
         match record.event:
             case e.Proposed(key=key, actions=actions):
                 proposed.update((key, index) for index in range(len(actions)))

@@ -25,17 +25,17 @@ def checked_tags(tags: Mapping[str, str] | None) -> dict[str, str]:
     """
     given: Any = {} if tags is None else tags
     if not isinstance(given, Mapping):
-        raise ConfigError(f'is a mapping: write tags={{"team": "x"}}, not {given!r}', path="tags")
+        raise ConfigError(f'must be a mapping such as {{"team": "x"}}, not {given!r}', path="tags")
     checked: dict[str, str] = {}
     for name, value in cast("Mapping[Any, Any]", given).items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
-                f'{name!r} is no name of a tag: it has 1 to 64 of A-Z a-z 0-9 "." "_" "-"',
+                f'{name!r} is not a valid tag name: use 1 to 64 of A-Z a-z 0-9 "." "_" "-"',
                 path="tags",
             )
         if not isinstance(value, str) or not 0 < len(value) <= LONGEST_VALUE:
             raise ConfigError(
-                f"{name!r} has a text of 1 to {LONGEST_VALUE} characters, not {value!r}",
+                f"{name!r} must have a text of 1 to {LONGEST_VALUE} characters, not {value!r}",
                 path="tags",
             )
         if not value.isprintable():

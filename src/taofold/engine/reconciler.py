@@ -183,7 +183,7 @@ class Reconciler:
         except LogError as error:
             self.retries.failed("", error)
         except Exception:
-            _logger.exception("looking after the runs failed; trying again")
+            _logger.exception("checking the runs failed; trying again")
 
     async def _look_at_one(self, row: RunRow) -> None:
         """Handles one due row. An unreadable row does not delay the others."""

@@ -173,6 +173,6 @@ class MemoryJournal:
 def outrun(stream: str, seen: int, head: int) -> str:
     """Returns the error for a writer that has seen `seen` of a stream that is at `head`."""
     return (
-        f"the last fact of {stream!r} is {head}, not {seen}: somebody else wrote. Nothing was "
-        "written: read on and decide again"
+        f"the last fact of {stream!r} is {head}, not {seen}: another process wrote. Nothing was "
+        "written: read the new facts and decide again"
     )

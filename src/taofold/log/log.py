@@ -266,16 +266,16 @@ def due_at(row: RunRow) -> int:
 def overtaken(run: str, current: int, epoch: int) -> str:
     """Returns the error for a worker whose `epoch` is not the `current` one of the run."""
     return (
-        f"run {run!r} is at epoch {current}, and this worker has epoch {epoch}: somebody else took "
-        "it over. Nothing was written: stop here, its owner goes on"
+        f"run {run!r} is at epoch {current}, and this worker has epoch {epoch}: another one "
+        "took it over. Nothing was written: stop here, its owner continues"
     )
 
 
 def still_leased(run: str, left_ms: int) -> str:
     """Returns the error for a claim on a run with a valid lease."""
     return (
-        f"run {run!r} is driven by somebody else, whose lease lasts {left_ms / 1000:.1f} s more "
-        "unless it is renewed. Nothing was written: try again then"
+        f"run {run!r} is driven by another process, whose lease lasts {left_ms / 1000:.1f} s "
+        "more unless it is renewed. Nothing was written: try again after that"
     )
 
 

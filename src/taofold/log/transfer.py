@@ -143,8 +143,8 @@ def migrate(source: str, target: str) -> LogTransfer:
                 pass
             if str(arrived) != str(sent[table]):
                 raise LogError(
-                    f"what arrived of {table} is not what was sent ({arrived} for {sent[table]}). "
-                    "Nothing was kept"
+                    f"the rows of {table} that arrived differ from those sent ({arrived} for "
+                    f"{sent[table]}). Nothing was kept"
                 )
         new.commit()
 

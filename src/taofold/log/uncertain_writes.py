@@ -137,6 +137,6 @@ class CertainLog(WrappedLog):
             except LogError as error:  # it cannot be reached yet
                 unknown = error
         raise OutcomeUnknown(
-            f"it cannot be found out whether a write happened: {unknown}. Resume the run when the "
+            f"it is unknown whether a write happened: {unknown}. Resume the run when the "
             "log can be reached again"
         ) from unknown

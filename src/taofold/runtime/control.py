@@ -67,7 +67,7 @@ async def pending_if_readable(log: Log, run: str) -> list[Approval] | None:
     try:
         return pending_in(await log.read(run))
     except LogError as error:
-        _logger.warning("what run %r asks cannot be read: %s", run, error)
+        _logger.warning("the questions of run %r cannot be read: %s", run, error)
         return None
 
 
@@ -122,7 +122,7 @@ async def find(log: Log, action_id: str) -> Approval:
     run, _, seq = action_id.rpartition(":")
     # Split from the right: ids of runs may hold colons.
     if not run or not seq.isdigit():
-        raise Refused(f"{action_id!r} is no action id: it looks like RUN:SEQ")
+        raise Refused(f"{action_id!r} is not an action id: write RUN:SEQ")
     for request in pending_in(await log.read(run)):
         if request.id == action_id:
             return request
@@ -211,11 +211,11 @@ async def _check(
     if why:
         raise Refused(why)
     if decision.digest and decision.digest != request.digest:
-        raise Refused(f"the decision is about another action than {request.id!r}: look at it again")
+        raise Refused(f"the decision is for another action than {request.id!r}: read it again")
     if request.expires_at and at > request.expires_at:
         # Recorded now, or the run would wait for the next sweep although no decision is possible.
         await expire(log, await log.row(request.run), at)
-        raise Refused(f"EXPIRED: the approval of {request.action.tool!r} was open until then")
+        raise Refused(f"EXPIRED: the time to approve {request.action.tool!r} is over")
 
 
 def _decider(decision: Decision, by: Principal | None) -> str:
@@ -440,7 +440,7 @@ async def steer(
     redactor = redactor or environment_redactor()
     state = fold(await log.read(run))
     if state.status in ENDED:
-        raise Refused(f"run {run!r} has ended as {state.status}: nobody would read it")
+        raise Refused(f"run {run!r} has ended as {state.status} and reads no messages")
     at = clock()
     # The sender's id makes a repeated POST harmless; without one each message is its own.
     name = message_id or f"steer:{at}:{abs(hash(text)) % 10**8}"

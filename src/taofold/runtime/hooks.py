@@ -348,8 +348,8 @@ class Hooks:
 def _check_hook(candidate: Any) -> None:
     # Type checkers detect this; a function in its place would silently never be called.
     if not isinstance(candidate, Hook):
-        instance = "; pass an instance of it" if isinstance(candidate, type) else ""
-        raise ConfigError(f"{candidate!r} is no taofold.Hook{instance}", path="hooks")
+        instance = "; pass an instance" if isinstance(candidate, type) else ""
+        raise ConfigError(f"{candidate!r} is not a taofold.Hook{instance}", path="hooks")
 
 
 def _verdict(name: str, point: str, answer: Any) -> Reject | AddMessage | Replace:

@@ -209,7 +209,7 @@ async def ask(model: Model, request: Request, on_text: OnText | None = None) -> 
             reply: Any = model.complete(request, on_text)
             if not isawaitable(reply):
                 name = f"{type(model).__name__}.complete"
-                raise ConfigError(f"{name} is no async function: write `async def complete(…)`")
+                raise ConfigError(f"{name} is not an async function: write `async def complete(…)`")
             answer: Reply = await reply
             return answer
     except (TaofoldError, AssertionError):

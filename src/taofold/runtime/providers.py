@@ -96,7 +96,7 @@ def resolve(spec: ModelSpec, *, provider: str = "openai", **options: Any) -> Mod
         lacking = [name for name in ("name", "profile") if not hasattr(spec, name)]
         if lacking:
             raise ConfigError(
-                f"{type(spec).__name__} is no whole model: it lacks {' and '.join(lacking)} "
+                f"{type(spec).__name__} is not a complete model: it lacks {' and '.join(lacking)} "
                 "(a model has `name`, `profile`, `complete` and `price`)"
             )
         return cast("Model", spec)

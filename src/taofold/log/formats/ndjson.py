@@ -105,7 +105,7 @@ def load_blobs(text: str, records: Iterable[Record], *, source: str = "ndjson") 
             ) from None
         if blob_digest(entry.body) != entry.blob or entry.blob not in named:
             raise ConfigError(
-                f"the bytes of {entry.blob!r} are not those that a record speaks of",
+                f"the bytes of {entry.blob!r} have another digest, or no record refers to them",
                 path=_at(source, number),
             )
         blobs[entry.blob] = entry.body

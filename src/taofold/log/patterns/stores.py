@@ -502,7 +502,9 @@ class JournalBook:
                     facts = [(at, encode(event)) for event in tx.events]
                     self._head = await self._journal.write(STREAM, self._head, facts)
                     return result
-        raise LogError(f"the registry could not be written: {_TRIES} times somebody was quicker")
+        raise LogError(
+            f"the registry could not be written: {_TRIES} times another process was faster"
+        )
 
     async def faults(self) -> list[str]:
         """Returns the facts that cannot be read."""

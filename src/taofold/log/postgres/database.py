@@ -723,7 +723,7 @@ class Database:
                     else:
                         self._tell(self._broadcast_listeners, notice.payload)
             except (LogError, psycopg.Error) as error:
-                _logger.info("the log does not tell of changes now, trying again: %s", error)
+                _logger.info("changes of the log are not notified now, trying again: %s", error)
             finally:
                 if db is not None:
                     with suppress(psycopg.Error):
@@ -735,7 +735,7 @@ class Database:
             try:
                 listener(message)
             except Exception:
-                _logger.exception("hearing of a change failed")
+                _logger.exception("a listener of changes failed")
 
 
 _AT_REST: Final = psycopg.pq.TransactionStatus.IDLE

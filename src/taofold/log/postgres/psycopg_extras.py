@@ -31,7 +31,7 @@ _TEXTS: Final = {
     "54000": "cannot take a name of this length. {saved}",
     "25006": "is read-only: a standby, or a role that may not write. {saved} Name the primary "
     "server in the log's address (target_session_attrs=read-write)",
-    "55P03": "is busy: a row stayed locked by somebody else. {saved} Try again",
+    "55P03": "is busy: a row stayed locked by another session. {saved} Try again",
     "57014": "gave the statement up: it took too long. {saved} Try again",
     "57P03": "is starting or stopping. {saved} Try again",
     "3D000": "does not exist. Create it first (createdb NAME)",
@@ -54,7 +54,7 @@ def parse_dsn(dsn: str) -> tuple[str, int]:
     except psycopg.ProgrammingError as error:
         # The text of the error repeats the address, including a password.
         raise ConfigError(
-            "the log's address is no address of a PostgreSQL database: write "
+            "the log's address is not one of a PostgreSQL database: write "
             "postgresql://USER@HOST:PORT/DATABASE, with %-codes for special characters",
             path="log",
         ) from error.with_traceback(None).__cause__

@@ -139,7 +139,7 @@ class Disk:
                 _sync_folder(self._path.parent)
             # Syncing a replaced file would give a false guarantee.
             if not os.path.samestat(os.fstat(self._descriptor), self._path.stat()):
-                raise OSError(errno.ESTALE, "the -wal file was replaced by somebody else")
+                raise OSError(errno.ESTALE, "the -wal file was replaced by another process")
             self._sync(self._descriptor)
         except OSError as error:
             return error
