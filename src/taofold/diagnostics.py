@@ -179,9 +179,7 @@ def causes_of(check: Check) -> tuple[tuple[str, str], ...]:
 
 
 def _named_apart(found: list[Check]) -> tuple[Check, ...]:
-    """Returns each check once; another error under a known id gets its message as part
-    of the id.
-    """
+    """Returns each check once. Another error under a known id gets its message into its id."""
     unique: dict[str, Check] = {}
     for check in found:
         if unique.setdefault(check.id, check).error != check.error:
@@ -234,9 +232,7 @@ def _unittest(lines: list[str]) -> Iterator[Check]:
 
 
 def _tap(lines: list[str]) -> Iterator[Check]:
-    """Yields `not ok` lines with their YAML block; a suite that fails through its tests is left
-    out.
-    """
+    """Yields `not ok` lines with their YAML block, except suites that failed by their tests."""
     for number, line in enumerate(lines):
         head = re.match(r"\s*not ok \d+(?: -)? ?(.*)", line)
         if head is None or "# TODO" in line or "# SKIP" in line:
@@ -482,9 +478,7 @@ def _shell(lines: list[str]) -> Iterator[Check]:
 
 
 def _uncaught(error: str, message: str, places: list[Location], printed: str = "") -> Check:
-    """Returns the check for an error that ended a program; its id is the error, for
-    lack of a name.
-    """
+    """Returns the check for an error that ended a program, with the error as its id."""
     where = places[-1].path if places else ""
     return _check(f"{where}: {error}" if where else error, error, message, places, printed)
 

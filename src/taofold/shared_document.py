@@ -27,9 +27,7 @@ _TRIES: Final = 50
 
 
 class Shelf(Protocol):
-    """Entries that servers of several machines share. Both methods may raise
-    `LogError`, and block.
-    """
+    """Entries shared by servers of several machines. Both methods block and may raise LogError."""
 
     def kept(self, key: str) -> tuple[int, bytes]:
         """Returns the entry `key` with its version; (0, b"") if there is none."""
@@ -41,9 +39,7 @@ class Shelf(Protocol):
 
 
 def lock_file(path: Path) -> int:
-    """Returns a descriptor that holds the lock of the file until it is closed. Blocks
-    while locked.
-    """
+    """Returns a descriptor that holds the file's lock until it is closed. Blocks meanwhile."""
     descriptor = open_file(path, os.O_WRONLY | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -87,7 +83,7 @@ class SharedDocument(Generic[T]):
         self._lock = Lock()
 
     def value(self) -> T:
-        """Returns the present value.
+        """Returns the current value.
 
         Raises:
             ConfigError: It cannot be read, or others can read it.

@@ -31,9 +31,7 @@ _IMAGE_CHARS: Final = 6_000
 
 
 class Issuer(Value, frozen=True):
-    """The endpoint that made a reply: format, host (`api.openai.com`, `bedrock:eu-west-1`) and
-    model.
-    """
+    """The maker of a reply: format, host (`api.openai.com`, `bedrock:eu-west-1`) and model."""
 
     wire: Wire
     host: str
@@ -289,9 +287,7 @@ def is_issuer_bound(content: Content) -> bool:
 
 
 def without_issuer_parts(content: Content) -> Content:
-    """Returns `content` without data that only its issuer can read; text, media, calls and results
-    stay.
-    """
+    """Returns the text, media, calls and results of `content`, without issuer-bound data."""
     if isinstance(content, str):
         return content
     remaining: list[Part] = []
@@ -440,7 +436,7 @@ class Conversation(Sequence[Message]):
         return self.chars - sum([part.chars for part in self.media])
 
     def cut(self) -> None:
-        """Stops issuer-bound data of all present messages from being sent again."""
+        """Stops issuer-bound data of all messages so far from being sent again."""
         # Only a mark: messages are never rewritten, so the neutral digest and a replay are
         # unaffected.
         self._cut = len(self._messages)

@@ -79,7 +79,7 @@ class LimitReached(RunError):
 
     Example:
         try:
-            Agent(model, limits=Limits(max_steps=3), raise_on_limit=True).run_sync("Sum up")
+            Agent(model, limits=Limits(steps=3), raise_on_limit=True).run_sync("Sum up")
         except LimitReached as error:
             print(error.result.stop_reason)
     """
@@ -110,7 +110,7 @@ class ReplayDiverged(RunError):
     Args:
         key: The place of the effect in its strategy.
         recorded: The event or value in the log.
-        requested: The one that the present code derived.
+        requested: The one that the current code derived.
         hint: A probable cause, appended to the message.
     """
 

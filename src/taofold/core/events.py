@@ -7,7 +7,7 @@ broken rules, and strategy notes. `Event` is the union of them.
 `key` is the place of an effect in its strategy ("0", "3", inside a fork "3.1.0"), the same on
 replay; `index` is the place of an action in its batch. Events are never changed. A `Record` is an
 event with its sequence number and time. `encode` and `decode` convert to JSON; upcasters bring
-older versions to the present form. The start of an imported run holds its origin (`Provenance`).
+older versions to the current form. The start of an imported run holds its origin (`Provenance`).
 
 A class defines all properties of its event: how durable it is, whether a replay derives it, its
 summary, its public form, and after `State:` its effect on the state. A new event therefore needs
@@ -79,9 +79,7 @@ class Happened(Value, frozen=True, kw_only=True, tag_field="e"):
     wording: ClassVar[str] = ""
     """Format of the summary; `{0}` is the event."""
     heading: ClassVar[str] = ""
-    """Prefix of the summary in displays of the run; "": displays omit the event, or show it in
-    another form.
-    """
+    """Prefix of the displayed summary; "": displays omit the event or show another form."""
     alarming: ClassVar[bool] = False
     """True if displays highlight the event."""
     elapsed: Count | None = None
@@ -761,9 +759,7 @@ Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 UPCASTERS: Final[dict[int, Upcaster]] = {}
-"""Upcasters from schema version n to n + 1: pure functions of the raw JSON, never changed once
-released.
-"""
+"""Pure functions of raw JSON from schema version n to n + 1; fixed once released."""
 
 
 def encode(event: Event) -> bytes:

@@ -144,9 +144,7 @@ class TokenLedger:
                     brought.add(token)
 
     def judge(self, step: int, thought: Thought) -> Grounding:
-        """Returns the grounding of `thought` in all observations so far, then records its own
-        tokens.
-        """
+        """Returns the grounding of `thought` so far, then records its own tokens."""
         # Judged before its tokens are recorded, or every thought would echo itself.
         words = tokens(f"{thought.content}\n{thought.learned}")
         named = sorted({number for number in thought.because if number in self._brought})

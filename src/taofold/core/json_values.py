@@ -55,9 +55,7 @@ def at_pointer(root: JSON, pointer: str) -> JSON:
 
 
 def is_finite(value: JSON) -> bool:
-    """Returns whether all numbers in `value` are finite. `value` must not be nested too deep for
-    JSON.
-    """
+    """Returns whether all numbers in `value`, JSON of ordinary depth, are finite."""
     if isinstance(value, float):
         # Python's json reads 1e999 and Infinity as inf, so tool results may hold such a number.
         return isfinite(value)
@@ -141,9 +139,7 @@ _decoder = partial(
 DECODER = _decoder()
 """Raises ValueError, or RecursionError for text that is nested too deep."""
 ENCODED = _decoder(strict=False)
-"""The same decoder, but it accepts line breaks in strings, which JSON encoded in a string often
-has.
-"""
+"""The same decoder for JSON encoded in a string: it accepts line breaks in strings."""
 
 
 def decoded(text: str) -> Any:

@@ -71,9 +71,7 @@ class Usage(Value, frozen=True):
 
     @property
     def shown_usd(self) -> float | None:
-        """US dollars rounded to 9 places, without float noise: prices are quoted per million
-        tokens.
-        """
+        """US dollars rounded to 9 places: prices are quoted per million tokens."""
         return None if self.usd is None else round(self.usd, 9)
 
     def __add__(self, other: "Usage") -> "Usage":

@@ -69,9 +69,7 @@ def check_thought(type_text: str | None, *, research: bool) -> tuple[ThoughtType
 
 
 def fingerprint(action: Action) -> str:
-    """Returns the call as canonical JSON: its tool and parameters, without the reserved
-    `timeout_s`.
-    """
+    """Returns tool and parameters as canonical JSON, without the reserved `timeout_s`."""
     parameters = action.parameters
     if "timeout_s" in parameters:
         # A failed call that is repeated with more time is still the same call; `same_action`
@@ -116,9 +114,7 @@ def violations(
     effects: Mapping[str, str] | None = None,
     research: bool | None = None,
 ) -> tuple[Violation, ...]:
-    """Returns every broken rule in a log: those that the run recorded, and those that the log
-    shows.
-    """
+    """Returns every broken rule in a log, recorded by the run or derived from its turns."""
     live_records = live(records)
     broken = list(recorded_violations(live_records))
     # Recorded and derived violations overlap: the last step identifies the offending one.

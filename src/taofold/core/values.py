@@ -125,9 +125,7 @@ class Action(Value, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """The requested time limit in seconds, from the reserved parameter `timeout_s`; 0 if
-        absent.
-        """
+        """The requested time limit in seconds (parameter `timeout_s`); 0 if absent."""
         seconds: object = self.parameters.get("timeout_s", 0)
         return float(seconds) if isinstance(seconds, int | float) else 0.0
 
@@ -164,9 +162,7 @@ class Observation(Value, frozen=True):
     options: tuple[str, ...] = ()
     blob: str = ""
     refused: str = ""
-    """The reason why the tool did not run: unknown, invalid, denied, limit, repeated … ("" = it
-    ran).
-    """
+    """Why the tool did not run: unknown, invalid, denied, limit, repeated … ("" = it ran)."""
     cut: bool = False
     """True if `result` is only an excerpt of the tool's result."""
     parts: tuple[TextPart | MediaPart, ...] = ()
@@ -180,15 +176,13 @@ class Observation(Value, frozen=True):
         "options": "",
         "masked": "a secret is masked",
     }
-    """Display format of a fact `{0}`; "" hides it. A field without an entry is shown by its name
-    and its value.
-    """
+    """Display formats of facts `{0}`; "" hides one. The default is name and value."""
 
     @property
     def public(self) -> "Observation":
         """The observation in the form that displays, streams and exports may show.
 
-        At present it is complete: a field to be hidden is removed here. The model, a resume, a
+        Currently it is complete: this is the place to remove fields. The model, a resume, a
         replay and the NDJSON export read the log, which holds everything.
         """
         return self

@@ -154,9 +154,7 @@ class WatchedRun:
             return
 
     def _rewind(self) -> None:
-        """Rebuilds the view from the records that still count. Rewinds are rare, so cost is
-        acceptable.
-        """
+        """Rebuilds the view from the records that still count; rewinds are rare."""
         self.state = fold(self._records)
         self.questions.clear()
         keys = [r.event.key for r in live(self._records) if isinstance(r.event, e.Proposed)]

@@ -131,9 +131,7 @@ class DispatchEngine:
             _logger.warning("run %s is not handed in: %s", run, error)
 
     async def _hand_in(self, run: str, ticket: str) -> None:
-        """Enqueues a run, but not at every check: otherwise a backlog would be enqueued
-        continually.
-        """
+        """Enqueues a run at most every `REPEAT_S`, so that a backlog does not flood the queue."""
         clock = asyncio.get_running_loop().time()
         before, since = self._handed_in.get(run, ("", 0.0))
         if before == ticket and clock - since < REPEAT_S:
@@ -152,9 +150,7 @@ class DispatchEngine:
         await self._reconciler.reconcile()
 
     async def stop(self, seconds: float) -> None:
-        """Takes no more entries, lets every run reach a place where it can wait, then
-        disconnects.
-        """
+        """Stops taking entries, lets every run reach a waiting point, then disconnects."""
         self.stopping = True
         await self._reconciler.stop()
         await self._dispatcher.pause()

@@ -114,9 +114,7 @@ class Reconciler:
         self._nudged = asyncio.Event()
         self._behind: RunRow | None = None
         self._over: dict[str, tuple[int, int, float]] = {}
-        """Leases observed as expired: epoch, end, and time of the first observation (monotonic
-        seconds).
-        """
+        """Leases seen as expired: epoch, end, and first observation (monotonic seconds)."""
         self._clock = Steadiness(log, steady_s=STEADY_S)
         self._foreign: OrderedDict[str, bool] = OrderedDict()
         self.stuck: dict[str, str] = {}
@@ -230,17 +228,13 @@ class Reconciler:
         return top
 
     async def _settled(self, row: RunRow) -> bool:
-        """Returns whether a waiting run has nothing to do after all; its next due time is then
-        recorded.
-        """
+        """Returns whether a waiting run has nothing to do; then records its next due time."""
         if row.waiting_for in UNATTENDED:
             return False
         return await control.settle_wake(self._log, row, self._now())
 
     def _abandoned(self, row: RunRow) -> bool:
-        """Returns whether the lease of a running run has really expired, not only by a
-        clock jump.
-        """
+        """Returns whether a running run's lease has expired, other than by a clock jump."""
         if ownership.gone(row.owner) or (ownership.mine(row.owner) and not self._drives(row.run)):
             return True
         if self._clock.steady:

@@ -29,9 +29,7 @@ PORT: Final = 9080
 """Default port of a worker."""
 ADMIN_PORT: Final = 9070
 REPEAT_MS: Final = 5000
-"""Milliseconds after which a ticket whose invocation has ended is enqueued again while its run is
-due.
-"""
+"""Milliseconds before a ticket with an ended invocation is sent again while its run is due."""
 KEEP: Final = timedelta(hours=1)
 """Time for which Restate remembers an ended ticket."""
 _TIMEOUT_S: Final = 10.0
@@ -56,9 +54,7 @@ class RestateAddress:
     ingress: str
     admin: str
     worker: str
-    """The address under which the server reaches workers: of one worker, or of their
-    load balancer.
-    """
+    """The address at which the server reaches the worker, or its load balancer."""
     host: str
     port: int
     shared: bool = False

@@ -289,9 +289,7 @@ class Store:
         return write is None or write.written
 
     def again(self, head: int) -> "Store":
-        """Returns a new store of the same run, to re-drive it from a log that ends
-        before `head`.
-        """
+        """Returns a new store of the same run, to drive it again from before `head`."""
         store = Store(
             run=self.run,
             log=self._log,

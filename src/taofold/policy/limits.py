@@ -28,9 +28,7 @@ REFUSED_ROW: Final = 3
 """Number of consecutive calls that could not be run, after which the run must answer."""
 
 LIMIT_REFUSALS: Final = ("limit", "tool_limit", "time_limit")
-"""Values of `Observation.refused` for calls blocked by a limit: of the run, of one tool, of the
-time.
-"""
+"""Values of `Observation.refused` for limits of the run, of one tool, and of the time."""
 
 
 class Blocked(NamedTuple):
@@ -41,9 +39,7 @@ class Blocked(NamedTuple):
 
 
 class Reserved(NamedTuple):
-    """The amounts that a running or starting call may still consume. Other calls cannot
-    use them.
-    """
+    """The amounts reserved for a running or starting call; other calls cannot use them."""
 
     model_calls: int = 0
     tool_calls: int = 0
@@ -150,9 +146,7 @@ class Limits:
         return None
 
     def last(self, state: RunState) -> Limit | None:
-        """Returns the limit that makes the coming turn the last one, which is offered without
-        tools.
-        """
+        """Returns the limit that makes the coming turn the last one, without tools."""
         if self.steps is not None and len(state.steps) + 1 >= self.steps:
             return "steps"
         calls = self.calls
@@ -169,9 +163,7 @@ class Limits:
         return state.model_calls + children
 
     def blocks(self, state: RunState, tool: str, shares: Iterable[Reserved] = ()) -> Blocked | None:
-        """Returns the limit that forbids one more call of `tool` beside the reserved `shares`, or
-        None.
-        """
+        """Returns the limit that forbids a call of `tool` beside the reserved `shares`, or None."""
         bound = self.per_tool.get(tool)
         if self.tool_calls is not None or bound is not None:
             shares = tuple(shares)

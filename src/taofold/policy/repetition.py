@@ -52,9 +52,7 @@ _RUN: Final = Judgement()
 
 
 class CallIdentity(NamedTuple):
-    """The identity of a call: `plain` is its fingerprint; `key` is the same or the
-    tool's own key.
-    """
+    """A call's identity: `plain` is its fingerprint, `key` the same or the tool's own key."""
 
     plain: str
     key: str

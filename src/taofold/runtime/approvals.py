@@ -135,7 +135,7 @@ class OpenQuestion:
             self._renew()
 
     def _renew(self) -> None:
-        """Updates the tool: a repeated question concerns its present version."""
+        """Updates the tool: a repeated question concerns its current version."""
         if self.tool is not None:
             self.tool = self.ledger.tool(self.tool.name) or self.tool
 
@@ -187,7 +187,7 @@ class OpenQuestion:
         return _Asked(record, record.event)
 
     def _preview(self) -> str:
-        """Returns the present preview of the call, to which an approval is bound."""
+        """Returns the current preview of the call, to which an approval is bound."""
         preview: str = redact_json(self.ledger.setup.redactor, _preview(self.action, self.tool))
         # After redaction: a changed cut mark would not be recognised.
         return cut_preview(preview)
@@ -311,9 +311,7 @@ class OpenQuestion:
         return refusal(event.deciders, requester, requester, self.ledger.setup.policy.roles)
 
     def _each(self, answer: Any) -> list[Decision]:
-        """Returns the callback's answer as decisions: for this question, or for it and all behind
-        it.
-        """
+        """Returns the callback's answer as decisions on this question, or on all of its batch."""
         if not isinstance(answer, list | tuple):
             return [self._decision(answer)]
         answers = cast("Sequence[Any]", answer)
@@ -357,9 +355,7 @@ class OpenQuestion:
         return dataclasses.replace(question, tool=self.tool)
 
     async def _callback(self, asked: _Asked) -> Any:
-        """Returns the callback's answer. Meanwhile the question may be answered or cancelled
-        elsewhere.
-        """
+        """Returns the callback's answer, or a resolution that came from elsewhere before it."""
         approve = self.ledger.setup.approve
         assert approve is not None
         request = self._approval(asked)
@@ -630,9 +626,7 @@ def approval(
 def _consequence(
     resolved: e.Resolved, action: Action, tool: Tool | None, *, doubt: bool
 ) -> Action | Observation:
-    """Returns the consequence. `doubt`: the question was whether an interrupted call
-    had happened.
-    """
+    """Returns the action to run or its observation. `doubt`: the call may have happened."""
     if action.tool == ASK_USER:
         return Observation(resolved.reason or "(no answer)", extraction=resolved.reason, auto=True)
     match resolved.verdict:

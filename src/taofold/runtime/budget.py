@@ -34,7 +34,7 @@ class Budget:
         self.queue: set[str] = set()
         """Places of child runs that are about to start."""
         self.others = 0
-        """Number of branches that run beside the present one."""
+        """Number of branches that run beside the current one."""
 
     def for_model_call(self, tokens: float, usd: float) -> tuple[Limit, float] | None:
         """Returns the limit that forbids a model call of this size, and the call's need (0: any).
@@ -96,9 +96,7 @@ class Budget:
         return 1 + len(self.queue) + max(0, self.others - len(served))
 
     def explained(self, hit: LimitHit) -> str:
-        """Returns the allowed and consumed amounts when `hit` ended the run, and the change to
-        make.
-        """
+        """Returns what was allowed and consumed when `hit` ended the run, and what to change."""
         limits, setup, state = self.limits, self._setup, self._store.state
         assumed = not setup.settings.max_tokens
         own = setup.own_limits

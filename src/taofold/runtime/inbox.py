@@ -80,9 +80,7 @@ class Inbox:
         return None
 
     def late(self, pending: frozenset[int]) -> list[Signal]:
-        """Returns decisions on questions that are not pending (any more) and would
-        never be read.
-        """
+        """Returns decisions on questions that are not pending, which would never be read."""
         return [
             signal
             for signal in self._waiting.values()

@@ -1,7 +1,7 @@
 """The ledger of one activation: writes events unless they are already on record.
 
 Every part of a drive uses it. It queries the recording, marks the transition from past to present,
-and denies world access to an exact replay. It therefore also holds the shared lookups: the present
+and denies world access to an exact replay. It therefore also holds the shared lookups: the current
 tools, the bytes of media, user messages, and the repetition guard of each branch. The signals
 (`Park`, `Cancelled`, `Denied`) end a drive without an answer; they are not errors, and `run` turns
 them into events. Knows nothing about strategies.
@@ -100,7 +100,7 @@ class Ledger:
         return frozenset([tool.name for tool in self.tools.values() if tool.effect != "read"])
 
     def tool(self, name: str) -> Tool | None:
-        """Returns the present version of the tool, or None if no tool has this name.
+        """Returns the current version of the tool, or None if no tool has this name.
 
         Call it for each judgement of a call: the tool may change while a run is active or waits.
         """
@@ -203,9 +203,7 @@ class Ledger:
         return heard
 
     def record_steering(self, key: str) -> list[e.Steered]:
-        """Records new steering messages; the model reads them at the next turn at or
-        after `key`.
-        """
+        """Records new steering messages, which the model reads at the next turn from `key` on."""
         heard: list[e.Steered] = []
         for signal in self.inbox.steers():
             given = str(signal.data.get("text", ""))
@@ -239,9 +237,7 @@ class Ledger:
         await self.store.flush(consume=self.inbox.spend())
 
     def call(self, action: Action) -> CallIdentity:
-        """Returns the identity of the action for the guard: by content, or by the tool's
-        `loop_key`.
-        """
+        """Returns the guard's identity of the action: by content, or by the tool's `loop_key`."""
         plain = fingerprint(action)
         tool = self.tools.get(action.tool)
         if tool is None or tool.loop_key is None:

@@ -53,9 +53,7 @@ INLINE = 4096
 DETAIL = 500
 """Maximum characters of a provider's refusal that are kept with a cut."""
 CHANGED = "changed"
-"""Used instead of a digest: the newest reply was requested with a different prompt from this
-code's.
-"""
+"""In place of a digest: the newest reply was requested with a different prompt."""
 _ONE_CALL = Reserved(model_calls=1)
 
 

@@ -39,9 +39,7 @@ def _read(path: str) -> str:
 
 
 def _start_time(pid: int) -> str:
-    """Returns the start time of a process in clock ticks since boot, "" if it is gone
-    or a zombie.
-    """
+    """Returns a process's start time in clock ticks since boot; "" if it is gone or a zombie."""
     # From the last ")": the name of a program may hold spaces and brackets itself. In the rest,
     # field 0 is the state and 19 the start time (`man 5 proc_pid_stat`).
     fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
@@ -161,15 +159,11 @@ class _Drive:
     loop: asyncio.AbstractEventLoop | None
     """The event loop that drives it; None: in a thread."""
     released: bool = False
-    """True if it no longer renews its lease; this process does not start it again
-    before its end.
-    """
+    """True if its lease is no longer renewed; this process starts it again after its end."""
 
     @property
     def lost(self) -> bool:
-        """True if its event loop was closed: it never continues, even if its task is still
-        referenced.
-        """
+        """True if its event loop was closed, so that it can never continue."""
         return self.loop is not None and self.loop.is_closed()
 
 
@@ -195,9 +189,7 @@ class Heartbeat:
         self._thread: Thread | None = None
 
     def forked(self) -> None:
-        """Resets after a fork: a child process drives nothing of its parent's, and has
-        no thread.
-        """
+        """Resets after a fork: a child process drives nothing yet, and has no thread."""
         # New objects: the parent's lock may have been held by another thread at the fork.
         self._start()
 

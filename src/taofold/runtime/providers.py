@@ -125,9 +125,7 @@ def providers() -> list[str]:
 
 
 def is_provider(name: str) -> bool:
-    """Returns whether a model `name:…` can be used. Scans other packages only for an
-    unknown name.
-    """
+    """Returns whether a model `name:…` can be used; scans packages for unknown names only."""
     return name in _registered or name in BUILT_IN or name in providers()
 
 

@@ -56,7 +56,7 @@ class Rating(msgspec.Struct, frozen=True):
         by: Principal = LOCAL,
         redactor: Redactor | None = None,
     ) -> "Rating":
-        """Returns a rating with the present time; secrets are removed from its note.
+        """Returns a rating with the current time; secrets are removed from its note.
 
         `redactor` as in `control.decide`.
 

@@ -149,9 +149,7 @@ class Tape:
 
 
 def _essence(event: e.Event) -> Any:
-    """Returns the parts that must be equal on resume: kind, key and, for a step, its
-    calls (D13).
-    """
+    """Returns what must be equal on resume: kind, key and, for a step, its calls (D13)."""
     if isinstance(event, e.Proposed):
         return event.key, [_request(action) for action in event.actions]
     return getattr(event, "key", ""), _kind(event).__name__, getattr(event, "index", 0)
@@ -219,7 +217,7 @@ class Recording:
 
     def enter_present(self) -> None:
         """Marks the present, unless parallel branches have records left."""
-        # Branches reach the present one after the other.
+        # Branches reach the current one after the other.
         self.fresh = not self.tape.rest()
 
     def match(self, event: e.Event) -> e.Record | None:
@@ -242,7 +240,7 @@ class Recording:
         return not self.fresh and self.tape.behind(key)
 
     def settles_limits(self, key: str) -> bool:
-        """Returns whether the record, not the present count, decides about limits at `key`."""
+        """Returns whether the record, not the current count, decides about limits at `key`."""
         return self.covers(key)
 
     def expects(self, note: e.Happened, key: str) -> bool:
@@ -261,7 +259,7 @@ class Recording:
         return recorded is not None
 
     def settled_call(self, key: str, index: int) -> list[e.Event]:
-        """Returns the events of an observed action, which stands regardless of the present code."""
+        """Returns the events of an observed action, which stands regardless of the current code."""
         return self.recall_call(key, index) if self.event(e.Observed, key, index) else []
 
     def attempts(self, key: str, index: int) -> list[e.Event]:
@@ -274,9 +272,7 @@ class Recording:
         """Restores a call that is suspended in the middle, if nothing will continue it."""
 
     def overrule(self, key: str, index: int, verdict: str) -> None:
-        """Discards a verdict on an action that was not begun if the policy now rules
-        differently.
-        """
+        """Discards a verdict on an action not yet begun if the policy now rules differently."""
         recorded = self.event(e.Decided, key, index)
         if recorded is not None and recorded.verdict != verdict:
             self.forget_verdict(key, index)
@@ -320,9 +316,7 @@ class ReplayedRecording(Recording):
         return "." in key and self.tape.behind(key)
 
     def expects(self, note: e.Happened, key: str) -> bool:
-        """True, except for a note that may be missing (`Happened.optional`): every note is
-        compared.
-        """
+        """Returns True except for a note that may be missing (`Happened.optional`)."""
         return not note.optional or not self.tape.behind(key) or self._has(note, key)
 
     def settled_call(self, key: str, index: int) -> list[e.Event]:
@@ -350,9 +344,7 @@ class ReplayedRecording(Recording):
             raise ReplayDiverged(key, recorded, event)
 
     def agree(self, recorded: e.Event, event: e.Event) -> bool:
-        """Returns whether both are equal; in a run of two runtimes, apart from each
-        one's wording.
-        """
+        """Returns whether both are equal, ignoring the wording in a run of two runtimes."""
         recorded, event = recorded.timeless(), event.timeless()
         if not self._foreign:
             return recorded == event

@@ -296,9 +296,7 @@ async def advance(log: Log, run: str, strategy: MakeStrategy, setup: Setup) -> A
 
 
 async def _wake_at(log: Log, row: RunRow) -> int:
-    """Returns the earliest time when a waiting run or one of its children is due; 0 =
-    at a message.
-    """
+    """Returns when a waiting run or one of its children is due first; 0 = at a message."""
     if row.status != "waiting":
         return 0
     children = await log.rows(parent=row.run, status="waiting", limit=0)
@@ -368,7 +366,7 @@ def _was_cut_off(row: RunRow) -> bool:
 
 
 def _worst(records: Sequence[e.Record]) -> int:
-    """Returns the number of interruptions at the run's present place, including the last one."""
+    """Returns the number of interruptions at the run's current place, including the last one."""
     opened = fold(records).open.values()
     calls = [slot.lost + 1 for step in opened for slot in step.slots if is_at_work(slot)]
     return max([_deaths(records), *calls])
@@ -636,9 +634,7 @@ async def _waiting_for_a_person(log: Log, store: Store) -> str:
 async def _write_ending(
     store: Store, inbox: Inbox, event: e.RunFinished | e.Parked, *, quiet: bool = True
 ) -> bool:
-    """Records the end of the activation. False: a message arrived while it was parking
-    `quiet`ly.
-    """
+    """Records the end of the activation. False: a message prevented parking (`quiet`)."""
     await inbox.refresh(store)
     if isinstance(event, e.RunFinished):
         store.dispatch(event)

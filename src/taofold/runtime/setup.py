@@ -56,9 +56,7 @@ _CUT: Final = re.compile(r" \[… cut: \d+ more characters, digest [0-9a-f]+\]\Z
 
 
 def cut_preview(text: str) -> str:
-    """Returns `text`, or its beginning with a mark that `Approval.cut` and the console
-    recognise.
-    """
+    """Returns `text`, or its beginning with a mark for `Approval.cut` and the console."""
     if len(text) <= _LONGEST:
         return text
     # The digest distinguishes previews that differ only after the cut.
@@ -108,9 +106,7 @@ class Approval:
     form: Mapping[str, Any] | None = None
     """JSON Schema of the answer to a tool's own question; empty for yes or no."""
     batch: tuple["Approval", ...] = ()
-    """All questions of one step, in the order of its calls, with this one first; () = only this
-    one.
-    """
+    """All questions of one step, in call order, with this one first; () = only this one."""
     deciders: Deciders | None = None
     """The permitted deciders, by the policy of the question; None: the question defines none."""
     tool: Tool | None = field(default=None, repr=False, compare=False)
@@ -236,9 +232,7 @@ class Purse:
         self._settled = asyncio.Event()
 
     async def take(self, usd: float) -> bool:
-        """Holds back `usd` as soon as the running calls leave enough; False if that is
-        impossible.
-        """
+        """Holds back `usd` once the running calls leave enough; False if that is impossible."""
         # The list is summed each time: a running total of floats would not return to 0, and the
         # last call would wait forever.
         while self.spent + sum(self._reserved) + usd > self.usd:

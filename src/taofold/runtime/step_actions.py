@@ -140,7 +140,7 @@ class ActionBatch:
         return observations
 
     def _recall(self, index: int) -> bool:
-        """Restores an observed action on resume, regardless of the present code."""
+        """Restores an observed action on resume, regardless of the current code."""
         events = self.ledger.recording.settled_call(self.key, index)
         for event in events:
             if isinstance(event, e.Observed):
@@ -211,7 +211,7 @@ class ActionBatch:
         return bound
 
     def _current(self, tool: Tool) -> Tool:
-        """Returns the present version of the tool."""
+        """Returns the current version of the tool."""
         return self.ledger.tool(tool.name) or tool
 
     async def _answer_unmakeable(
@@ -381,9 +381,7 @@ class ActionBatch:
         return self._guard.judge(action, call, beside).level == "run"
 
     def _earlier_start(self, index: int, action: Action) -> Action | None:
-        """Returns the call of an earlier start, which is not ruled on again: it may
-        have happened.
-        """
+        """Returns the call started earlier; it is not ruled on again, as it may have happened."""
         attempts = PastCall(self.ledger, self.key, index, action, None).attempts()
         if attempts is None:
             return None

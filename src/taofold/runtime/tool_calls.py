@@ -65,9 +65,7 @@ _NO_MEMORY: Final = (
 )
 TIMEOUT_OPTIONS = ("retry with a longer timeout_s", "try an alternative action")
 UNCERTAIN_OPTIONS = ("find out whether it happened", "try an alternative action")
-"""After a timeout of a call that must not be repeated: it may still finish, in its thread or
-elsewhere.
-"""
+"""After a timeout of a call that must not be repeated, because it may still finish."""
 ESCALATION = "escalate with ask_user"
 """A further option after a timeout, if the run offers `ask_user`."""
 
@@ -267,7 +265,7 @@ class Invocation:
         return event
 
     def _renewed(self, change: DefinitionChanged) -> Bound | str:
-        """Returns the call of the tool's present version, with its start recorded, or why it is not
+        """Returns the call of the tool's current version, with its start recorded, or why it is not
         made.
 
         Only an approval of this very call carries it over to the version that was not ruled on.
@@ -285,7 +283,7 @@ class Invocation:
             return str(error)
         if self.action.guessed or any(repair.content for repair in bound.repairs):
             return f"the parameters of {tool.name} do not fit it as it is now: send them exactly"
-        # With its present effect, before it is called: otherwise a crash would repeat the call.
+        # With its current effect, before it is called: otherwise a crash would repeat the call.
         self.tool = tool
         self.start()
         return bound
@@ -347,9 +345,7 @@ class Invocation:
         return await sampling.spent(run, child_id(run, self.key, self.index))
 
     async def _consumed(self, sampling: Sampling) -> Reserved:
-        """Returns the consumption of the call's samples, which the state lacks until
-        the call ends.
-        """
+        """Returns the consumption of the call's samples, not yet counted by the state."""
         spent = await self._spent(sampling)
         calls, usage = spent.calls or (0, 0), spent.usage or Usage()
         return Reserved(calls[0], calls[1], usage.tokens, usage.priced_usd)
@@ -438,9 +434,7 @@ class Invocation:
         return answer
 
     async def delegate(self) -> e.Observed:
-        """Runs (or continues) the agent behind a tool as a child run, within the
-        remaining limits.
-        """
+        """Runs or continues the agent behind a tool as a child run, within remaining limits."""
         ledger, tool = self.ledger, self.tool
         setup, budget = ledger.setup, ledger.budget
         if setup.children is None:
@@ -664,9 +658,7 @@ def _stored(redactor: Redactor, tool: Tool, outcome: Outcome) -> StoredResult:
 
 
 def _is_deadline(error: Exception, timer: asyncio.Timeout | None) -> bool:
-    """Returns whether it is the call's deadline. The tool's own TimeoutError is an ordinary
-    failure.
-    """
+    """Returns whether the call's deadline raised it, not the tool itself."""
     return isinstance(error, TimeoutError) and timer is not None and timer.expired()
 
 
@@ -676,9 +668,7 @@ def _failed(error: Exception) -> Outcome:
 
 
 def _data(state: RunState, tool: Tool) -> Mapping[str, Any]:
-    """Returns the state's data; a `(state, args)` tool also gets TAgent's keys, unless they are
-    set.
-    """
+    """Returns the state's data; a `(state, args)` tool also gets TAgent's missing keys."""
     if tool.signature.style != "stateful":
         return state.data
     results = [

@@ -1,4 +1,4 @@
-"""The position of a run in an application's trace, from a header or from the present context.
+"""The position of a run in an application's trace, from a header or from the current context.
 
 W3C Trace Context, as text and as ids. OpenTelemetry is never imported: it is used only if the
 application has loaded it. The spans of runs are in `telemetry`.
@@ -51,7 +51,7 @@ TRACE_SETTING: Final = "traceparent"
 
 
 def current_trace() -> TraceContext | None:
-    """Returns the present span: `TRACEPARENT`, else OpenTelemetry's current span."""
+    """Returns the current span: `TRACEPARENT`, else OpenTelemetry's current span."""
     if traceparent := TRACEPARENT.get():
         return TraceContext.parse(traceparent)
     # Not imported: if the application has not loaded OpenTelemetry, there is no span to find.

@@ -1,7 +1,7 @@
 """Tool calls that may have happened without an observation: none is repeated unasked (D9).
 
 Either an earlier activation started the call and was interrupted, or it timed out and may still
-finish. The effect in the log counts, not the tool's present declaration.
+finish. The effect in the log counts, not the tool's current declaration.
 """
 
 import asyncio

@@ -123,7 +123,7 @@ def _schema(line: str, source: str) -> int:
             f"format {header.format!r} version {header.version} is not {FORMAT!r} {VERSION}",
             path=path,
         )
-    # From the oldest version that an upcaster accepts to the present one; a newer one is unknown.
+    # From the oldest version that an upcaster accepts to the current one; a newer one is unknown.
     readable = range(min(UPCASTERS, default=SCHEMA_VERSION), SCHEMA_VERSION + 1)
     if header.schema not in readable:
         raise ConfigError(

@@ -19,9 +19,7 @@ from taofold.learning.registry import Registry
 from taofold.reserved_places import make_folder, read_file, read_named, write_file
 
 _SHARED = "shared"
-"""The folder of patterns, archive and metrics in the seed's layout; `memory` and `loops` are beside
-it.
-"""
+"""The seed's folder of patterns, archive and metrics, beside `memory` and `loops`."""
 _FOLDERS = ("", "patterns", "archive", f"{_SHARED}/patterns", f"{_SHARED}/archive")
 """The folders searched for patterns: of the seed's layout, and of release 0.1."""
 

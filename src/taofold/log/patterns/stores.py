@@ -445,9 +445,7 @@ class _Change(Tables):
         )
 
     def emit(self, event: LearningEvent) -> bool:
-        """Applies and records the event, without secrets in its texts. Returns whether it changed
-        anything.
-        """
+        """Applies and records the event without secrets. Returns whether it changed anything."""
         event = self._cleaned(event)
         changes = step(self, event, self._at)
         changed = changes != Changes()
@@ -483,7 +481,7 @@ class JournalBook:
         self._head = -1
 
     async def read(self, work: Callable[[View], T]) -> T:
-        """Returns the result of `work` on the journal's present content."""
+        """Returns the result of `work` on the journal's current content."""
         async with self._lock:
             await self._catch_up()
             return work(Tables(self._db))

@@ -57,9 +57,7 @@ Bulk: TypeAlias = Callable[[Sequence[Values]], tuple[str, Values]]
 """Builds one statement from many calls; it returns a row for each, in their order."""
 
 MOST: Final = 8
-"""Maximum connections that read and write at once; three more write in batches, listen, and renew
-leases.
-"""
+"""Maximum number of pooled connections. Three more write batches, listen, and renew leases."""
 ANSWER_S: Final = 30.0
 """Maximum seconds of a statement: a stopped or vanished server does not break the connection."""
 _RENEW_S: Final = 3.0

@@ -171,9 +171,7 @@ class PostgresLog:
         self.database.broadcast(message)
 
     def on_broadcast(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener`, in another thread, with each message. Returns a function
-        that stops it.
-        """
+        """Calls `listener` in another thread with each message. Returns a stop function."""
         return self.database.on_broadcast(listener)
 
     async def create(
@@ -497,9 +495,7 @@ def _events(run: str, records: Sequence[Record]) -> tuple[list[int], list[bytes]
 
 
 def _first(run: str, records: Sequence[Record], first: int) -> int:
-    """Returns the first record's number; -1 if a record is not the next one, -2 if
-    there are none.
-    """
+    """Returns the first record's number; -1 if one is misplaced, -2 if there are none."""
     if not records:
         return -2
     placed = all(

@@ -52,9 +52,7 @@ else:
 
 
 class Disk:
-    """A thread that syncs the file `path` on request; `fold` moves its content into the
-    database.
-    """
+    """A thread that syncs the file `path`; `fold` moves its content into the database."""
 
     def __init__(
         self, path: Path, fold: Callable[[], None], sync: Callable[[int], None] = full_sync
@@ -335,9 +333,7 @@ class SqliteFile:
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
     def _try(self, attempt: Callable[[Work[T]], T], work: Work[T]) -> T:
-        """Returns the result of `attempt`; raises `BlockingIOError` while another
-        process writes.
-        """
+        """Returns `attempt`'s result; raises `BlockingIOError` while another process writes."""
         try:
             return attempt(work)
         except sqlite3.Error as error:
@@ -396,9 +392,7 @@ class SqliteFile:
         return self._connection
 
     def _still_there(self) -> None:
-        """Raises if the file was replaced or deleted: writes to it would be lost with
-        this process.
-        """
+        """Raises if the file was replaced or deleted, because writes to it would be lost."""
         path, device, inode = self._opened_as
         try:
             status = path.stat()

@@ -53,9 +53,7 @@ class Says(IntEnum):
     LIKELY = 2
     """`token`: any value is secret unless it is plainly a word."""
     SURELY = 3
-    """`password`, `apiKey`: any value is secret unless it is plainly a reference, a type or a
-    label.
-    """
+    """`password`, `apiKey`: any value is secret except references, types and labels."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -224,9 +222,7 @@ SHORTEST: Final = 6
 _RANDOM: Final = 16
 """Minimum length of a random-looking value under a weak name."""
 _ENTROPY: Final = 2.8
-"""Minimum bits per character of a random-looking value; 32 random hexadecimal digits have 3.3 and
-more.
-"""
+"""Minimum bits per character of a random value; 32 random hex digits have 3.3 or more."""
 _DISTINCT: Final = 3
 """Minimum number of different characters; fewer are a placeholder."""
 _CHANGES: Final = 3
@@ -507,9 +503,7 @@ _BLOCK: Final = late(r"[|>][+-]?[0-9]?[ \t]*\n[ \t]+(?=\S)")
 
 
 def assigned_secrets(text: str, lower: str) -> Iterator[Span]:
-    """Yields spans of secret values under rated names, unordered; `lower` is `text` in
-    lower case.
-    """
+    """Yields spans of secret values under rated names, unordered; `lower`: `text` lowered."""
     places: list[int] = []
     for stem in STEMS:
         at = lower.find(stem)

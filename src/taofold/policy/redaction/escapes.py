@@ -45,9 +45,7 @@ _MAIL_NOISE: Final = late(lambda: f"{_MAIL.pattern}|{_NOISE.pattern}")
 
 
 def _begun(sign: str) -> str:
-    """Returns a pattern for the first bytes of a multi-byte UTF-8 character, as hexadecimal
-    escapes.
-    """
+    """Returns a pattern for the first bytes of a UTF-8 character, as hexadecimal escapes."""
     more = f"{sign}[89abAB]{_HEX}"
     return f"(?:{sign}[cCdD]{_HEX}|{sign}[eE]{_HEX}(?:{more})?|{sign}[fF][0-4](?:{more}){{0,2}})?"
 

@@ -129,7 +129,7 @@ _NAMES: Final = late(
 _LOGIN: Final = late(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@")
 """The password in an address."""
 _FOLDERS: Final = ("PWD", "OLDPWD")
-"""Variables of every shell: the present and previous folder, not a password."""
+"""Variables of every shell: the current and previous folder, not a password."""
 _HEADERS: Final = frozenset(("authorization", "proxy-authorization", "cookie", "set-cookie"))
 """HTTP headers whose values are secret at any length."""
 _VALUE: Final = late(r"(?i)[a-z_]*value|val|default|content")
@@ -405,9 +405,7 @@ _NAMING: Final = frozenset(
 
 
 def follows(values: Sequence[Any], at: int) -> bool:
-    """Returns whether the previous element names the value at `at` a secret:
-    `["--password", "…"]`.
-    """
+    """Returns whether the element before `at` names it a secret: `["--password", "…"]`."""
     if not at or not isinstance(values[at], str) or not isinstance(values[at - 1], str):
         return False
     before = values[at - 1]
