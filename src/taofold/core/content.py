@@ -157,8 +157,11 @@ class Message(Value, frozen=True):
             for this endpoint.
 
     Example:
-        >>> Message("user", "What is 6 × 7?").text
-        'What is 6 × 7?'
+        ```python
+        from taofold import Message
+
+        print(Message("user", "What is 6 × 7?").text)  # What is 6 × 7?
+        ```
     """
 
     role: Role

@@ -36,8 +36,14 @@ class ConfigError(TaofoldError):
         path: The place of the mistake, such as `tools[0].name`; it precedes the message.
 
     Example:
-        >>> str(ConfigError("must be a number", path="limits.max_steps"))
-        'limits.max_steps: must be a number'
+        ```python
+        from taofold import ConfigError, Limits
+
+        try:
+            Limits(steps=-1)
+        except ConfigError as error:
+            print(error)  # limits: limit steps must be 0 or more, not -1
+        ```
     """
 
     def __init__(self, message: str, *, path: str = "") -> None:
@@ -78,10 +84,15 @@ class LimitReached(RunError):
     `result` is the `RunResult` with the partial work.
 
     Example:
+        ```python
+        from taofold import Agent, LimitReached, Limits
+
+        agent = Agent("test:tools", limits=Limits(steps=0), raise_on_limit=True)
         try:
-            Agent(model, limits=Limits(steps=3), raise_on_limit=True).run_sync("Sum up")
+            agent.run_sync("Sum up the reports.")
         except LimitReached as error:
-            print(error.result.stop_reason)
+            print(error.result.stop_reason)  # max_steps
+        ```
     """
 
     def __init__(self, message: str, result: Any) -> None:
@@ -93,10 +104,15 @@ class RunFailed(RunError):
     """The output of a run without an output was read. `result` shows how the run ended.
 
     Example:
+        ```python
+        from taofold import Agent, Limits, RunFailed
+
+        result = Agent("test:tools", limits=Limits(steps=0)).run_sync("Sum up the reports.")
         try:
             print(result.output)
         except RunFailed as error:
-            print(error.result.stop_reason, error.result.error)
+            print(error.result.stop_reason)  # max_steps
+        ```
     """
 
     def __init__(self, message: str, result: Any) -> None:
@@ -112,6 +128,16 @@ class ReplayDiverged(RunError):
         recorded: The event or value in the log.
         requested: The one that the current code derived.
         hint: A probable cause, appended to the message.
+
+    Example:
+        ```python
+        from taofold import ReplayDiverged
+
+        try:
+            await agent.replay("run-1")
+        except ReplayDiverged as error:
+            print(error.key, error.recorded, error.requested)
+        ```
     """
 
     def __init__(self, key: str, recorded: object, requested: object, hint: str = "") -> None:
@@ -128,10 +154,14 @@ class Refused(TaofoldError):
     """An approver's decision cannot be accepted; the message states why.
 
     Example:
+        ```python
+        from taofold import Decision, MemoryLog, Refused, decide
+
         try:
-            await decide(log, action_id, Decision("approve"))
+            await decide(MemoryLog(), "not-an-id", Decision("approve"))
         except Refused as error:
-            print(error)
+            print(error)  # 'not-an-id' is not an action id: write RUN:SEQ
+        ```
     """
 
 

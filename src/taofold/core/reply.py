@@ -44,8 +44,12 @@ class Usage(Value, frozen=True):
         reasoning_tokens: Output tokens of reasoning.
 
     Example:
-        >>> (Usage(100, 20, usd=0.01) + Usage(50, 5, usd=0.02)).tokens
-        175
+        ```python
+        from taofold import Usage
+
+        total = Usage(100, 20, usd=0.01) + Usage(50, 5, usd=0.02)
+        print(total.tokens)  # 175
+        ```
     """
 
     input_tokens: Count = 0

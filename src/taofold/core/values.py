@@ -57,8 +57,11 @@ class Tier(IntEnum):
     runs. Higher tiers compare as greater.
 
     Example:
-        >>> max(Tier.AUTO, Tier.CONFIRM).name
-        'CONFIRM'
+        ```python
+        from taofold import Policy, Tier
+
+        policy = Policy(tiers={"deploy": Tier.CONFIRM}, production_tiers={"shell": Tier.FORBIDDEN})
+        ```
     """
 
     AUTO = 1
@@ -84,8 +87,12 @@ class Thought(Value, frozen=True):
         learned: The key extraction: what the model learned from the observations before.
 
     Example:
-        >>> Thought("The test fails in parse(), so I read it.", because=(1,)).type
-        'reasoning'
+        ```python
+        from taofold import Thought
+
+        thought = Thought("The test fails in parse(), so I read it.", because=(1,))
+        print(thought.type)  # reasoning
+        ```
     """
 
     content: str
@@ -109,8 +116,12 @@ class Action(Value, frozen=True):
         repairs: The corrections made while the reply was parsed.
 
     Example:
-        >>> Action("read", {"path": "a.txt", "timeout_s": 5}).seconds
-        5.0
+        ```python
+        from taofold import Action
+
+        action = Action("read", {"path": "a.txt", "timeout_s": 5})
+        print(action.seconds)  # 5.0
+        ```
     """
 
     tool: str
@@ -150,8 +161,12 @@ class Observation(Value, frozen=True):
         blob: Digest of the whole result, if it is too large for the log.
 
     Example:
-        >>> Observation("no such file", status="failure").status
-        'failure'
+        ```python
+        from taofold import Observation
+
+        observation = Observation("no such file", status="failure")
+        print(observation.status)  # failure
+        ```
     """
 
     result: Any = None
@@ -236,8 +251,11 @@ class Principal(Value, frozen=True):
         roles: Roles known to the policy. See `Policy.roles` for their order.
 
     Example:
-        >>> Principal("ada", roles=("EDITOR",)).id
-        'ada'
+        ```python
+        from taofold import Principal
+
+        ada = Principal("ada", roles=("EDITOR",))
+        ```
     """
 
     id: str = "local"

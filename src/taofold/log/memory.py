@@ -60,7 +60,11 @@ class MemoryLog:
         now: Its clock, in milliseconds since the epoch.
 
     Example:
+        ```python
+        from taofold import Agent, MemoryLog
+
         agent = Agent("openai:gpt-5", log=MemoryLog())
+        ```
     """
 
     def __init__(self, *, now: Callable[[], int] = clock) -> None:

@@ -38,8 +38,13 @@ def open_log(spec: Log | str | Path) -> Log:
         LogError: It cannot be used; the message has the reason.
 
     Example:
+        ```python
+        from taofold import open_log
+
         log = open_log("runs.db")
-        print(await log.rows(status="waiting"))
+        for row in await log.rows(status="waiting"):
+            print(row.run, row.waiting_for)
+        ```
     """
     if not isinstance(spec, str | Path):
         return spec

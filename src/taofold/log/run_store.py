@@ -71,10 +71,13 @@ class Store:
             another one.
 
     Example:
-        >>> store = Store({"count": 1})
-        >>> _ = store.dispatch(lambda data: ("count", data["count"] + 1))
-        >>> store.state.data["count"], store.travel(-1).data["count"]
-        (2, 1)
+        ```python
+        from taofold import Store
+
+        store = Store({"count": 1})
+        store.dispatch(lambda data: ("count", data["count"] + 1))
+        print(store.state.data["count"], store.travel(-1).data["count"])  # 2 1
+        ```
     """
 
     def __init__(

@@ -81,8 +81,13 @@ class Limits:
         ConfigError: A bound is negative or not a number.
 
     Example:
-        >>> Limits(steps=5, usd=0.20, per_tool={"search": 3}).calls
-        8
+        ```python
+        from taofold import Agent, Limits
+
+        limits = Limits(steps=5, usd=0.20, per_tool={"search": 3})
+        print(limits.calls)  # 8
+        agent = Agent("openai:gpt-5", limits=limits)
+        ```
     """
 
     steps: int | None = 10

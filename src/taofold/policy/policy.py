@@ -76,9 +76,12 @@ class Policy:
         ConfigError: A value is unknown or out of range.
 
     Example:
-        >>> policy = Policy(tiers={"deploy": Tier.CONFIRM}, deny=frozenset({"rm"}))
-        >>> policy.rule(Action("deploy"), Facts(Tier.CARD, "once"), Principal()).verdict
-        'ask'
+        ```python
+        from taofold import Agent, Policy, Tier
+
+        policy = Policy(tiers={"deploy": Tier.CONFIRM}, deny=frozenset({"rm"}))
+        agent = Agent("openai:gpt-5", policy=policy)
+        ```
     """
 
     autonomy: Autonomy = "balanced"

@@ -167,8 +167,14 @@ async def decide(
         Refused: The decision is late, repeated, unusable, or not permitted to this principal.
 
     Example:
+        ```python
+        from taofold import Decision, decide, open_log
+        from taofold.runtime.control import pending
+
+        log = open_log("runs.db")
         for question in await pending(log):
             await decide(log, question.id, Decision("approve", by="ada"))
+        ```
     """
     redactor = redactor or environment_redactor()
     try:
@@ -421,8 +427,6 @@ async def steer(
 ) -> None:
     """Sends the model a message that it reads once, at its next turn.
 
-        await steer(open_log("runs.db"), "bill-ada", "Ada has moved to Oslo.")
-
     A waiting run reads it when it is resumed.
 
     Args:
@@ -436,6 +440,13 @@ async def steer(
     Raises:
         UnknownRun: There is no such run.
         Refused: The run has ended, or the message was sent already.
+
+    Example:
+        ```python
+        from taofold import open_log, steer
+
+        await steer(open_log("runs.db"), "bill-ada", "Ada has moved to Oslo.")
+        ```
     """
     redactor = redactor or environment_redactor()
     state = fold(await log.read(run))
@@ -528,8 +539,6 @@ async def cancel(
 
     A run that waits, or whose process has ended, ends at once.
 
-        await cancel(open_log("runs.db"), "bill-ada")
-
     Args:
         log: The log of the run.
         run: The id of the run.
@@ -543,6 +552,13 @@ async def cancel(
         UnknownRun: There is no such run.
         Refused: It has ended already.
         Conflict: Another process claimed it at this moment; that process reads the message.
+
+    Example:
+        ```python
+        from taofold import cancel, open_log
+
+        ended = await cancel(open_log("runs.db"), "bill-ada")
+        ```
     """
     # The message first: a process that claims the run in the meantime reads it and ends the run.
     await request_cancel(log, run, by=by, redactor=redactor)

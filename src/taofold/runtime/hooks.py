@@ -40,8 +40,13 @@ class Reject:
         reason: The text that the log and the model get.
 
     Example:
-        >>> Reject("deleting folders is not for agents").reason
-        'deleting folders is not for agents'
+        ```python
+        from taofold import Hook, Reject
+
+        class ReadOnly(Hook):
+            def before_tool(self, context, action):
+                return Reject("read only") if action.tool == "write_file" else None
+        ```
     """
 
     reason: str
@@ -55,8 +60,13 @@ class AddMessage:
         text: The message that the model reads.
 
     Example:
-        async def before_model(self, context, request):
-            return AddMessage("Answer in English.")
+        ```python
+        from taofold import AddMessage, Hook
+
+        class Language(Hook):
+            def before_model(self, context, request):
+                return None if context.usage.tokens else AddMessage("Answer in French.")
+        ```
     """
 
     text: str
@@ -70,8 +80,13 @@ class Replace:
         value: The new result: any JSON value.
 
     Example:
-        async def after_tool(self, context, action, result):
-            return Replace(str(result)[:1000])
+        ```python
+        from taofold import Hook, Replace
+
+        class Shorten(Hook):
+            def after_tool(self, context, action, result):
+                return Replace(str(result)[:1000])
+        ```
     """
 
     value: Any
@@ -90,8 +105,13 @@ class HookContext:
         people: Before a model call: user messages since the last one, at first the goal.
 
     Example:
-        def before_tool(self, context: HookContext, action):
-            return Reject("read only") if "ADMIN" not in context.principal.roles else None
+        ```python
+        from taofold import Hook, HookContext, Reject
+
+        class AdminsOnly(Hook):
+            def before_tool(self, context: HookContext, action):
+                return None if "ADMIN" in context.principal.roles else Reject("for admins only")
+        ```
     """
 
     run_id: str
@@ -117,9 +137,15 @@ class Hook:
     same call: before it was started, or for a reply without later records.
 
     Example:
+        ```python
+        from taofold import Agent, Hook, Reject
+
         class ReadOnly(Hook):
             def before_tool(self, context, action):
                 return Reject("read only") if action.tool == "write_file" else None
+
+        agent = Agent("openai:gpt-5", hooks=[ReadOnly()])
+        ```
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -199,13 +225,19 @@ Check: TypeAlias = Callable[[str], "str | Awaitable[str | None] | None"]
 class InputGuard(Hook):
     """A hook that checks the user's text: the goal, and messages to a running agent.
 
-        Agent(…, hooks=[InputGuard(lambda text: "no medical advice" if "dose" in text else None)])
-
     Text from tools or models is not checked. `after_tool` receives the text of tools.
 
     Args:
         check: Returns the reason to reject a text, or None. May be async.
         name: The name in the log.
+
+    Example:
+        ```python
+        from taofold import Agent, InputGuard
+
+        guard = InputGuard(lambda text: "no medical advice" if "dose" in text else None)
+        agent = Agent("openai:gpt-5", hooks=[guard])
+        ```
     """
 
     def __init__(self, check: Check, name: str = "InputGuard") -> None:
@@ -224,11 +256,17 @@ class InputGuard(Hook):
 class OutputGuard(Hook):
     """A hook that checks the model's text: each reply, and the answer that `finish` takes.
 
-        Agent(…, hooks=[OutputGuard(lambda text: "a price" if "€" in text else None)])
-
     Args:
         check: Returns the reason to reject a text, or None. May be async.
         name: The name in the log.
+
+    Example:
+        ```python
+        from taofold import Agent, OutputGuard
+
+        guard = OutputGuard(lambda text: "names a price" if "€" in text else None)
+        agent = Agent("openai:gpt-5", hooks=[guard])
+        ```
     """
 
     def __init__(self, check: Check, name: str = "OutputGuard") -> None:

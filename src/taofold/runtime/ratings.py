@@ -38,8 +38,11 @@ class Rating(msgspec.Struct, frozen=True):
         at: Time in milliseconds since the epoch.
 
     Example:
-        >>> Rating(by="ada", value=0.8, note="slow but correct").value
-        0.8
+        ```python
+        from taofold import Rating
+
+        rating = Rating(by="ada", value=0.8, note="slow but correct")
+        ```
     """
 
     by: str
@@ -174,7 +177,11 @@ async def rate(
         Refused: `by` has rated the run too often.
 
     Example:
+        ```python
+        from taofold import open_log, rate
+
         await rate(open_log("runs.db"), "bill-ada", 0.8, "slow but correct")
+        ```
     """
     await log.row(run)
     rating = Rating.create(value, note, by=by, redactor=redactor)
@@ -194,8 +201,12 @@ async def ratings(log: Log, run: str) -> list[Rating]:
         run: The id of the run.
 
     Example:
+        ```python
+        from taofold import open_log, ratings
+
         for rating in await ratings(open_log("runs.db"), "bill-ada"):
             print(rating.by, rating.value, rating.note)
+        ```
     """
     try:
         beside = ratings_beside(log)

@@ -84,8 +84,14 @@ class Approval:
         expires_at: Time of its expiry; 0 = never.
 
     Example:
-        def approve(request: Approval) -> Decision | bool:
+        ```python
+        from taofold import Agent, Approval
+
+        def approve(request: Approval) -> bool:
             return request.action.tool == "deploy" and "staging" in request.preview
+
+        agent = Agent("openai:gpt-5", approve=approve)
+        ```
     """
 
     id: str
@@ -168,8 +174,12 @@ class Decision:
         digest: The digest of the shown `Approval`; a decision with another digest is refused.
 
     Example:
-        >>> Decision("deny", by="ada", reason="not on Fridays").verdict
-        'deny'
+        ```python
+        from taofold import Decision
+
+        denial = Decision("deny", by="ada", reason="not on Fridays")
+        edit = Decision("edit", by="ada", parameters={"amount": 10})
+        ```
     """
 
     verdict: DecisionWord
