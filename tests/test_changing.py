@@ -177,7 +177,7 @@ async def main(first):
 
 log = open_log("runs.db")
 assert asyncio.run(main(1)) == ("finished", 5, True)
-assert asyncio.run(main(2)) == ("limited", 2, False)  # nobody raised anything
+assert asyncio.run(main(2)) == ("limited", 2, False)  # no limit was raised
 asyncio.run(log.close())
 """
 
