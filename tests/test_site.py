@@ -1,5 +1,6 @@
 """The documentation as a site: every page is in its navigation, every link leads somewhere."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -14,6 +15,18 @@ from tests.test_docs import DOCS, PAGES, ROOT, name_of
 
 SITE = {page for page in PAGES if DOCS in page.parents}
 """The pages of the site: all of docs/ without the decisions in docs/adr/."""
+
+
+SEARCHED = (
+    "retry",
+    "timeout",
+    "guardrail",
+    "memory",
+    "human in the loop",
+    "structured output",
+    "streaming",
+)
+"""Terms that users of other frameworks search for: each is in a heading."""
 
 
 def pages_in(entry: Any) -> list[str]:
@@ -70,3 +83,6 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert ":::" not in re.sub(r"<code.*?</code>", "", reference, flags=re.DOTALL)
     for name in ("Agent", "tool", "Limits", "ReplayDiverged"):
         assert f'id="taofold.{name}"' in reference
+    search = json.loads((tmp_path / "site" / "search.json").read_text(encoding="utf-8"))
+    titles = " ".join(item["title"] for item in search["items"]).lower()
+    assert [term for term in SEARCHED if term not in titles] == []
