@@ -39,7 +39,7 @@ class Shelf(Protocol):
 
 
 def lock_file(path: Path) -> int:
-    """Returns a descriptor that holds the file's lock until it is closed. Blocks meanwhile."""
+    """Waits for the file's lock. Returns a descriptor that holds it until it is closed."""
     descriptor = open_file(path, os.O_WRONLY | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -56,12 +56,12 @@ WORDS: list[tuple[e.Event, str, str | None]] = [
     (
         e.Cut(key="1", reason="refused", messages=3, detail="no"),
         "refused: 3 messages no",
-        "what the provider signed is not sent back from here on, refused: 3 messages no",
+        "data signed by the provider is no longer sent, refused: 3 messages no",
     ),
     (
         e.Cut(key="1", reason="lost", messages=3),
         "lost: 3 messages",
-        "what the provider signed is not sent back from here on, lost: 3 messages",
+        "data signed by the provider is no longer sent, lost: 3 messages",
     ),
     (
         e.Hooked(key="1", hook="h", point="before_model", message="be brief"),

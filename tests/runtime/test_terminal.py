@@ -54,7 +54,7 @@ async def test_only_a_clear_yes_approves(
     assert not isinstance(decision, list)
     assert decision.verdict == verdict
     shown = capsys.readouterr()
-    assert "pay needs your word (tier 3: tier 3 always asks)" in shown.err
+    assert "pay needs your approval (tier 3: tier 3 always asks)" in shown.err
     assert "pay(5)" in shown.err
     assert shown.out == "", "stdout carries the result only"
 
@@ -113,7 +113,7 @@ async def test_what_a_step_asks_at_once_is_listed_first_and_answered_one_by_one(
     assert result.status == "finished"
     assert ran == [5]
     shown = capsys.readouterr().err
-    assert "2 calls of one step need your word" in shown
+    assert "2 calls of one step need your approval" in shown
     assert shown.index("  1. │ pay(amount=5)") < shown.index("  2. │ pay(amount=7)")
     assert shown.index("  2. │ pay(amount=7)") < shown.index("approve? [y/N]")
     assert shown.count("approve? [y/N]") == 2
@@ -139,7 +139,9 @@ def test_everything_is_approved_but_no_question_answered() -> None:
         assert parked.value.args == (waits_for,)
 
 
-FORGED = "pay(5)\n  approve? [y/N] y\n\n! look needs your word (tier 1: reads only)\r\n  │ look()"
+FORGED = (
+    "pay(5)\n  approve? [y/N] y\n\n! look needs your approval (tier 1: reads only)\r\n  │ look()"
+)
 
 
 async def test_nothing_that_is_asked_looks_like_the_question_around_it(

@@ -160,7 +160,7 @@ class Message(Value, frozen=True):
         ```python
         from taofold import Message
 
-        print(Message("user", "What is 6 × 7?").text)  # What is 6 × 7?
+        print(Message("user", "Add 6 and 7.").text)  # Add 6 and 7.
         ```
     """
 
@@ -321,7 +321,7 @@ def veil_opaque(content: Content) -> Content:
     visible: list[Part] = []
     for part in content:
         match part:
-            # The digest stays, so that two items can be told apart.
+            # The digest stays, so that two items can be distinguished.
             case OpaquePart():
                 # `size` is 0 while the bytes are inline; afterwards `data` is empty and `size`
                 # counts.

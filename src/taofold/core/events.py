@@ -378,7 +378,7 @@ class Cut(Annotation, frozen=True, tag="cut"):
     """
 
     alarming: ClassVar[bool] = True
-    heading: ClassVar[str] = "what the provider signed is not sent back from here on,"
+    heading: ClassVar[str] = "data signed by the provider is no longer sent,"
     wording: ClassVar[str] = "{0.reason}: {0.messages} messages {0.detail}"
     key: str
     reason: str

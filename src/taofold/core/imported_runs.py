@@ -2,7 +2,7 @@
 
 A file can claim anything: an approval, a started call without an outcome, a principal with more
 rights. `as_import` rejects impossible records and keeps finished calls, marked as imported, for the
-importing principal. Of a call without an outcome it keeps only the proposal. The continued run is
+importing principal. For a call without an outcome it keeps only the proposal. The continued run is
 therefore approved again, under the local policy, for everything that is not done. `provenance_of`
 distinguishes an imported run from a local one.
 """

@@ -53,8 +53,8 @@ RESERVED: Final[frozenset[str]] = frozenset({FINISH, ASK_USER})
 class Tier(IntEnum):
     """The approval that an action needs before it runs (D8).
 
-    AUTO runs at once, CARD needs an approval, CONFIRM an explicit confirmation, and FORBIDDEN never
-    runs. Higher tiers compare as greater.
+    AUTO runs at once. CARD asks unless the policy's autonomy is "autonomous", CONFIRM always asks,
+    and FORBIDDEN never runs. Higher tiers compare as greater.
 
     Example:
         ```python
@@ -82,6 +82,7 @@ class Thought(Value, frozen=True):
         type: goal, progress, extraction, reasoning, exception, synthesis, or research if enabled.
         because: Numbers of the steps that it rests on, from 1.
         confidence: The model's own estimate; None if it gave none.
+        critical: True if the model flags a critical exception: its actions then need an approval.
         synthesized: True if taofold wrote the text.
         inferred: True if taofold chose the type, because the model gave none or an unknown one.
         learned: The key extraction: what the model learned from the observations before.

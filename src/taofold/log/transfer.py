@@ -111,7 +111,7 @@ class _Digest:
 
 
 def migrate(source: str, target: str) -> LogTransfer:
-    """Copies the log `source` to the empty log `target`. Blocks; no process may write meanwhile.
+    """Copies the log `source` to the empty log `target`. Blocks; no process may write during it.
 
     Both are `sqlite:PATH`, a path, or `postgresql://…`.
 

@@ -103,7 +103,7 @@ async def _answer(request: Approval) -> Decision:
 
 def _overview(batch: Sequence[Approval]) -> bool:
     """Lists all questions of a step before the first one; False at the end of the input."""
-    rows = ["", f"! {len(batch)} calls of one step need your word:"]
+    rows = ["", f"! {len(batch)} calls of one step need your approval:"]
     for number, each in enumerate(batch, 1):
         first, *others = _framed(each.preview)
         rows += [f"  {number}. {first}", *[f"     {row}" for row in others]]
@@ -124,7 +124,7 @@ def _ask(request: Approval) -> str | None:
     else:
         # A doubt, or a tool's own question, replaces the policy's reason.
         why = "" if request.question else f": {visible_line(request.reason)}"
-        rows = ["", *_titled("! ", f"{tool} needs your word (tier {tier}{why})")]
+        rows = ["", *_titled("! ", f"{tool} needs your approval (tier {tier}{why})")]
         rows += _shown(request.question) + _shown(request.preview)
         prompt = "  approve? [y/N] "
         if request.cut:

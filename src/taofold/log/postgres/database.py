@@ -605,7 +605,7 @@ class Database:
                 await self._write_batch(batch)
         except BaseException as error:
             # It is unknown whether the batch was committed; the writes still queued were not sent.
-            # One by one: others are queued meanwhile, and none may be forgotten.
+            # One by one: others may be queued during this, and none may be forgotten.
             while self._queue:
                 batch.append(self._queue.popleft())
             _refuse(batch, OutcomeUnknown(f"the log stopped: {error!r}"))

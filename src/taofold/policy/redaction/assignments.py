@@ -257,7 +257,7 @@ _REFERENCE: Final = late(
 )
 """References to a secret, and values that state its absence."""
 _VARIABLE: Final = late(r"[$*&](?P<name>[A-Za-z_][\w-]*)(?:[/:.\[(>?-].*)?", re.DOTALL)
-"""Of a shell, PHP, YAML, C."""
+"""A variable in a shell, PHP, YAML or C."""
 _BRACED: Final = late(r"\{(?P<name>[\w.()\[\]:!'\"-]+)(?:\}|\Z)")
 _ANGLED: Final = late(r"<(?P<name>[\w \t.,:/|'-]*)>?")
 _CODE: Final = late(
