@@ -9,7 +9,7 @@ The gate weighs two orders of the same edits, the policy's own and the learnt on
 at the edits that were correct. A search ranks by their mixture, so misleading rates lose weight,
 and the learnt order is never lost for good.
 
-Source of the figures: `docs/learning-benchmark.md`. Pure.
+Source of the figures: `docs/internals/learning-benchmark.md`. Pure.
 """
 
 from collections.abc import Mapping, Sequence
