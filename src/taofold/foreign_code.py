@@ -37,10 +37,10 @@ def foreign_exit(error: BaseException) -> ForeignExit:
     except BaseException:  # noqa: BLE001 - a foreign __repr__
         text = kind
     if isinstance(error, SystemExit):
-        return ForeignExit(f"{text}: it tried to end the process, which goes on")
+        return ForeignExit(f"{text}: it tried to end the process, which continues")
     if isinstance(error, asyncio.CancelledError):
         return ForeignExit(f"{text}: something inside of it was cancelled")
-    return ForeignExit(f"{text}: {kind} is no ordinary exception")
+    return ForeignExit(f"{text}: {kind} is not an ordinary exception")
 
 
 def original(error: Exception) -> BaseException:

@@ -246,7 +246,7 @@ def http_parts(url: str) -> SplitResult:
     parts = urlsplit(url)
     # The port is read here: `urlsplit` raises then, not when the URL is split.
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(f"{url[:100]!r} is no http or https URL")
+        raise ValueError(f"{url[:100]!r} is not an http or https URL")
     return parts
 
 

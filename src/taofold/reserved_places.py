@@ -353,7 +353,7 @@ def _folder(path: Path, above: int | None) -> Generator[int]:
         # With O_DIRECTORY a link is reported in this way, too.
         kind = "a link" if path.is_symlink() else "no folder"
         raise ConfigError(
-            f"{str(path)!r} is {kind}: nothing in it is used. Look at it, and delete it"
+            f"{str(path)!r} is {kind}: nothing in it is used. Inspect it, then delete it"
         ) from error
     try:
         yield descriptor
@@ -406,7 +406,7 @@ def _check(status: os.stat_result, path: Path, trust: Trust, *, kind: int = stat
     if found != kind:
         raise ConfigError(
             f"{name!r} is {_KINDS.get(found, 'of an unknown kind')}, not {_KINDS[kind]}: "
-            "it was not opened. Look at it, and delete it"
+            "it was not opened. Inspect it, then delete it"
         )
     if trust == "content":
         return
@@ -427,5 +427,5 @@ def _check_owner(status: os.stat_result, path: Path) -> None:
     if status.st_uid not in (os.geteuid(), 0):
         raise ConfigError(
             f"{str(path)!r} belongs to another user ({status.st_uid}): it was not opened. "
-            "Look at it, and delete it"
+            "Inspect it, then delete it"
         )

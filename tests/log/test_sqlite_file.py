@@ -65,7 +65,7 @@ def test_a_file_that_is_no_database_is_reported_and_left_alone(tmp_path: Path) -
     path = tmp_path / "log.db"
     path.write_bytes(b"this is not a database, it is somebody's notes\n" * 100)
     before = path.read_bytes()
-    with pytest.raises(LogError, match="no SQLite database"):
+    with pytest.raises(LogError, match="not a SQLite database"):
         run(count(path))
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["log.db"]
@@ -351,7 +351,7 @@ def test_a_check_names_what_is_wrong(path: Path, tmp_path: Path) -> None:
     assert lines[3:] == ["record 3 of run 'r' is missing"]
     notes = tmp_path / "notes"
     notes.write_text("no database " * 100)
-    assert "no SQLite database" in faults_in(notes)[0]
+    assert "not a SQLite database" in faults_in(notes)[0]
 
 
 @pytest.mark.parametrize("what", ["deleted", "moved", "replaced", "folder"])

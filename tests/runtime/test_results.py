@@ -166,7 +166,7 @@ async def test_a_timeout_says_how_many_calls_hang_once_they_are_many(
         text = str(observation.result)
         assert observation.status == "timeout"
         assert text.startswith("hang timed out after 0.01 s.")
-        assert (f"{hanging} calls of this process go on" in text) == (hanging == MANY)
+        assert (f"{hanging} calls of this process hang" in text) == (hanging == MANY)
         assert "It may have happened or may still finish. Output so far:\nso far\nOptions: " in text
         assert observation.extraction.startswith("hang timed out after 0.01 s.")
         assert observation.options[0] == "find out whether it happened"
@@ -177,8 +177,8 @@ async def test_a_timeout_says_how_many_calls_hang_once_they_are_many(
     [
         ({"state": "s" * (STATE + 1)}, "with more than can be kept for it"),
         ({"state": (1, 2)}, "with more than can be kept for it"),
-        ({"state": SECRET}, "with a secret in what it wants back"),
-        ({"form": {"title": SECRET}}, "with a secret in what it wants back"),
+        ({"state": SECRET}, "holds a secret in its state or form"),
+        ({"form": {"title": SECRET}}, "holds a secret in its state or form"),
     ],
 )
 async def test_a_question_that_cannot_be_kept_as_it_is_fails_the_call(

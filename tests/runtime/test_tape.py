@@ -43,8 +43,8 @@ def test_what_was_said_before_the_last_start_of_a_call_goes_with_its_attempts() 
 
 @pytest.mark.parametrize("key", ["ask", "1."])
 def test_what_is_no_place_is_an_error_of_the_log(key: str) -> None:
-    with pytest.raises(LogError, match="no place in a run"):
+    with pytest.raises(LogError, match="not a place in a run"):
         tape(e.Replied(key=key, prompt="", content="", model="m"))
     said = tape(e.Steered(key=key, id="1", text="go", by="ann"))
-    with pytest.raises(LogError, match="no place in a run"):
+    with pytest.raises(LogError, match="not a place in a run"):
         said.steering("1")

@@ -493,7 +493,7 @@ class OpenQuestion:
             changed = "the policy changed after the approval was asked for"
         elif asked.request is None and self._preview() != asked.preview:
             # For example, the file whose change was shown.
-            changed = "what the call would do changed after a person was shown it"
+            changed = "the effect of the call changed after its preview was shown"
         elif resolved.action is not None:
             # A decider without the tool at hand could not be warned, so the question is asked once
             # more.
@@ -543,7 +543,7 @@ def flaw(decision: Decision) -> str:
             return f"the {name} of a decision is text, not {quote(text)}"
     parameters = decision.parameters
     if parameters is None:
-        return "an edit says which parameters to use instead" if verdict == "edit" else ""
+        return "an edit needs the parameters to use instead" if verdict == "edit" else ""
     if not is_object(parameters) or jsonable(parameters) != parameters:
         return f"edited parameters are a dict of JSON, not {quote(parameters)}"
     return ""

@@ -40,7 +40,7 @@ def _position(key: str) -> tuple[str, int]:
     try:
         return branch, int(position)
     except ValueError:
-        raise LogError(f"{key!r} is no place in a run: its log was changed") from None
+        raise LogError(f"{key!r} is not a place in a run: its log was modified") from None
 
 
 def _kind(event: e.Happened) -> type[e.Happened]:

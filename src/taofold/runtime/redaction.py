@@ -81,7 +81,7 @@ def check_reply(reply: object) -> Reply:
                 raise ModelError(f"the reply has a {type(text).__name__} for a text", kind="reply")
 
     if not (type(reply.issuer) is Issuer or reply.issuer is None):
-        raise ModelError("the reply's issuer is no Issuer", kind="reply")
+        raise ModelError("the reply's issuer is not an Issuer", kind="reply")
     _check(reply.usage)
     return reply
 

@@ -404,7 +404,7 @@ class Invocation:
         redactor = self.ledger.setup.redactor
         # Never altered silently: the tool would get an incomplete state back.
         if redactor.json(state) != state or redactor.json(wants.form) != wants.form:
-            return "the tool asks a person with a secret in what it wants back: that is not written"
+            return "the tool's question holds a secret in its state or form, which is not stored"
         return ""
 
     async def answered(self, wants: InputRequired) -> PersonAnswer:
@@ -550,9 +550,7 @@ class Invocation:
         tool = self.tool
         text = f"{tool.name} timed out after {seconds:g} s."
         if WORKERS.hanging >= MANY:
-            text += (
-                f" {WORKERS.hanging} calls of this process go on in threads that nobody can end."
-            )
+            text += f" {WORKERS.hanging} calls of this process hang in threads that cannot end."
         if tool.effect == "once":
             text += " It may have happened or may still finish."
         if context is not None and context.partial:

@@ -77,7 +77,7 @@ _TEXTS: Final = {
     "Check the file's and its folder's permissions",
     sqlite3.SQLITE_CORRUPT: "is damaged. Nothing was changed: restore it from a backup, or save "
     "what can be read with `sqlite3 FILE .recover`",
-    sqlite3.SQLITE_NOTADB: "is not a taofold log: it is no SQLite database. Nothing was changed",
+    sqlite3.SQLITE_NOTADB: "is not a taofold log: it is not a SQLite database. Nothing was changed",
     sqlite3.SQLITE_IOERR: f"cannot be read or written: the disk reports an error. {NOTHING_SAVED}",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened: check that the folder exists and that you may "
     "write there",
@@ -102,7 +102,7 @@ def explain(error: sqlite3.Error, path: Path) -> LogError:
         # Bytes of a record have changed. Python reports this itself, without an SQLite code, and
         # quotes the whole record.
         return LogError(
-            f"the log {str(path)!r} {_TEXTS[sqlite3.SQLITE_CORRUPT]} (a text in it is no UTF-8)"
+            f"the log {str(path)!r} {_TEXTS[sqlite3.SQLITE_CORRUPT]} (a text in it is not UTF-8)"
         )
     text = _TEXTS.get(code(error))
     if text is None:
@@ -347,9 +347,9 @@ def layout(connection: sqlite3.Connection, path: Path, *, adopt: bool, alone: bo
     if alone and notes.get(_MORE) == "1":
         raise Incompatible(
             f"{str(path)!r} was copied while it was in use, without {path.name + '-wal'!r}: "
-            "its last records are missing, and actions that were done could be done again; "
+            "its last records are missing, and completed actions could be repeated; "
             "nothing was changed. Put that file beside it, or restore a backup that was made "
-            "with `taofold log backup`; to go on without those records: `taofold runs adopt`"
+            "with `taofold log backup`; to continue without those records: `taofold runs adopt`"
         )
     if not adopt and not ours(path, notes):
         raise Incompatible(

@@ -266,7 +266,7 @@ def record(run: str, row: tuple[int, int, str | bytes, int | None]) -> Record:
         )
     try:
         if not 0 <= at < _END:  # a text is no time either
-            raise ValueError(f"{at} is no time")
+            raise ValueError(f"{at} is not a time")
         return Record(run, seq, at, decode(body, version or 0))
     except (ValueError, TypeError, KeyError, RecursionError, msgspec.MsgspecError) as error:
         raise LogError(f"record {seq} of run {run!r} is damaged: {error}") from error
