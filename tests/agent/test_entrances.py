@@ -78,6 +78,20 @@ def test_an_agent_is_made_of_its_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "note.txt" in str(asks.run_sync("What is there?").steps[0].observations[0].result)
 
 
+def test_a_flow_whose_nodes_name_their_models_needs_no_model_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: `load_agent` returns the agent as it was built."""
+    monkeypatch.delenv("TAOFOLD_MODEL", raising=False)
+    node = "nodes: [{name: ask, uses: llm.call, with: {prompt: hi, model: 'test:answer'}}]\n"
+    path = tmp_path / "flow.yaml"
+    path.write_text(node, encoding="utf-8")
+    assert Agent.from_file(path).run_sync("go").success
+    path.write_text(node.replace(", model: 'test:answer'", ""), encoding="utf-8")
+    with pytest.raises(ConfigError, match="no model is named"):
+        Agent.from_file(path).run_sync("go")
+
+
 def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no agent file '.*absent\.yaml'"):
         Agent.from_file(tmp_path / "absent.yaml")

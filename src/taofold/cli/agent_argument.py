@@ -11,12 +11,12 @@ How an agent file is read and built is in `taofold.files`.
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from taofold.agent.origin import ORIGIN
 from taofold.cli import project
@@ -24,41 +24,17 @@ from taofold.cli.output import say
 from taofold.cli.tracebacks import know
 from taofold.core.errors import ConfigError
 from taofold.core.json_values import is_object
-from taofold.core.values import Profile
 from taofold.reserved_places import read_named
 from taofold.tools.discovery import DiscoveryWarning, discover_toolset
 
 if TYPE_CHECKING:
     from taofold.agent import Agent
     from taofold.core.events import RunStarted
-    from taofold.files.agent import AgentFile
     from taofold.files.config import Config
-    from taofold.files.flow.file import FlowFile
     from taofold.policy import Policy
-    from taofold.runtime.model import Model, OnText, Request
+    from taofold.runtime.model import Model
     from taofold.runtime.setup import Approver
     from taofold.tools.container_network import Reach
-
-
-NO_MODEL: Final = (
-    "no model: pass --model provider:model, set TAOFOLD_MODEL, or say `model:` in the "
-    "agent file or in .taofold/config.yml (offline:repair needs no key and no network)"
-)
-
-
-class UnaskedModel:
-    """Stands where a flow that asks no model would have one. It refuses to be asked."""
-
-    name = "no model"
-    profile = Profile()
-
-    async def complete(self, request: "Request", on_text: "OnText | None" = None) -> NoReturn:
-        """Raise `ConfigError`: an action asked that does not say it would."""
-        raise ConfigError(NO_MODEL)
-
-    def price(self, input_tokens: int, output_tokens: int) -> float:
-        """Nothing is bought."""
-        return 0.0
 
 
 def live(
@@ -77,6 +53,8 @@ def live(
         connected = resolve(model, provider=provider)
         return connected, dict.fromkeys(agent.models, connected)
     if not agent.model:
+        from taofold.files.flow.unasked import NO_MODEL
+
         raise ConfigError(NO_MODEL)
     others = {name: resolve(spec, provider=provider) for name, spec in agent.models.items()}
     where = {"base_url": agent.base_url} if agent.base_url else {}
@@ -115,24 +93,6 @@ def with_autonomy(agent: "Agent[Any, Any]", autonomy: str) -> "Agent[Any, Any]":
         agent,
         lambda a: {"policy": replace(a.policy, autonomy=autonomy)},  # type: ignore[arg-type]
     )
-
-
-def without_idle_model(agent: "Agent[Any, Any]", file: "AgentFile") -> "Agent[Any, Any]":
-    """The agent; where its flow names every model it asks and none is set, nobody in its place."""
-    from taofold.files.flow.file import FlowFile
-
-    if agent.model or not isinstance(file, FlowFile) or any(_asks(file)):
-        return agent
-    return agent.replace(model=UnaskedModel())
-
-
-def _asks(file: "FlowFile") -> Iterator[bool]:
-    """For each node, also of imported flows: does its action ask a model that it does not name?"""
-    for node in file.flow.every:
-        own = not {"model", "generator_model"}.isdisjoint(node.models)
-        yield node.kind is not None and bool(node.kind.models) and not own
-    for other in file.imported.values():
-        yield from _asks(other)
 
 
 SETTINGS: Final = "cli"
@@ -377,7 +337,7 @@ def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Ag
         return _default(config, operator, root, choice.reach)
     if is_file(choice.agent):
         from taofold.files.checked_yaml import refuse
-        from taofold.files.flow.file import build, read_agent
+        from taofold.files.flow.file import build, read_agent, without_idle_model
 
         path = folder / choice.agent
         if not path.exists():

@@ -187,8 +187,9 @@ async def _decide(log: "Log", reference: str, decision: "Decision") -> "tuple[Ap
 
 async def _tools(log: "Log", approval: "Approval") -> "Mapping[str, Tool]":
     """The tools of the run's agent, to check an edit; none where the agent cannot be made here."""
-    from taofold.cli.agent_argument import UnaskedModel, is_recorded, make, recorded_choice
+    from taofold.cli.agent_argument import is_recorded, make, recorded_choice
     from taofold.core.state import opening
+    from taofold.files.flow.unasked import UnaskedModel
     from taofold.runtime import control
     from taofold.tools.threads import WORKERS
 

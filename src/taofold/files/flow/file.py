@@ -34,6 +34,7 @@ from taofold.files.config import Config, read_config
 from taofold.files.flow.compiler import Compiler, Nodes
 from taofold.files.flow.flow import Flow, FlowKeys, Node
 from taofold.files.flow.interpreter import nested_flow, run
+from taofold.files.flow.unasked import UnaskedModel
 from taofold.files.python_references import load as load_object
 from taofold.files.tools import InlineTool
 from taofold.policy import Limits, Policy
@@ -221,7 +222,7 @@ def load_agent(path: Path, root: Path) -> Agent[Any, Any]:
     file, faults = read_agent(path, source=str(path))
     if file is None:
         refuse(faults, f"{path} cannot be used")
-    return build(file, config, root.resolve())
+    return without_idle_model(build(file, config, root.resolve()), file)
 
 
 def build(
@@ -272,6 +273,22 @@ def build(
         temperature=warmth,
         effort=effort,
     )
+
+
+def without_idle_model(agent: Agent[Any, Any], file: AgentFile) -> Agent[Any, Any]:
+    """Returns the agent; it runs without a model of its own if its nodes name all they call."""
+    if agent.model or not isinstance(file, FlowFile) or any(_calls_default(file)):
+        return agent
+    return agent.replace(model=UnaskedModel())
+
+
+def _calls_default(file: FlowFile) -> Iterator[bool]:
+    """Yields for each node, also of imported flows, whether it calls the flow's own model."""
+    for node in file.flow.every:
+        own = not {"model", "generator_model"}.isdisjoint(node.models)
+        yield node.kind is not None and bool(node.kind.models) and not own
+    for other in file.imported.values():
+        yield from _calls_default(other)
 
 
 def strategy(
