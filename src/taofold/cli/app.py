@@ -19,7 +19,7 @@ from taofold.cli.demo import demo
 from taofold.cli.doctor import doctor
 from taofold.cli.evals import evaluate
 from taofold.cli.file_commands import check, graph, init
-from taofold.cli.loops.commands import app as loops
+from taofold.cli.loops import commands as loops
 from taofold.cli.loops.start import ALIAS, loop
 from taofold.cli.mcp import app as mcp
 from taofold.cli.patterns import register as add_patterns
@@ -141,7 +141,14 @@ for verbs in (reading, changing, exchange):
     runs.add_typer(verbs)
 app.add_typer(runs, name="runs")
 app.add_typer(approvals, name="approvals")
-app.add_typer(loops, name="loops")
+app.add_typer(loops.app, name="loops")
+# Hidden: the names of AIWG, for its users.
+for name, command in (
+    ("ralph-status", loops.status),
+    ("ralph-resume", loops.resume),
+    ("ralph-abort", loops.abort),
+):
+    app.command(name, hidden=True)(command)
 add_patterns(app)
 add_serve(app)
 app.add_typer(mcp, name="mcp")
