@@ -94,6 +94,17 @@ LLAMA: Final = Prerequisite(
     lambda: "" if (TOOLS / "llama-server").exists() else "no llama.cpp server is here",
     "export TAOFOLD_LLAMA=(a folder with llama-server and its models)",
 )
+
+
+def tea() -> str:
+    """Returns the path of The Edge Agent's program, as the environment states it, or ""."""
+    return os.environ.get("TAOFOLD_TEA", "")
+
+
+TEA: Final = Prerequisite(
+    lambda: "" if tea() else "no program of The Edge Agent is here",
+    "pip install openai and python/ of its repository, export TAOFOLD_TEA=(its program tea)",
+)
 ROOT: Final = Prerequisite(
     lambda: "" if _SUPERUSER else "only root gives files to others", "sudo make test"
 )

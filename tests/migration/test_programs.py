@@ -13,28 +13,19 @@ import pytest
 from taofold.runtime import providers as registry
 from taofold.testing import ScriptedModel
 from tests import environments
+from tests.migration.pages import OURS, blocks, other
 from tests.migration.programs import PROGRAMS, Programs
 
-ROOT = Path(__file__).parents[2]
-PAGES = ROOT / "docs" / "migration"
 SCRIPTS = Path(__file__).parent / "scripts"
 QUIET = {
     "CREWAI_DISABLE_TELEMETRY": "true",
     "CREWAI_DISABLE_TRACKING": "true",
     "OTEL_SDK_DISABLED": "true",
 }
-OURS = "taofold"
 
 both = pytest.mark.parametrize(
     "programs", [pytest.param(programs, id=programs.page) for programs in PROGRAMS]
 )
-
-
-def blocks(page: Path, language: str = "python") -> dict[str, str]:
-    """Returns the titled blocks of a page in that language, by title."""
-    fence = rf'^```{language} title="([^"]+)"\n(.*?)^```'
-    text = page.read_text(encoding="utf-8")
-    return dict(re.findall(fence, text, re.DOTALL | re.MULTILINE))
 
 
 def promised(program: str) -> list[str]:
@@ -45,7 +36,7 @@ def promised(program: str) -> list[str]:
 @both
 def test_the_other_program_prints_what_the_page_states(programs: Programs, tmp_path: Path) -> None:
     environment = environments.needs(programs.environment)
-    (program,) = [code for title, code in blocks(PAGES / programs.page).items() if title != OURS]
+    _, program = other(programs.page)
     file = tmp_path / "program.py"
     file.write_text(program, encoding="utf-8")
     done = environment.run(
@@ -64,7 +55,7 @@ def test_our_program_prints_what_the_page_states(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    program = blocks(PAGES / programs.page)[OURS]
+    program = blocks(programs.page)[OURS]
     model = ScriptedModel(list(programs.ours))
 
     def scripted(name: str, **settings: Any) -> ScriptedModel:
@@ -82,5 +73,5 @@ def test_our_program_prints_what_the_page_states(
 def test_a_page_states_the_version_that_its_program_was_run_with(programs: Programs) -> None:
     pins = environments.FILES / f"{programs.environment}.txt"
     pinned = {line.replace("==", " ") for line in pins.read_text("utf-8").splitlines()}
-    (title,) = [title for title in blocks(PAGES / programs.page) if title != OURS]
+    title, _ = other(programs.page)
     assert title in pinned

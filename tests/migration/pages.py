@@ -1,0 +1,22 @@
+"""The programs of the pages of docs/migration: blocks of code with a title."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+PAGES: Final = Path(__file__).parents[2] / "docs" / "migration"
+OURS: Final = "taofold"
+"""The title of our programs. Another title names a library and its version."""
+
+
+def blocks(page: str, language: str = "python") -> dict[str, str]:
+    """Returns the titled blocks of a page in that language, by title."""
+    fence = rf'^```{language} title="([^"]+)"\n(.*?)^```'
+    text = (PAGES / page).read_text(encoding="utf-8")
+    return dict(re.findall(fence, text, re.DOTALL | re.MULTILINE))
+
+
+def other(page: str, language: str = "python") -> tuple[str, str]:
+    """Returns title and text of the other library's program."""
+    (found,) = [block for block in blocks(page, language).items() if block[0] != OURS]
+    return found
