@@ -25,7 +25,7 @@ from taofold.core.vague_text import lacks_intent, lacks_reason
 from taofold.core.values import Action, Observation, Thought, Usage, Value
 from taofold.files import Config, build, read_agent
 from taofold.files.expressions.condition import Condition
-from taofold.files.expressions.template import Unrenderable
+from taofold.files.expressions.template import Template, Unrenderable
 from taofold.log.formats import ndjson, react_json, tao_yaml
 from taofold.log.log import Log
 from taofold.log.memory import MemoryLog
@@ -359,6 +359,114 @@ def _holds(text: str) -> bool | None:
         return None
 
 
+TEMPLATES: Final = (
+    "plain",
+    "{{ state.list }}",
+    " {{ state.d }} ",
+    "n is {{ state.n }}, {{ state.yes }}, {{ state.none }}, {{ state.list }}, {{ state.share }}",
+    "{{ state.n / 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7.5 // -2 }} {{ 2 ** -1 }} {{ 2 ** 3 ** 2 }}",
+    "{{ 'a' ~ 1 ~ none ~ [1, 'b'] }}",
+    "{{ {'a': 1, 'b': [true, null]} | tojson }}",
+    "{{ {'a': [1]} | tojson(indent=2) }}",
+    "{% for v in state.list %}{{ loop.index }}/{{ loop.length }}: {{ v }}\n{% endfor %}\nend\n",
+    "  {% if state.yes %}\n  yes\n  {% elif state.no %}\n  no\n  {% else %}\n  ?\n  {% endif %}\n",
+    "a\n  {%- if true -%}\n  b  {%- endif +%}\nc {#- x -#} d",
+    "{% for k, v in {'b': 1, 'a': [2]} | items %}{{ k }}={{ v }};{% endfor %}",
+    "{% for v in [1, 2, 3, 4] if v is even %}{{ v }}{{ ',' if not loop.last else '' }}{% endfor %}",
+    "{% for v in state.empty %}{{ v }}{% else %}none{% endfor %}",
+    "{% raw %}{{ x }}{% endraw %}",
+    "{{ state.text | upper | truncate(6) }}",
+    "{{ 'ab cd' | title }} {{ 'aB' | capitalize }} {{ 'ab' | replace('b', 'c') }}",
+    "{{ [3, 1, 2] | sort }} {{ [3, 1] | sort(reverse=true) }} {{ [1, 1.0, 1] | unique }}",
+    "{{ [{'a': {'b': 2}}, {}] | map('a.b') }} {{ [{'a': 1}, {'a': 2}] | selectattr('a', 2) }}",
+    "{{ [1, 2, 3] | join(', ') }} {{ [1, 2.5] | sum }} {{ 'abc' | reverse }} {{ 'a\nb' | lines }}",
+    "{{ 'a\nb' | indent(2) }} {{ 2.5 | round }} {{ 2.567 | round(1) }} {{ '7' | int }}",
+    "{{ 'abcd'[1:3] }} {{ [1, 2, 3][::-1] }} {{ 'abc'[-1] }} {{ state.list.0 }}",
+    "{{ range(3) | list }} {{ range(5, 1, -2) | list }}",
+    "{{ 'it\\'s' }} {{ \"\\u00e9\\n\" | length }} {{ 1_000 }} {{ 1e3 }}",
+    "{{ state.gone | default('x') }} {{ state.empty | default('y', true) }}",
+    "{{ state.gone }}",
+    "{{ [state.gone] }}",
+    "{{ 1 if state.no }}",
+    "{{ 1 < 'a' }}",
+    "{{ 3 * 'a' }}",
+    "{{ {'a': 1} + {} }}",
+    "{{ 'a'.encode() }}",
+    # Far too much: each is refused before the memory or the time is taken.
+    "{{ 'a' * 10**10 }}",
+    "{{ 'a' * 1048577 }}",
+    "{{ range(10**12) | list }}",
+    "{{ range(100000) | list | length }}",
+    "{{ [0] * 10**8 }}",
+    "{{ ([0] * 10**8) | length }}",
+    "{{ [[0] * 1000] * 100000 }}",
+    "{{ [['a' * 1000000] * 1000] * 1000 }}",
+    "{{ str([[0] * 10**8] * 10**8) }}",
+    "{{ any([0] * 10**8) or 1 in [0] * 10**8 }}",
+    "x{{ [[0] * 10**8] * 10**8 == [[0] * 10**8] * 10**8 }}",
+    "{{ ([[0] * 10**8] * 10**8) | tojson }}",
+    "{{ (['a' * 1000000] * 1000) | join }}",
+    "{{ ([([[1] * 900] | join) * 900] | join) * 900 }}",
+    "{{ ('a' * 1000000) | replace('', 'b' * 1000) }}",
+    "{{ ('a\n' * 500000) | indent(100) }}",
+    "{{ 'a' | indent(10**9) }}",
+    "{{ [1] | tojson(indent=10**9) }}",
+    "{{ ('a' * 1000000) ~ ('a' * 1000000) }}",
+    "{{ [['a' * 1000000], ['a' * 1000000]] }}",
+    "{{ 2 ** 100000 }}",
+    "{{ 2.0 ** 100000 }}",
+    "{{ 1e308 * 10 }}",
+    "{{ 1e999 }}",
+    "{{ 1.5 | round(10**9) }}",
+    "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}",
+    "{% for a in range(1000) %}{{ 'a' * 100000 }}{% endfor %}",
+    "{{ " + "(" * 100 + "1" + ")" * 100 + " }}",
+    "{{ " + "not " * 300 + "1 }}",
+    "{{ " + "-" * 300 + "1 }}",
+    "{{ 1" + "+1" * 300 + " }}",
+    "{{ 1" + "|string" * 300 + " }}",
+    "{{ state" + ".a" * 300 + " }}",
+    "{% for a in [1] %}" * 30 + "{% endfor %}" * 30,
+    "{% if 1 %}" * 120 + "{% endif %}" * 120,
+    "{{ 1 }}" * 4000,
+    # No part of the language.
+    "{% set x = 1 %}{{ x }}",
+    "{% macro f(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}",
+    "{% include 'a' %}",
+    "{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+    "{% with a = 1 %}{{ a }}{% endwith %}",
+    "{% filter upper %}a{% endfilter %}",
+    "{{ '%1000000000d' | format(1) }}",
+    "{{ 'a' | center(10**9) }}",
+    "{{ [1] | batch(10**9, 0) }}",
+    "{{ nosuch(1) }}",
+    "{{ 1 is nosuch }}",
+    "{{ len }}",
+    "{{ state.__class__ }}",
+    "{{ state.n",
+    "{{ 'a }}",
+    "{% if 1 %}",
+    "{{ (1] }}",
+)
+"""Templates that a file may hold, and some that it may not."""
+
+
+def templates() -> Json:
+    """Returns what templates give, and where the others are refused: in the file or in the run."""
+    return {"variables": VARIABLES, "rows": [_rendered(text) for text in TEMPLATES]}
+
+
+def _rendered(text: str) -> Json:
+    try:
+        template = Template(text)
+    except Unrenderable:
+        return {"template": text, "refused": "file"}
+    try:
+        return {"template": text, "gives": template.render(VARIABLES)}
+    except Unrenderable:
+        return {"template": text, "refused": "run"}
+
+
 def annotated() -> Json:
     """A log with one record of each kind that leaves the state as it is, or is in no other log."""
     examples: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, tuple[int, ...]: [1]}
@@ -395,6 +503,7 @@ def main() -> int:
     dump(KIT / "defaults.json", defaults())
     dump(KIT / "texts.json", texts())
     dump(KIT / "conditions.json", conditions())
+    dump(KIT / "templates.json", templates())
     dump(KIT / "folding" / "annotations.json", annotated())
     for folding in foldings():
         raw = json.loads(folding.read_text(encoding="utf-8"))

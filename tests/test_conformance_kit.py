@@ -83,6 +83,7 @@ def test_what_is_derived_from_the_code_is_as_the_code_says() -> None:
     assert kit.defaults() == read(kit.KIT / "defaults.json")
     assert kit.texts() == read(kit.KIT / "texts.json")
     assert kit.conditions() == read(kit.KIT / "conditions.json")
+    assert kit.templates() == read(kit.KIT / "templates.json")
     assert kit.annotated()["records"] == read(kit.KIT / "folding" / "annotations.json")["records"]
 
 

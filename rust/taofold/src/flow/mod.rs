@@ -5,8 +5,8 @@
 //! is refused.
 
 mod actions;
+mod expression;
 mod file;
-mod functions;
 mod interpreter;
 pub(crate) mod template;
 mod watch;
