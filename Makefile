@@ -8,7 +8,7 @@ RUNTIME := tests/agent tests/runtime tests/engine/test_local.py
 # dspy has an environment of its own: it brings 349 MB
 EXTRAS := $(addprefix --extra ,serve mcp langchain otel code postgres dbos restate)
 
-.PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server bench-rust rust-audit docs site site-serve lock environments rust clean
+.PHONY: setup demo test test-logs check fix bench bench-parse bench-learn bench-retrieval bench-server bench-rust rust-audit rust-deny docs site site-serve lock environments rust clean
 
 setup: $(STAMP)
 
@@ -99,6 +99,12 @@ rust:
 # the database of rustsec; without a network: make rust-audit AUDIT="--db FOLDER --no-fetch --stale".
 rust-audit:
 	cd rust && cargo audit --deny warnings $(AUDIT)
+
+# Licences, bans and origins of the crates: `cargo install --locked cargo-deny` first. It needs no
+# database; `make rust-deny DENY=advisories` asks the one of rustsec.
+DENY ?= licenses bans sources
+rust-deny:
+	cd rust && cargo deny --locked check $(DENY)
 
 # Both runtimes beside a bare loop in each language.
 bench-rust: $(STAMP)
