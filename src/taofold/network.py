@@ -78,7 +78,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def is_public(text: str) -> bool:
-    """Returns whether it is an address of the public internet. An invalid address is not."""
+    """Returns whether `text` is an address of the public internet. An invalid address is not."""
     address = parse_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         # `::ffff:127.0.0.1` and NAT64's prefix lead to an IPv4 address, which then decides.
@@ -100,7 +100,7 @@ def _is_public_6(address: ipaddress.IPv6Address) -> bool:
 
 
 def is_own(text: str) -> bool:
-    """Returns whether it is an address of this machine, by its routing table. Sends nothing.
+    """Returns whether `text` is an address of this machine, by its routing table. Sends nothing.
 
     A machine may have public addresses of its own. Services on them behind a firewall are reachable
     from inside without passing it.
@@ -130,7 +130,7 @@ class NotPublic(OSError):
 
 
 def reachable(address: str) -> bool:
-    """Returns whether it is public and not one of this machine's own."""
+    """Returns whether `address` is public and not one of this machine's own."""
     return is_public(address) and not is_own(address)
 
 

@@ -287,7 +287,7 @@ _SEED: Final = ".aiwg"
 
 
 def is_seed_settings(path: Path) -> bool:
-    """Returns whether it is `aiwg.yml` or a file in `.aiwg`, which may come from a repository."""
+    """Returns whether `path` is `aiwg.yml` or in `.aiwg`, which may come from a repository."""
     return path.name in ("aiwg.yml", "aiwg.yaml") or path.parent.name == _SEED
 
 

@@ -759,7 +759,7 @@ Upcaster: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 UPCASTERS: Final[dict[int, Upcaster]] = {}
-"""Pure functions of raw JSON from schema version n to n + 1; fixed once released."""
+"""Pure functions of raw JSON from schema version n to n + 1, since the first release."""
 
 
 def encode(event: Event) -> bytes:

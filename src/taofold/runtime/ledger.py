@@ -186,7 +186,7 @@ class Ledger:
             self._late.append(e.PromptChanged(key=key, recorded=recorded, requested=requested))
 
     def touch(self, key: str) -> None:
-        """Precedes every contact with the world: an exact replay raises here."""
+        """Must be called before any contact with the world. Raises in an exact replay."""
         if self.recording.exact:
             raise EndOfTape(key)
         if not self._live:

@@ -170,7 +170,7 @@ class EndOfTape(BaseException):
 
 
 class Recording:
-    """The past of a continued run: finished work stands, the rest is decided again."""
+    """The past of a continued run: finished work is kept, the rest is decided again."""
 
     exact: ClassVar[bool] = False
     """True if everything is compared and the world is never asked."""

@@ -306,7 +306,7 @@ _TRIGGERS: Final = (
     "for each row when (old.status <> new.status) execute function taofold_count()",
 )
 UPGRADES: Final[dict[int, tuple[str, ...]]] = {}
-"""Statements that upgrade layout n to n + 1, never changed once released."""
+"""Statements that upgrade layout n to n + 1, since the first release."""
 
 # Only in the schema that will be used: another schema may hold another log.
 _PRESENT: Final = (

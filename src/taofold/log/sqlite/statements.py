@@ -111,7 +111,7 @@ TABLES: Final = (
     *_TAGS,
 )
 UPGRADES: Final[Mapping[int, tuple[str, ...]]] = {}
-"""Statements that upgrade layout n to n + 1, never changed once released."""
+"""Statements that upgrade layout n to n + 1, since the first release."""
 
 
 LAST: Final = 0xFFFFFFFF

@@ -323,7 +323,7 @@ def secret(value: str, name: Says, form: ValueForm) -> bool:
 
 
 def referring(value: str) -> bool:
-    """Returns whether it is a reference or placeholder: `${TOKEN}`, `<your key>`, `changeme`."""
+    """Returns whether `value` is a reference or placeholder: `${TOKEN}`, `<key>`, `changeme`."""
     value = value.strip()
     if _REFERENCE.fullmatch(value) is not None:
         return True
@@ -335,7 +335,7 @@ def referring(value: str) -> bool:
 
 
 def _is_template(value: str) -> bool:
-    """Returns whether it has a name in braces: `{token}`, `Bearer {self.token}`."""
+    """Returns whether `value` has a name in braces: `{token}`, `Bearer {self.token}`."""
     if not all(map(_is_name, _NAME_IN_CODE.findall(value))):
         return False
     for match in _BRACED.finditer(value):
@@ -348,7 +348,7 @@ def _is_template(value: str) -> bool:
 
 
 def _is_path(value: str) -> bool:
-    """Returns whether it is a file path or an address."""
+    """Returns whether `value` is a file path or an address."""
     if _PATH.fullmatch(value) is None:
         return False
     # Base64 has slashes too, also as its first character.
@@ -356,14 +356,14 @@ def _is_path(value: str) -> bool:
 
 
 def _is_name(name: str) -> bool:
-    """Returns whether it looks like an identifier."""
+    """Returns whether `name` looks like an identifier."""
     if len(name) <= _LONGEST_SHORT:
         return _SHORT_NAME.fullmatch(name) is not None
     return _IDENTIFIER.fullmatch(name) is not None or is_made_of_words(name)
 
 
 def _crossed(value: str) -> bool:
-    """Returns whether its brackets cross, which excludes code and templates."""
+    """Returns whether the brackets in `value` cross, which excludes code and templates."""
     opened: list[str] = []
     for character in value:
         if character in "([{":
@@ -374,7 +374,7 @@ def _crossed(value: str) -> bool:
 
 
 def _program(value: str, name: Says, form: ValueForm) -> bool:
-    """Returns whether it is plainly source code: a name, a call, a type."""
+    """Returns whether `value` is plainly source code: a name, a call, a type."""
     if form is ValueForm.BARE:
         if value.isalnum() and not value.isalpha():
             if name is not Says.SURELY:
@@ -386,7 +386,7 @@ def _program(value: str, name: Says, form: ValueForm) -> bool:
 
 
 def _is_code(value: str) -> bool:
-    """Returns whether it consists of names and numbers joined by operators."""
+    """Returns whether `value` consists of names and numbers joined by operators."""
     if _CODE.fullmatch(value) is None:
         return False
     if _THOUGHT_OF.fullmatch(value) is not None:
@@ -395,14 +395,14 @@ def _is_code(value: str) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """Returns whether its digits or cases are unlike those of words."""
+    """Returns whether `value` has digits or cases unlike those of words."""
     if _DRAWN.fullmatch(value) is None:
         return value.isdigit() and len(value) >= _RANDOM - 1
     return len(value) >= _RANDOM or not is_made_of_words(value)
 
 
 def random(value: str) -> bool:
-    """Returns whether it looks machine-generated."""
+    """Returns whether `value` looks machine-generated."""
     if len(value) < _RANDOM or any(character.isspace() for character in value):
         return False
     changes = sum(1 for _ in _CHANGE.finditer(value))
@@ -413,7 +413,7 @@ _CHANGE: Final = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])|[a-z](?=[A-Z])|[A-Z]
 
 
 def is_made_of_words(value: str) -> bool:
-    """Returns whether it is made of words, like identifiers."""
+    """Returns whether `value` is made of words, like identifiers."""
     pieces = _PIECES.findall(value)
     letters = [piece for piece in pieces if not piece.isdigit()]
     digits = len(pieces) - len(letters)
@@ -431,7 +431,7 @@ def _entropy(value: str) -> float:
 
 
 def _label(value: str) -> bool:
-    """Returns whether it is the label of a secret in a form, a message or code."""
+    """Returns whether `value` is the label of a secret in a form, a message or code."""
     if " " in value and _SENTENCE.fullmatch(value):
         return True
     if _PLAIN.fullmatch(value) is None:
@@ -623,7 +623,7 @@ def _is_value(text: str, start: int, separated: re.Match[str], name: str, span: 
 
 
 def _is_listed(text: str, start: int, separated: re.Match[str], name: str) -> bool:
-    """Returns whether it is in an environment listing, an address, a command line or an element."""
+    """Returns whether the name is in an environment, an address, a command line or an element."""
     if separated["element"] is not None:
         return True
     between = separated.group()

@@ -517,5 +517,5 @@ def in_context(text: str, lower: str) -> Iterator[Span]:
 
 
 def _is_random(value: str) -> bool:
-    """Returns whether it is neither a word nor an identifier."""
+    """Returns whether `value` is neither a word nor an identifier."""
     return solid(value, 0, len(value)) and not is_made_of_words(value)

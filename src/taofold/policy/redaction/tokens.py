@@ -253,16 +253,16 @@ _PREFIX: Final = 3
 
 
 def _is_drawn(text: str, start: int, stop: int) -> bool:
-    """Returns whether it is neither a placeholder (`xxxx`) nor words (`xoxb-your-token-here`)."""
+    """Returns whether the token is neither a placeholder (`xxxx`) nor words (`xoxb-your-token`)."""
     head = min(stop, start + _HEAD)
     return solid(text, start, head) and _PLACEHOLDER.match(text, start, head) is None
 
 
 def solid(text: str, start: int, stop: int) -> bool:
-    """Returns whether it is varied, or one long run."""
+    """Returns whether `text[start:stop]` is varied, or one long run."""
     return varied(text, start, stop) or _RUN.match(text, start, stop) is not None
 
 
 def varied(text: str, start: int, stop: int) -> bool:
-    """Returns whether it has two kinds of characters, and enough different ones."""
+    """Returns whether `text[start:stop]` mixes kinds of characters, and enough of them."""
     return _VARIED.match(text, start, stop) is not None and len(set(text[start:stop])) >= _DISTINCT
