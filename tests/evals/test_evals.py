@@ -282,6 +282,6 @@ async def test_exact_is_of_types_and_forgives_blanks_at_the_ends() -> None:
 @pytest.mark.parametrize("cases", [["a"], "a", [{"goal": "a"}], [Case("a"), "b"], (None,)])
 async def test_what_are_no_cases_is_refused_with_what_to_write(cases: Any) -> None:
     asked: list[str] = []
-    with pytest.raises(ConfigError, match=r"cases: are Case objects: write \[Case\(goal"):
+    with pytest.raises(ConfigError, match=r"cases: must be Case objects: write \[Case\(goal"):
         await evaluate(answering({}, asked), cases)
     assert not asked

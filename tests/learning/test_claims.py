@@ -158,6 +158,6 @@ def test_an_import_does_not_silence_a_warning_that_was_found_here() -> None:
         assert own.id in [ranked.pattern.id for ranked in choice.chosen]
         await registry.discover("loop-b", [error(diff=DIFF, fix=FIX)], EXTRACT)
         refused = dict((await registry.candidates(case(), ALWAYS)).refused)
-        assert "tells what settled such an error" in refused[own.id], "a lesson of our own does"
+        assert "has a fix of such an error" in refused[own.id], "a lesson of our own does"
 
     asyncio.run(main())

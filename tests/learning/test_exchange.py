@@ -359,7 +359,7 @@ def test_a_damaged_file_is_told_backed_up_and_the_others_are_taken(tmp_path: Pat
         done = await import_from(target, tmp_path)
         assert len(done.added) == 3
         (fault,) = done.faults
-        assert "success-patterns.json: it cannot be read: no JSON" in fault
+        assert "success-patterns.json: it cannot be read: not JSON" in fault
         backup = broken.with_name("success-patterns.json.bak")
         assert not backup.exists(), "nothing is written beside what is only read"
         await export_to(registry, tmp_path)
@@ -377,8 +377,8 @@ def test_a_damaged_file_is_told_backed_up_and_the_others_are_taken(tmp_path: Pat
         (b'{"error_patterns": {}}', "error_patterns: must be a list, not dict"),
         (b'{"patterns": [{"id": 1}]}', "patterns[0]: it is of no known kind"),
         (b'{"error_patterns": [7]}', "error_patterns[0]: Expected `object`, got `int`"),
-        (b"[" * 100_000, "no JSON"),
-        (b"\xff\xfe", "no JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"\xff\xfe", "not JSON"),
     ],
 )
 def test_other_files_are_told(body: bytes, said: str) -> None:

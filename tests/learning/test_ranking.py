@@ -58,7 +58,7 @@ async def test_two_names_of_one_lesson_are_shown_once(opener: Opener, clock: Clo
     await registry.discover("loop-b", [error("The same again")], APART)
     lessons = await registry.inject("loop-c", case(), ALWAYS)
     assert len(lessons.ids) == 1
-    assert [why for _, why in lessons.reasons] == [f"it says the same as {lessons.ids[0]}"]
+    assert [why for _, why in lessons.reasons] == [f"it has the same content as {lessons.ids[0]}"]
 
 
 @on_both

@@ -369,13 +369,13 @@ def test_commits_that_cannot_be_made_are_refused_before_the_loop(
         assert (code, out) == (2, "")
         return err
 
-    assert "no git repository" in refused("--commit")
+    assert "not a git repository" in refused("--commit")
     subprocess.run(["git", "init", "-q", "-b", "mine"], cwd=project, check=True)
     who = ["-c", "user.name=t", "-c", "user.email=t@t"]
     commit = ["git", *who, "commit", "-q", "--allow-empty", "-m", "first"]
     subprocess.run(commit, cwd=project, check=True)
     assert "'mine' is checked out" in refused("--branch", "mine")
-    assert "no name for a branch" in refused("--branch", "a..b")
+    assert "not a valid branch name" in refused("--branch", "a..b")
     assert taofold("loops", "list").err == "no loops\n"
 
 

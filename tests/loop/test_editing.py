@@ -64,7 +64,7 @@ async def test_an_edit_is_named_and_nothing_goes_on_without_a_word(tmp_path: Pat
         "test_a.py (changed)",
         "--keep-edits",
         "--restore",
-        "stood still",
+        "was paused",
         f"in {tmp_path},",
     ):
         assert word in str(refused.value)
@@ -119,7 +119,7 @@ async def test_without_an_edit_nobody_is_asked(tmp_path: Path) -> None:
     await answered(given)
     said: list[str] = []
     await resume(given, "x", edited="keep", warn=said.append)
-    assert said == ["no protected file was changed while the loop stood still"]
+    assert said == ["no protected file was changed while the loop was paused"]
     assert await facts(given, loop_events.Edited) == []
 
 
@@ -159,7 +159,7 @@ def test_a_running_loop_has_no_word_for_its_agent_to_say() -> None:
 
     fact = loop_events.Edited(paths=("t",), kept=True, baseline="mine")
     for status in ("running", "pending", "completing", "completed", "tampered"):
-        with pytest.raises(Refused, match="not a person's to set"):
+        with pytest.raises(Refused, match="cannot set protected files"):
             reduce(LoopState(status=status), loop_events.LoopRecord(0, 1, fact))  # type: ignore[arg-type]
 
 

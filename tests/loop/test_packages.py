@@ -134,5 +134,5 @@ async def test_a_loop_that_has_no_limit_left_may_finish_the_iteration(tmp_path: 
 def test_only_a_loop_that_stands_still_has_its_baseline_taken_again() -> None:
     fact = loop_events.BaselineRetaken(verdict=Verdict(False), baseline="mine")
     for status in ("running", "pending", "completing", "completed", "tampered"):
-        with pytest.raises(Refused, match="is not taken again"):
+        with pytest.raises(Refused, match="cannot be taken again"):
             reduce(LoopState(status=status), loop_events.LoopRecord(0, 1, fact))  # type: ignore[arg-type]

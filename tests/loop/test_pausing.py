@@ -71,7 +71,7 @@ async def test_a_passed_gate_and_a_limit_come_before_a_pause(tmp_path: Path) -> 
     ("ending", "word"),
     [("paused", "is paused already: asked to by anna"), ("completed", "has ended already"),
      ("exhausted", "it can be resumed"), ("aborted", "has ended already: aborted"),
-     ("crashed", "nothing goes on")],
+     ("crashed", "has crashed")],
 )  # fmt: skip
 async def test_a_loop_that_does_not_go_on_says_so(tmp_path: Path, ending: str, word: str) -> None:
     bounds = LoopLimits(iterations=1 if ending == "exhausted" else 9)

@@ -58,7 +58,7 @@ def test_words_of_earlier_systems_are_understood(word: str, status: str) -> None
 
 
 def test_an_unknown_word_is_refused() -> None:
-    with pytest.raises(ValueError, match="no status"):
+    with pytest.raises(ValueError, match="not a status"):
         status_of("splendid")
 
 

@@ -283,7 +283,7 @@ def _inspect(path: Path) -> list[Case]:
         except msgspec.DecodeError as error:
             raise ConfigError(str(error), path=f"{path}:{number}") from error
         if not isinstance(sample, dict) or "input" not in sample:
-            raise ConfigError("a sample has an input and a target", path=f"{path}:{number}")
+            raise ConfigError("a sample needs `input` and `target`", path=f"{path}:{number}")
         fields = cast("dict[str, Any]", sample)
         targets = [str(target) for target in _list(fields.get("target", []))]
         scorers = (contains(*targets),) if targets else ()

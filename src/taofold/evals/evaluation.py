@@ -275,16 +275,16 @@ async def evaluate(
         ConfigError: There is no case, or the agent cannot run as described.
     """
     if not cases:
-        raise ConfigError("there is no case to evaluate", path="cases")
+        raise ConfigError("no cases to evaluate: pass at least one Case", path="cases")
     wrong: list[Any] = [case for case in cases if not isinstance(case, Case)]  # pyright: ignore[reportUnnecessaryIsInstance]
     if isinstance(cases, str) or wrong:
         raise ConfigError(
-            f"are Case objects: write [Case(goal, expect=…)], not {excerpt(repr(cases), 80)}",
+            f"must be Case objects: write [Case(goal, expect=…)], not {excerpt(repr(cases), 80)}",
             path="cases",
         )
 
     if repeat < 1:
-        raise ConfigError(f"a case is run 1 time or more, not {repeat!r}", path="repeat")
+        raise ConfigError(f"must be 1 or more, not {repeat!r}", path="repeat")
     batch = name or f"eval-{urandom(4).hex()}"
     report = Report(agent.name, batch)
     # In rounds: if the money ends, every case has been run about equally often.

@@ -499,7 +499,10 @@ class Driver:
         if not merged:
             return True, ""
         names = join_names(merged, 5)
-        return True, f"merged with changes made meanwhile: {names}; no gate has run on the result"
+        return (
+            True,
+            f"merged with later changes in the project: {names}; no gate has run on the result",
+        )
 
 
 class LoopWork:
@@ -561,8 +564,8 @@ def _unproven(state: LoopState, choice: BestIteration) -> str:
     if not left:
         return ""
     return (
-        f"in the files are changes that no gate has run with, and that may make a check pass by "
-        f"hand: {join_names(left, 10)}"
+        f"the files contain changes that no gate has run with and that may influence a check: "
+        f"{join_names(left, 10)}"
     )
 
 

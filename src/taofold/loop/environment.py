@@ -360,7 +360,7 @@ def _committable(project: Path, branch: str) -> None:
     """
     git = repository(project)
     if git is None:
-        raise ConfigError(f"{str(project)!r} is no git repository", path="--commit")
+        raise ConfigError(f"{str(project)!r} is not a git repository", path="--commit")
     try:
         if branch:
             git.usable(branch)

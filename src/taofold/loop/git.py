@@ -57,7 +57,7 @@ class Git:
         """
         git = trusted_code.program("git", self.tree)
         if not git:
-            raise RunError("git is not installed, or lies only where an agent works")
+            raise RunError("git is not installed, or only in a folder that an agent can write to")
         # `--literal-pathspecs`: a file may be named `:(exclude)*`.
         flags = ["--literal-pathspecs", *_HARMLESS, "-c", "gc.auto=0", "-c", "core.quotePath=false"]
         # Our store keeps contents unchanged; in the project's repository its own settings apply.
@@ -178,7 +178,7 @@ class Git:
         try:
             self.run("check-ref-format", reference)
         except RunError:
-            raise Refused(f"{branch!r} is no name for a branch") from None
+            raise Refused(f"{branch!r} is not a valid branch name") from None
         if any([f"branch {reference}" == line for line in self._worktrees()]):
             raise Refused(f"the branch {branch!r} is checked out; commit to another one")
         return reference

@@ -51,8 +51,8 @@ PROTECTED: Final = (
 )
 PACKAGES: Final = (
     "the packages that the gates of loop {!r} use changed since it began:\n{}\n"
-    "undo that, or say --retake-baseline: the gates run again on the files of the start, and "
-    "verdicts are compared with that from now on"
+    "undo that, or pass --retake-baseline: the gates then run again on the files of the "
+    "start, and later verdicts compare with this run"
 )
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
 
@@ -94,7 +94,9 @@ async def start(
     _valid(wish, loop)
     stream = LoopStream(dependencies.journal, loop, now=dependencies.now, heard=dependencies.hear)
     if await dependencies.journal.facts(stream.name, limit=1):
-        raise ConfigError(f"there is a loop {loop!r} already", path="--loop-id")
+        raise ConfigError(
+            f"loop {loop!r} exists already: choose another id, or resume it", path="--loop-id"
+        )
     await _room(dependencies, loop, force=force, warn=warn)
     # Before the new loop gets its lessons, so that loops whose process died have taught theirs.
     await catch_up(dependencies)
@@ -266,7 +268,7 @@ async def revert(
     if state.status not in ENDED:
         raise Refused(f"loop {loop!r} is {state.status}: end it with `loops abort --revert`")
     if state.reverted or state.baseline is None:
-        raise Refused(f"the files of loop {loop!r} are as they were before it")
+        raise Refused(f"the files of loop {loop!r} were reverted already, or never changed")
     environment = await asyncio.to_thread(dependencies.environment, loop, state)
     paths = await environment.leave(keep=False, force=force)
     left = await environment.clear()
@@ -275,7 +277,7 @@ async def revert(
 
 
 async def _give_up(stream: LoopStream, loop: str, *, keep: bool, by: str) -> LoopState:
-    """Records the abortion, retrying on concurrent writes; returns the state just before."""
+    """Records the abort, retrying on concurrent writes; returns the state just before."""
     while True:
         state = stream.state
         # A loop that was aborted with its files kept may still have them restored later.
@@ -352,7 +354,7 @@ async def edits(
     paths = tuple([path for path in touched if before is None or before.get(path) != touched[path]])
     if not paths:
         if word:
-            warn("no protected file was changed while the loop stood still")
+            warn("no protected file was changed while the loop was paused")
         return []
     if not word:
         raise Refused(
@@ -424,7 +426,7 @@ def _question(
         did = "changed" if mark else "deleted"
         also = ", and it was not as at the start when the loop paused" * (path in (before or {}))
         named.append(f"  {one_line(path)} ({did}{also})")
-    head = f"protected files were changed while loop {loop!r} stood still"
+    head = f"protected files were changed while loop {loop!r} was paused"
     if before is None and state.open is not None:
         head = (
             f"protected files were changed, and loop {loop!r} stopped in the middle of iteration "
@@ -432,9 +434,9 @@ def _question(
         )
     listed = "\n".join(named)
     return (
-        f"{head}:\n{listed}\nlook at them in {environment.root}, and say which holds:\n"
-        "  --keep-edits  the gates are compared with these files from now on\n"
-        "  --restore     they are put back as they were; what is there is moved aside"
+        f"{head}:\n{listed}\nlook at them in {environment.root}, then pass one of:\n"
+        "  --keep-edits  later verdicts compare with these files\n"
+        "  --restore     reverts them; the current files are moved aside"
     )
 
 
@@ -467,7 +469,7 @@ async def _room(
     if not force:
         raise Refused(
             f"{len(others)} loops run already, and {AT_ONCE} is the limit:\n{listed}\n"
-            "wait for one, abort one, or say --force"
+            "wait for one, abort one, or pass --force"
         )
     count = len(others) + 1
     warn(f"{count} loops at once have {paths(count)} ways to get in each other's way")
@@ -497,22 +499,26 @@ def _valid(wish: LoopRequest, loop: str) -> None:
             faults.append(ConfigError(text, path=path))
 
     # All faults at once, so that the user need not find them one by one.
-    fault(not wish.task.strip(), "TASK", "it is empty: say what is to be done")
+    fault(not wish.task.strip(), "TASK", "it is empty: describe the task")
     fault(not wish.commands, "--completion", "name a command that succeeds when the work is done")
     # A loop resumes from its stored form, so a command with a secret could neither be stored nor
     # run.
     fault(
         any(redactor.text(command) != command for command in wish.commands),
         "--completion",
-        "a command holds a secret, and commands are stored and told to the model: put it into the "
+        "a command holds a secret, and commands are stored and shown to the model: put it into the "
         "environment and write `NAME=$NAME COMMAND`",
     )
     fault(wish.bounds.iterations < 1, "--max-iterations", "at least 1")
     fault(wish.bounds.seconds <= 0, "--timeout", "more than 0 minutes")
     fault(wish.bounds.usd is not None and wish.bounds.usd <= 0, "--budget", "more than 0 dollars")
     fault(not 0 <= wish.memory <= MOST_MEMORY, "--memory", f"0 to {MOST_MEMORY} iterations")
-    fault(_ID.fullmatch(loop) is None, "--loop-id", f"{loop!r} is no id: a-z, 0-9, - and . only")
-    fault(not Path(wish.root).is_dir(), "--root", f"{wish.root!r} is no directory")
+    fault(
+        _ID.fullmatch(loop) is None,
+        "--loop-id",
+        f"{loop!r} is not an id: use only a-z, 0-9, -, _ and .",
+    )
+    fault(not Path(wish.root).is_dir(), "--root", f"{wish.root!r} is not a directory")
     if len(faults) == 1:
         raise faults[0]
     if faults:
@@ -562,7 +568,7 @@ async def _loaded(dependencies: LoopDependencies, loop: str) -> LoopStream:
 def _idle(state: LoopState, gone: str) -> str:
     """Returns why there is nothing to pause, "" if there is."""
     if gone or state.status == "crashed":
-        return f"is crashed, nothing goes on: {gone or (state.crash and state.crash.why) or ''}"
+        return f"has crashed: {gone or (state.crash and state.crash.why) or ''}"
     match state.status:
         case "paused":
             return f"is paused already: {state.pause.reason if state.pause else ''}"

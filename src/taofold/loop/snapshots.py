@@ -80,7 +80,7 @@ class Snapshots(Git):
                 names |= dict.fromkeys(project.names(*at, "ls-files", "-z", "--cached"))
         if len(names) > MOST_FILES:
             raise RunError(
-                f"{len(names):,} files in {str(self.tree)!r}; snapshots take {MOST_FILES:,}"
+                f"{str(self.tree)!r} has {len(names):,} files; snapshots keep {MOST_FILES:,}"
             )
         stored: list[str] = []
         gone: list[str] = []

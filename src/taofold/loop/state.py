@@ -223,7 +223,7 @@ def _follow(state: LoopState, event: loop_events.LoopEvent, at: int) -> LoopStat
     match event:
         case loop_events.LoopStarted():
             if state.head >= 0:
-                raise Refused("a loop starts once")
+                raise Refused("the loop was started already")
             return replace(
                 state,
                 wish=event.wish,
@@ -298,14 +298,14 @@ def _injected(state: LoopState, event: loop_events.LessonsInjected) -> LoopState
     _refuse_unless(state, _GOING | RESUMABLE, "has no next iteration to inject into")
     numbers = [injection.number for injection in state.injected if not injection.manual]
     if not event.manual and event.number <= max(numbers, default=0):
-        raise Refused(f"what iteration {event.number} is told was frozen at its start")
+        raise Refused(f"the lessons of iteration {event.number} were frozen at its start")
     return replace(state, injected=(*state.injected, event))
 
 
 def _began(state: LoopState, event: loop_events.IterationStarted, at: int) -> LoopState:
     _refuse_unless(state, {"running"}, "begins no iteration")
     if state.baseline is None or state.open is not None:
-        raise Refused("an iteration starts after the baseline, and after the one before it")
+        raise Refused("an iteration starts after the baseline and after the end of the one before")
     if event.number != len(state.iterations) + 1:
         raise Refused(f"iteration {event.number} cannot follow {len(state.iterations)}")
     begun = Iteration(event.number, event.run, at, event.before)
@@ -318,7 +318,7 @@ def _over(state: LoopState, event: loop_events.IterationEnded) -> LoopState:
     # Two processes may both believe that they drive the loop: a second end of an iteration is
     # refused.
     if going is None or going.number != event.number:
-        raise Refused(f"iteration {event.number} is not going on")
+        raise Refused(f"iteration {event.number} is not open")
     return replace(
         state,
         iterations=(*state.iterations[:-1], replace(going, ended=event)),
@@ -334,7 +334,7 @@ def _completing(state: LoopState, event: loop_events.Completing) -> LoopState:
 
 def _edited(state: LoopState, event: loop_events.Edited) -> LoopState:
     if state.status not in RESUMABLE or state.baseline is None:
-        raise Refused(f"protected files of a loop that is {state.status} are not a person's to set")
+        raise Refused(f"the user cannot set protected files of a loop that is {state.status}")
     # Restored files are already in the baseline.
     if not event.kept:
         return state
@@ -343,7 +343,7 @@ def _edited(state: LoopState, event: loop_events.Edited) -> LoopState:
 
 def _retaken(state: LoopState, event: loop_events.BaselineRetaken) -> LoopState:
     if state.status not in RESUMABLE or state.baseline is None:
-        raise Refused(f"the baseline of a loop that is {state.status} is not taken again")
+        raise Refused(f"the baseline of a loop that is {state.status} cannot be taken again")
     baseline = replace(state.baseline, verdict=event.verdict, baseline=event.baseline)
     return replace(state, baseline=baseline)
 

@@ -145,7 +145,7 @@ class LoopStream:
             raise Overtaken(f"loop {self.loop!r} is driven by another process now")
         if self._foreign > self._mine:
             by = f" by {state.ended.by}" if state.ended is not None else ""
-            raise Overtaken(f"loop {self.loop!r} was set to {state.status}{by} meanwhile")
+            raise Overtaken(f"loop {self.loop!r} was set to {state.status}{by} in the meantime")
 
     def _take(self, record: loop_events.LoopRecord, state: LoopState) -> None:
         self.state = state

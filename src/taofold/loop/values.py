@@ -170,7 +170,7 @@ def status_of(word: str) -> Status:
     name = word.strip().lower().replace("-", "_").replace(" ", "_")
     statuses: Mapping[str, Status] = {**OLD, **{status: status for status in STATUSES}}
     if name not in statuses:
-        raise ValueError(f"{word!r} is no status of a loop: there are {', '.join(STATUSES)}")
+        raise ValueError(f"{word!r} is not a status of a loop; allowed: {', '.join(STATUSES)}")
     return statuses[name]
 
 

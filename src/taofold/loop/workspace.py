@@ -231,8 +231,8 @@ class Workspace:
         paths, merged, clash = self._carry(self.first.id, result.id)
         if clash:
             raise Refused(
-                f"changed in {str(self.project)!r} meanwhile: {first_names(clash)}. The "
-                f"loop's files are in {str(self.root)!r}; bring them together by hand"
+                f"also changed in {str(self.project)!r}: {first_names(clash)}. The "
+                f"loop's files are in {str(self.root)!r}; merge them manually"
             )
         return paths, merged
 
@@ -403,7 +403,7 @@ def open_workspace(
     """
     home, state = Path(project).resolve(), Path(folder).resolve()
     if not home.is_dir():
-        raise ConfigError(f"{str(project)!r} is no directory")
+        raise ConfigError(f"{str(project)!r} is not a directory")
     if state.is_relative_to(home):
         raise ConfigError(f"{str(folder)!r} lies in the project; an agent could write there")
     # The unresolved path: a link on the way would be missing in the resolved one.
@@ -575,7 +575,7 @@ def _worktree(project: Path, target: Path) -> tuple[Path, str]:
     """Creates a worktree of the project's repository at its commit; returns the work root in it."""
     git = repository(project)
     if git is None:
-        raise ConfigError(f"{str(project)!r} is no git repository: use a copy")
+        raise ConfigError(f"{str(project)!r} is not a git repository: use a copy")
     with suppress(RunError):
         # A worktree whose folder is gone would block its name.
         git.run("worktree", "prune")

@@ -198,7 +198,9 @@ class Recorder:
         # returned.
         self._redactor = Redactor((*further, *Redactor.secrets_in(os.environ)), shapes=False)
         if not set(further) <= set(self._redactor.known):
-            raise ConfigError("a value of `secrets` has fewer than 8 characters: it stays readable")
+            raise ConfigError(
+                "a value of `secrets` has fewer than 8 characters: it would stay readable"
+            )
 
     async def post(
         self,
@@ -256,7 +258,7 @@ def _response(url: str, answer: HttpResponse, content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         # Bedrock frames its streams in binary; a cassette is text.
         raise ConfigError(
-            f"the answer of {bare_url(url)} is no text and cannot be recorded"
+            f"the answer of {bare_url(url)} is not text and cannot be recorded"
         ) from error
     try:
         response["json"] = json.loads(text)

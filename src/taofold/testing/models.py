@@ -275,7 +275,7 @@ class TestModel:
         missing = [name for name in self._call or () if name not in (*offered, *called)]
         # A tool may be used up or withdrawn later; a wrong name is reported at once.
         if missing and not called:
-            raise ConfigError(f"TestModel shall call {missing[0]!r}, which is not offered")
+            raise ConfigError(f"TestModel is to call {missing[0]!r}, which is not offered")
         calls = [] if request.schema else self._calls(request, called)
         failed = _failed(conversation)
         if failed and (not calls or calls[0].name == FINISH):

@@ -84,7 +84,7 @@ def test_a_baseline_lies_outside_the_work_root(shop: Path) -> None:
 
 
 def test_there_is_no_verdict_without_a_baseline(shop: Path) -> None:
-    with pytest.raises(ConfigError, match=r"begin\(\) comes first"):
+    with pytest.raises(ConfigError, match=r"call judge\.begin\(\) first"):
         again(Judge(shop, shop.parent / "kept", gates([PYTEST], shop)))
 
 

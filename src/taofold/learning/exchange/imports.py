@@ -80,7 +80,7 @@ def _load(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"no JSON: {error}") from error
+        raise ValueError(f"not JSON: {error}") from error
 
 
 def _listed(name: str, content: Any, faults: list[str]) -> Iterator[tuple[str, Kind, Any]]:

@@ -271,14 +271,14 @@ def pattern_of(kind: Kind, raw: Any, at: int) -> Pattern:
         text = _PLACE.sub(lambda path: f"`{places.get(path[1], path[1])}{path[2]}`", str(error))
         raise ValueError(text) from error
     if not valid(pattern.id, kind):
-        raise ValueError(f"{pattern.id[:40]!r} is no id of its kind - at `{places['$.id']}`")
+        raise ValueError(f"{pattern.id[:40]!r} is not an id of its kind - at `{places['$.id']}`")
     match pattern.body:
         case ErrorFix(fix=fix) if len(fix.description) < _SHORTEST_FIX:
             place = places["$.body.fix.description"]
             raise ValueError(f"Expected `str` of length >= {_SHORTEST_FIX} - at `{place}`")
         case Avoidance(better_id=better) if better and not valid(better, "success"):
             place = places["$.body.better_id"]
-            raise ValueError(f"{better[:40]!r} is no id of a success pattern - at `{place}`")
+            raise ValueError(f"{better[:40]!r} is not the id of a success pattern - at `{place}`")
         case _:
             counted = {"successes", "failures"} <= tree["claim"]["counts"].keys()
             return msgspec.structs.replace(pattern, claim=_claim(pattern, counted, at))
@@ -330,7 +330,7 @@ def _time(text: Any, place: str) -> int:
     try:
         return milliseconds(text) if text != "" else 0
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{str(text)[:40]!r} is no ISO 8601 time - at `{place}`") from error
+        raise ValueError(f"{str(text)[:40]!r} is not an ISO 8601 time - at `{place}`") from error
 
 
 def _bound(key: Key, value: Any, place: str) -> None:
@@ -372,7 +372,7 @@ def rewritten(pattern: Pattern, name: str, tags: Sequence[str], body: Json) -> P
     changed = msgspec.convert({**body, "kind": pattern.kind}, type(pattern.body), strict=True)
     unknown = _lost(body, plain(changed), "$.body")
     if unknown:
-        raise ValueError(f"{unknown} is no part of a pattern of this kind")
+        raise ValueError(f"{unknown} is not a part of a pattern of this kind")
     edited = msgspec.structs.replace(
         pattern, name=name.strip(), tags=tuple(dict.fromkeys(tags)), body=changed
     )

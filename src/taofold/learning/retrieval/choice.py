@@ -190,17 +190,17 @@ def _surplus(candidate: Ranked, chosen: Sequence[Ranked], ranked: Sequence[Ranke
     ]
     for other in (*chosen, *own):
         if likeness(pattern, other.pattern) > _ALIKE:
-            return f"it says the same as {other.pattern.id}"
+            return f"it has the same content as {other.pattern.id}"
     failed = isinstance(pattern.body, Avoidance) and not pattern.body.better
     for other in ranked if failed or _wrong(pattern) else ():
         settles = other.pattern.kind == "error" and not (other.refused or _wrong(other.pattern))
         alike = other.error == candidate.error is not None
         if settles and alike and not other.pattern.claimed:
-            return f"{other.pattern.id} tells what settled such an error"
+            return f"{other.pattern.id} has a fix of such an error"
     # An approach or a template adds nothing to a lesson from the same loop.
     for other in ranked if isinstance(pattern.body, CodeTemplate | Approach) else ():
         if other.pattern.kind == "error" and not pattern.loops.isdisjoint(other.pattern.loops):
-            return f"{other.pattern.id} tells it, from the same loop"
+            return f"{other.pattern.id} covers it, from the same loop"
     return ""
 
 

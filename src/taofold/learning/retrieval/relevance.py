@@ -80,8 +80,8 @@ def _fields(pattern: Pattern) -> tuple[tuple[str | bool, ...], Fields]:
 
 LEAST: Final = 0.12
 """The minimum relevance to a case."""
-_NO_NEED: Final = "it answers no error: it is told once this loop has failed at one"
-_TOLD: Final = "the loop was told it while its error stood"
+_NO_NEED: Final = "it answers no error: it is shown after this loop has failed at one"
+_TOLD: Final = "the loop was shown it while its error persisted"
 _PROGRAM: Final = re.compile(
     r"(?:Index|ZeroDivision|Recursion)Error\b|KeyError: \S*$|E0061\b|E0308\b|TS2322\b|TS2345\b"
     r"|TS2554\b|(?:arg-type|call-arg|return-value|assignment|var-annotated)\b"

@@ -111,7 +111,7 @@ def capture(
     walk = TreeWalk(root)
     if len(walk.files) > MOST_FILES:
         raise ConfigError(
-            f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST_FILES:,}"
+            f"{str(root)!r} has {len(walk.files):,} files; gates work with at most {MOST_FILES:,}"
         )
     tree: dict[str, KeptFile] = {}
     size = 0

@@ -116,7 +116,7 @@ def gates(
             "a loop needs a command that proves completion: --completion 'python -m pytest -q'"
         )
     if len(parts) > MOST_GATES:
-        raise ConfigError(f"{len(parts)} completion commands; at most {MOST_GATES} are taken")
+        raise ConfigError(f"{len(parts)} completion commands; the limit is {MOST_GATES}")
     work_root = Path(root).resolve()
     path = search_path(work_root) if path is None else path
     parsed: list[Gate] = []
@@ -162,7 +162,7 @@ def _unclaimed(text: str, root: Path) -> str:
     """
     if about := _COVERAGE.fullmatch(text):
         raise ConfigError(
-            f"{text!r} is no command: write one that fails below {about[1]} %, such as "
+            f"{text!r} is not a command: write one that fails below {about[1]} %, such as "
             f"'python -m pytest --cov --cov-fail-under={about[1]}'"
         )
     claim = _CLAIM.search(text)
@@ -332,7 +332,9 @@ def _pattern(wanted: str) -> re.Pattern[str] | None:
     try:
         return re.compile(wanted[1:-1])
     except re.error as error:
-        raise ConfigError(f"the output match {wanted!r} is no expression: {error}") from error
+        raise ConfigError(
+            f"the output match {wanted!r} is not a regular expression: {error}"
+        ) from error
 
 
 _PYTHON: Final = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?")

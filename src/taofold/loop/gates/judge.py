@@ -62,11 +62,11 @@ _MOST: Final = 50
 """The most tests that are listed as no longer expected."""
 _LINTERS: Final = ("ruff", "mypy", "tsc", "eslint")
 SILENCED: Final = (
-    "findings were silenced in place, not mended: {}. Without these marks the gate does not pass; "
-    "a person can allow them with --allow-edit"
+    "findings were silenced in place, not fixed: {}. Without these marks the gate does not pass; "
+    "the user can allow them with --allow-edit"
 )
 MEDDLING: Final = (
-    "the work newly ends the process of its tests, prints results, or asks for its runner: {}; "
+    "new code ends the process of its tests, prints results, or detects its runner: {}; "
     "read the difference"
 )
 BARRED: Final = (
@@ -75,7 +75,7 @@ BARRED: Final = (
 PACKAGES: Final = "the packages that the gates use changed since their first run: {}"
 UNSEEN: Final = "the gates use the packages of the start, without what changed since: {}"
 OVERLOOKED: Final = "`{}` does not look at new files: {}"
-REPOSITORY = "git would take it for a repository, and run what its configuration says"
+REPOSITORY = "git would treat it as a repository, and run the programs in its configuration"
 
 
 class Judge:
@@ -233,7 +233,7 @@ class Judge:
         """
         baseline = self.baseline
         if baseline is None:
-            raise ConfigError("judge.begin() comes first: there is no baseline")
+            raise ConfigError("there is no baseline: call judge.begin() first")
         # Everything below judges this one observation of the work root; later changes are not
         # delivered.
         work: WorkDiff = await WORKERS.run(observe_work, self.root, baseline, self.files, snapshot)
@@ -479,7 +479,9 @@ class Judge:
             change = await WORKERS.run(self._restored, baseline, path)
             left += [f"{one_line(path)} ({change.why})"] if change.done == "reported" else []
         if left:
-            raise Refused(f"cannot be put back, do it by hand: {', '.join(left)}")
+            raise Refused(
+                f"restore these files manually, it cannot be done here: {', '.join(left)}"
+            )
         return Settled(baseline.digest)
 
     async def keep(self, paths: Collection[str], *, until: float = inf) -> Settled:

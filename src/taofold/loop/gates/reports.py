@@ -82,7 +82,7 @@ def stream(raw: bytes, nonce: str, root: str) -> RunnerReport:
             continue
         # The nonce is not secret from code in the same process; it separates mistakes from reports.
         if line.n != nonce:
-            doubts.append("the report holds a line that somebody else wrote")
+            doubts.append("the report holds a line that its reporter did not write")
         # The reporter's last line comes after all tests: a later line is not from the reporter.
         elif ended is not None:
             doubts.append("the report goes on after its end")

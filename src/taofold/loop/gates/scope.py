@@ -128,7 +128,7 @@ _OLD: Final[dict[Role, str]] = {
     "runner": "it configures the gate",
     "build": "it is what the gate runs",
     "command": "it is what the gate runs, or is compared with",
-    "other": "it is no source file",
+    "other": "it is not a source file",
 }
 _NEW: Final[dict[Role, str]] = {
     **_OLD,

@@ -403,7 +403,7 @@ def remove_folder(folder: Path) -> None:
                 Path(inner).chmod(0o700)
         shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        raise LogError(f"{str(folder)!r} cannot be removed; gates do not run beside what is in it")
+        raise LogError(f"{str(folder)!r} cannot be removed; gates need an empty folder there")
 
 
 def _size(folder: Path) -> int:

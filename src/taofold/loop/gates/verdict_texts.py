@@ -70,7 +70,7 @@ def proof(verdict: Verdict, most: int = 1_000) -> tuple[str, ...]:
     ]
     named = [path for why, paths in left.items() for path in paths if not why.startswith(FINAL)]
     if named:
-        lines.append(f"a person can include it with {allowing(named)}")
+        lines.append(f"the user can include it with {allowing(named)}")
     return tuple(lines)
 
 

@@ -89,7 +89,7 @@ class WorkDiff(Value, frozen=True):
         """Returns the omitted and allowed changes. Tampering has a separate list."""
         changes = [
             TreeChange(
-                path, _did(path, file, baseline), "kept", "a person allowed it", tampering=False
+                path, _did(path, file, baseline), "kept", "the user allowed it", tampering=False
             )
             for path, file in self.now.items()
             if path not in self.left_out and role(path, baseline.named) in DECIDES
@@ -126,7 +126,7 @@ def observe_work(
     walk = TreeWalk(root, (*baseline.environments, *baseline.outputs))
     if len(walk.files) > MOST_FILES:
         raise ConfigError(
-            f"{len(walk.files):,} files below {str(root)!r}; gates take {MOST_FILES:,}"
+            f"{str(root)!r} has {len(walk.files):,} files; gates work with at most {MOST_FILES:,}"
         )
     kept = (*baseline.files, *(snapshot or ()))
     known = {parent for path in kept for parent in parents_of(path)}

@@ -54,7 +54,7 @@ def packed(value: Any) -> Any:
     for tag, standard in TAGS.items():
         if kind is standard:
             return {tag: [packed(inner) for inner in value]}
-    raise Apart("a " + kind.__name__ + " is no plain data")
+    raise Apart("a " + kind.__name__ + " is not plain data")
 
 
 def unpacked(said: Any) -> Any:

@@ -210,7 +210,7 @@ class CallReader:
             return inner
         call, block.end = self._arguments(recipient["name"], header.start(), at)
         if call is None:
-            block.error = "the arguments of a call are no object"
+            block.error = "the arguments of a call are not an object"
             return block
         block.calls.append(call)
         block.closed = call.closed

@@ -165,7 +165,7 @@ class TagReader:
         if at >= len(self._text):
             out.closed = False
         elif not self._is_boundary(at):
-            out.error = f"text that is no argument: {self._text[at : at + 60]!r}"
+            out.error = f"text outside the arguments: {self._text[at : at + 60]!r}"
         elif end is not NO_TAG:
             out.repairs.append(Repair("missing_closer", "syntax", content=True, at=at, cost=3))
         return out

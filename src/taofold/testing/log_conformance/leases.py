@@ -336,8 +336,8 @@ async def _woken(log: Log, number: int, parked: Any, posted: Any) -> None:
     row = await log.row(f"r{number}")
     if parked and row.wake_at != AT_ONCE:
         raise Broken(
-            "a run parked while a message came in, and nobody will ever look at it: `if_quiet` and "
-            "what is written must be one transaction"
+            "a run parked while a message arrived, and no driver will ever read it: `if_quiet` and "
+            "the write must be one transaction"
         )
     same(row.status, "waiting" if parked else "running", "the run")
 
