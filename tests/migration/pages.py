@@ -6,7 +6,10 @@ from typing import Final
 
 PAGES: Final = Path(__file__).parents[2] / "docs" / "migration"
 OURS: Final = "taofold"
-"""The title of our programs. Another title names a library and its version."""
+"""The title of our program. Another title names a library and its version.
+
+A title with a colon belongs to a further program of the page.
+"""
 
 
 def blocks(page: str, language: str = "python") -> dict[str, str]:
@@ -18,5 +21,9 @@ def blocks(page: str, language: str = "python") -> dict[str, str]:
 
 def other(page: str, language: str = "python") -> tuple[str, str]:
     """Returns title and text of the other library's program."""
-    (found,) = [block for block in blocks(page, language).items() if block[0] != OURS]
+    (found,) = [
+        block
+        for block in blocks(page, language).items()
+        if block[0] != OURS and ":" not in block[0]
+    ]
     return found

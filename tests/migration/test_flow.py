@@ -1,4 +1,4 @@
-"""The flows of docs/migration/edge-agent.md run as they are printed, theirs and ours."""
+"""The flows of docs/migration run as they are printed, and what they replace."""
 
 import json
 import subprocess
@@ -24,6 +24,10 @@ REPLIES = (
     json.dumps({"thinking": "Tea is cheaper.", "answer": "Tea, 2 euros."}),
     json.dumps({"drink": "tea", "euros": 2.0}),
 )
+
+
+ORDER = "Where is order 7?"
+ANSWERS = ("order", "It was shipped.")
 
 
 @contextmanager
@@ -74,15 +78,43 @@ def test_the_edge_agent_runs_its_flow(tmp_path: Path) -> None:
     assert f'"content": {json.dumps(REPLIES[1])}' in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("page", "title", "goal", "replies", "output"),
+    [
+        (PAGE, OURS, QUESTION, REPLIES, {"drink": "tea", "euros": 2.0}),
+        ("langgraph.md", "taofold: a flow", ORDER, ANSWERS, ANSWERS[1]),
+        ("langgraph.md", "taofold: a flow", "Is it late?", ("other",), "Please call us."),
+    ],
+)
 def test_our_flow_ends_with_the_value_that_the_page_states(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str,
+    title: str,
+    goal: str,
+    replies: tuple[str, ...],
+    output: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "choose.yaml").write_text(blocks(PAGE, "yaml")[OURS], encoding="utf-8")
-    model = ScriptedModel(list(REPLIES))
+    (tmp_path / "flow.yaml").write_text(blocks(page, "yaml")[title], encoding="utf-8")
+    model = ScriptedModel(list(replies))
 
     def scripted(name: str, **settings: Any) -> ScriptedModel:
         return model
 
     monkeypatch.setattr(registry, "_registered", {**registry._registered, "openai": scripted})
-    result = Agent.from_file(tmp_path / "choose.yaml").run_sync(QUESTION)
-    assert result.output == {"drink": "tea", "euros": 2.0}
+    result = Agent.from_file(tmp_path / "flow.yaml").run_sync(goal)
+    assert result.output == output
+    assert len(model.requests) == len(replies)
+
+
+def test_the_graph_of_langgraph_ends_with_the_same_answer(tmp_path: Path) -> None:
+    environment = environments.needs("langchain")
+    program = tmp_path / "graph.py"
+    code = blocks("langgraph.md")["langgraph 1.2.22: a graph"]
+    program.write_text(code, encoding="utf-8")
+    replies = json.dumps([{"text": answer} for answer in ANSWERS])
+    script = Path(__file__).parent / "scripts" / "with_langchain.py"
+    done = environment.run(script, program, replies, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [ANSWERS[1]]
+    assert f"# {ANSWERS[1]}" in code
