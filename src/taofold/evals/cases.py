@@ -46,6 +46,8 @@ class Case:
     """One goal for the agent, with its expected result.
 
     Without scorers and without `expect`, a run passes if it finished with success.
+
+    Example: `Case("Name a prime above 10", scorers=[contains("11")])`.
     """
 
     goal: str
@@ -298,6 +300,8 @@ def from_state(state: RunState, ratings: Sequence[Rating] = ()) -> Case:
 
     A run without success, or with a rating below 0.5, gives a case without an expectation. The
     notes of the ratings are kept for a reviewer.
+
+    Example: `from_state(agent.run_sync("What is 6 × 7?").state)`.
     """
     right = state.success and all(rating.value >= 0.5 for rating in ratings)
     return Case(

@@ -196,6 +196,8 @@ def compare(first: Report, second: Report) -> Comparison:
 
     Raises:
         ValueError: They have no case in common.
+
+    Example: `compare(await evaluate(new, cases), await evaluate(old, cases)).lost`.
     """
     rates, theirs = first.by_case, second.by_case
     names = [name for name in rates if name in theirs]
@@ -273,6 +275,8 @@ async def evaluate(
 
     Raises:
         ConfigError: There is no case, or the agent cannot run as described.
+
+    Example: `await evaluate(agent, [Case("What is 6 × 7?", expect=42)], repeat=5)`.
     """
     if not cases:
         raise ConfigError("no cases to evaluate: pass at least one Case", path="cases")

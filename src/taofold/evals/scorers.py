@@ -103,7 +103,10 @@ def exact(case: "Case", result: RunResult[Any]) -> Score:
 
 
 def contains(*texts: str) -> Scorer:
-    """Returns a scorer that requires each of `texts` in the output's text, ignoring case."""
+    """Returns a scorer that requires each of `texts` in the output's text, ignoring case.
+
+    Example: `contains("Oslo", "Norway")`.
+    """
 
     def contains(case: "Case", result: RunResult[Any]) -> Score:
         got = render(_answer(result)).casefold()
@@ -121,6 +124,8 @@ def schema(written: JSON) -> Scorer:
 
     Raises:
         ConfigError: It is not a type.
+
+    Example: `schema({"total": "number"})`.
     """
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(type_of(written))
@@ -149,6 +154,8 @@ def command(shell: str, folder: Path | str = ".", *, seconds: float = 60.0) -> S
 
     The command gets the output on its standard input. It is the project's own and runs with the
     user's rights, like a line of a Makefile.
+
+    Example: `command("jq -e '.total > 0'")`.
     """
 
     async def command(case: "Case", result: RunResult[Any]) -> Score:
@@ -199,6 +206,8 @@ def judge(criterion: str, agent: "Agent[Any, Any]") -> Scorer:
     Args:
         criterion: The requirement on the answer, in plain language.
         agent: The agent whose model, limits and log are used.
+
+    Example: `judge("The answer is polite.", Agent("openai:gpt-4o-mini"))`.
     """
     judging = agent.replace(
         name="judge",

@@ -85,6 +85,9 @@ def read_call(
     limit ended the text (`finish_reason`), or the tool has parameters (`schema`) and the provider
     does not report that the calls are complete. A call with only default values is then not what
     the model asked for. The schema also names and decodes the arguments, as for calls in text.
+
+    >>> read_call("look", '{"path": "a.py",}').parameters
+    {'path': 'a.py'}
     """
     if not name.strip():
         return Call("", {}, "", id, (), f"{NAMELESS}: call one that is on offer, by its name")
@@ -188,6 +191,11 @@ def read_reply(
         text: The text of the model.
         tools: The offered names, or their names with the JSON schemas of their parameters.
         finish_reason: The provider's; `length` and its synonyms mean that the text was cut.
+
+    >>> read_reply('{"tool": "look", "args": {"path": "a.py"}}', ["look"]).calls[0].parameters
+    {'path': 'a.py'}
+    >>> read_reply("The answer is 42.", ["look"])
+    Prose(text='The answer is 42.')
     """
     body = text.strip()
     # Fast path for a clean reply, one JSON object: takes microseconds.

@@ -423,6 +423,10 @@ class ReplyStream:
         answer: The answer shown so far.
         diverged: True if more was shown than the answer: text before a call, or text that the end
             of the reply revealed as reasoning. Use the answer of the whole reply instead.
+
+    >>> stream = ReplyStream()
+    >>> stream.feed("The answer "), stream.feed("is 42."), stream.close("stop")
+    ('The answer', ' is 42.', '')
     """
 
     def __init__(self, tools: Tools = ()) -> None:

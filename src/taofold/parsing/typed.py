@@ -71,6 +71,9 @@ def parse(
         level: The changes allowed: `none` only locates and unwraps, `syntax` also repairs notation,
             `schema` also converts values without loss.
         finish_reason: The provider's; `length` and its synonyms mean that the text was cut.
+
+    >>> parse('The total: {"total": 7,}', dict[str, int]).value
+    {'total': 7}
     """
     target = target_of(type_)
     try:
@@ -417,6 +420,9 @@ def parse_partial(text: str, type_: Any) -> Parsed[Any] | Unparsed:
         The typed value if the text already satisfies the type, else plain JSON data with the
         members and the beginnings of strings that have arrived. It always carries the repair
         `partial`, so code that checks repairs cannot run it.
+
+    >>> parse_partial('{"name": "Os', dict[str, str]).value
+    {'name': 'Os'}
     """
     target = target_of(type_)
     scanned = scan(text, target.plan)

@@ -69,6 +69,8 @@ class Cot:
 
     Raises:
         ConfigError: The format is unknown, or an example lacks a part.
+
+    Example: `Agent(model, strategy=Cot(format="tree"))`.
     """
 
     name: ClassVar[str] = "cot"

@@ -94,6 +94,8 @@ class Decompose:
 
     Raises:
         ConfigError: `max_depth` is negative or `max_parts` less than 1.
+
+    Example: `Agent(model, strategy=Decompose(inner=Cot(), max_depth=1))`.
     """
 
     name: ClassVar[str] = "decompose"

@@ -140,7 +140,10 @@ def stopped_answer(unread: Unread) -> Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Direct:
-    """Answers at once. `role` selects the model."""
+    """Answers at once. `role` selects the model.
+
+    Example: `Agent(model, strategy=Direct(), output=Invoice)`.
+    """
 
     name: ClassVar[str] = "direct"
     role: StepRole = "executor"

@@ -412,6 +412,8 @@ class Plan:
 
     Raises:
         ConfigError: `rejections` is less than 1 or `retries` negative.
+
+    Example: `Agent(model, tools=[search], strategy=Plan(rejections=2))`.
     """
 
     name: ClassVar[str] = "plan"

@@ -59,6 +59,8 @@ class SelfCorrect:
 
     Raises:
         ConfigError: `rounds` is negative.
+
+    Example: `Agent(model, strategy=SelfCorrect(rounds=3, critic_prompt="Check the units."))`.
     """
 
     name: ClassVar[str] = "self_correct"

@@ -48,7 +48,12 @@ class CassetteMismatch(TaofoldError):
 
 
 class Cassette:
-    """A `Transport` that answers from exchanges. `requests` holds the decoded request bodies."""
+    """A `Transport` that answers from exchanges. `requests` holds the decoded request bodies.
+
+    Example:
+        with answered_by(Cassette.load(Path("cassettes/oslo.json"))):
+            agent.run_sync("What is the capital of Norway?")
+    """
 
     def __init__(self, exchanges: list[dict[str, Any]], name: str = "cassette") -> None:
         self.name = name

@@ -95,6 +95,11 @@ class ScriptedModel:
         profile: The capabilities that it reports.
         name: The name of the model.
         usd: Dollars per million input and output tokens; None = price unknown.
+
+    Example:
+        model = ScriptedModel(["42"])
+        assert Agent(model).run_sync("What is 6 × 7?").output == "42"
+        assert model.requests[0].last == "What is 6 × 7?"
     """
 
     def __init__(
@@ -173,7 +178,10 @@ def _heard(text: str, calls: Sequence[ToolCall]) -> tuple[str, list[tuple[str, s
 
 
 class FunctionModel:
-    """Answers with `fn(request)`: a text, a reply, or an awaitable of one."""
+    """Answers with `fn(request)`: a text, a reply, or an awaitable of one.
+
+    Example: `Agent(FunctionModel(lambda request: "42")).run_sync("What is 6 × 7?")`.
+    """
 
     def __init__(
         self,
