@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, PastDate
 from typing_extensions import TypedDict
 
 from taofold.parsing import Parsed, Unparsed, parse, parse_partial
@@ -211,11 +211,17 @@ def test_the_message_of_a_validator_stands_alone() -> None:
     assert result.feedback == "Correct only this: the value: 7 is odd"
 
 
-def test_a_bound_that_is_not_kept_reads_as_a_sentence() -> None:
-    result = parse("7", Annotated[int, Field(le=1)])
+@pytest.mark.parametrize(
+    ("text", "type_", "fault"),
+    [
+        ("[7]", list[Annotated[int, Field(le=1)]], "expected less than or equal to 1, got 7"),
+        ('["2999-01-01"]', list[PastDate], 'Date should be in the past, got "2999-01-01"'),
+    ],
+)
+def test_a_bound_that_is_not_kept_reads_as_a_sentence(text: str, type_: Any, fault: str) -> None:
+    result = parse(text, type_)
     assert isinstance(result, Unparsed)
-    expected = "Correct only this: the value: expected less than or equal to 1, got 7"
-    assert result.feedback == expected
+    assert result.feedback == f"Correct only this: 0: {fault}"
 
 
 def test_a_cut_text_is_refused_even_when_only_closers_are_missing():

@@ -25,7 +25,7 @@ from taofold.parsing.protocol_keys import (
     THOUGHT_KEYS,
     TOOL_KEYS,
 )
-from taofold.parsing.schema.coercion import Coercion, Misfit, Mismatch
+from taofold.parsing.schema.coercion import Coercion, Misfit, Mismatch, echo
 from taofold.parsing.schema.reading_plan import (
     ANYTHING,
     ReadingPlan,
@@ -282,11 +282,14 @@ def _mismatch(error: Mapping[str, Any]) -> Mismatch:
 
     The message of a validator of the user's is complete without the value, which may be large.
     """
-    path, text = tuple(error["loc"]), error["msg"]
+    path, text, got = tuple(error["loc"]), error["msg"], error.get("input")
+    expected = text.removeprefix("Input should be ")
+    if expected != text:
+        return Mismatch(path, expected, got)
     if error["type"] in ("value_error", "assertion_error"):
         message = text.removeprefix("Value error, ").removeprefix("Assertion failed, ")
-        return Mismatch(path, "a valid value", error.get("input"), message)
-    return Mismatch(path, text.removeprefix("Input should be "), error.get("input"))
+        return Mismatch(path, "a valid value", got, message)
+    return Mismatch(path, "a valid value", got, f"{text}, got {echo(got)}")
 
 
 def _wrapped(value: Any, *, wants_list: bool) -> Iterator[tuple[Any, str]]:
