@@ -32,6 +32,7 @@ OFFERS: Final = {
                         partial(node.make, node.COPILOTKIT)),
     "crewai": Offer(854, "the CrewAI bridge with CrewAI itself", partial(_python, "crewai")),
     "dspy": Offer(202, "compiling programs with DSPy", partial(_python, "dspy")),
+    "fastapi": Offer(35, "the cookbook's application in FastAPI", partial(_python, "fastapi")),
     "fastmcp3": Offer(150, "MCP servers made with FastMCP 3 (4 comes with phoenix)",
                       partial(_python, "fastmcp3")),
     "fastmcp-tasks": Offer(160, "MCP servers whose tools are tasks",
