@@ -146,7 +146,7 @@ def read_cases(path: Path | str, judge: Callable[[], Agent[Any, Any]] | None = N
         judge: Returns the agent whose model judges, if a case needs it.
 
     Raises:
-        ExceptionGroup: Of a ConfigError for each fault, with its line.
+        ExceptionGroup: One ConfigError per fault, with its line.
         ConfigError: A sample of Inspect cannot be read.
     """
     path = Path(path)

@@ -194,7 +194,7 @@ def command(shell: str, folder: Path | str = ".", *, seconds: float = 60.0) -> S
 
 @dataclass(frozen=True)
 class JudgeVerdict:
-    """What a judge says."""
+    """The verdict of a judge."""
 
     meets: bool
     reason: str

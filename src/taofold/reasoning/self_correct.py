@@ -28,7 +28,7 @@ Reply with exactly one JSON object, nothing before or after it:
 
 
 class Critique(BaseModel):
-    """What a critic says of one version. `score` is 0 (useless) to 1 (perfect)."""
+    """A verdict on one version. `score` is 0 (useless) to 1 (perfect)."""
 
     model_config = ConfigDict(title="Verdict")  # the schema is sent to models and recorded
     reasoning: str = ""

@@ -48,7 +48,7 @@ _SUMMARY: Final = "Sum up in plain text what these results say about the goal. I
 
 
 class Steps(BaseModel):
-    """What the planner answers."""
+    """The steps of a plan."""
 
     steps: list[str]
 
