@@ -197,14 +197,6 @@ def test_a_tool_whose_name_only_code_or_a_server_knows_is_no_fault(
             "there is no search backend 'nope'",
         ),
         (
-            "agents: {a: gone.yaml}\nnodes: [{name: b, uses: agent.a, with: {goal: g}}]",
-            "has faults",
-        ),
-        (
-            "agents: {a: '../x.yaml'}\nnodes: [{name: b, uses: agent.a, with: {goal: g}}]",
-            "leads out",
-        ),
-        (
             "agents: {a: 'json:dumps'}\nnodes: [{name: b, uses: agent.a, with: {goal: g}}]",
             "no Agent",
         ),
@@ -216,20 +208,53 @@ def test_what_only_building_can_find_is_told_with_its_place(
     with pytest.raises(ExceptionGroup) as caught:
         made(text, tmp_path)
     assert any(said in str(one) for one in caught.value.exceptions), caught.value.exceptions
-    assert all(
-        "flow.yaml" in str(one) or "gone.yaml" in str(one) for one in caught.value.exceptions
-    )
+    assert all("flow.yaml" in str(one) for one in caught.value.exceptions)
 
 
-def test_agents_that_ask_each_other_in_a_circle_are_refused(tmp_path: Path) -> None:
-    asks = (
-        "model: openai:gpt-5\nagents: {a: %s}\nnodes: [{name: b, uses: agent.a, with: {goal: g}}]"
-    )
-    (tmp_path / "one.yaml").write_text(asks % "two.yaml")
-    (tmp_path / "two.yaml").write_text(asks % "one.yaml")
-    with pytest.raises(ExceptionGroup) as caught:
-        made(asks % "one.yaml", tmp_path)
-    assert "asks itself" in str(caught.value.exceptions)
+ASKS = "model: openai:gpt-5\nagents:\n  a: %s\nnodes: [{name: b, uses: agent.a, with: {goal: g}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "faults"),
+    [
+        ("gone.yaml", ["flow.yaml:3: agents.a: there is no agent file 'gone.yaml'"]),
+        ("../x.yaml", ["flow.yaml:3: agents.a: '../x.yaml' leads out of the project"]),
+        ("flow.yaml", ["flow.yaml:3: agents.a: 'flow.yaml' asks itself"]),
+        (
+            "one.yaml",
+            [
+                "flow.yaml:3: agents.a: 'one.yaml' has faults",
+                "one.yaml:3: agents.a: 'two.yaml' has faults",
+                "two.yaml:3: agents.a: 'one.yaml' asks itself",
+            ],
+        ),
+        ("key.yaml", ["agents.a: 'key.yaml' has faults", "key.yaml:2: toolz: unknown key"]),
+    ],
+)
+def test_an_agent_file_that_cannot_be_asked_is_a_fault_of_the_file(
+    asked: str, faults: list[str], tmp_path: Path
+) -> None:
+    """Mutant: a file that is not among its own askers."""
+    (tmp_path / "one.yaml").write_text(ASKS % "two.yaml")
+    (tmp_path / "two.yaml").write_text(ASKS % "one.yaml")
+    (tmp_path / "key.yaml").write_text("name: key\ntoolz: []\n")
+    (tmp_path / "flow.yaml").write_text(ASKS % asked)
+    file, found = read_agent(tmp_path / "flow.yaml", source="flow.yaml", root=tmp_path)
+    assert file is None
+    assert len(found) == len(faults)
+    for fault, expected in zip(found, faults, strict=True):
+        assert expected in str(fault)
+
+
+def test_an_agent_file_that_is_asked_on_many_ways_is_read_once(tmp_path: Path) -> None:
+    """Two to the power of 20 ways lead to the last file."""
+    for number in range(20):
+        following = f"{number + 1}.yaml"
+        asks = ASKS.replace("  a: %s\n", f"  a: {following}\n  c: {following}\n")
+        (tmp_path / f"{number}.yaml").write_text(asks)
+    (tmp_path / "20.yaml").write_text("name: last\n")
+    file, found = read_agent(tmp_path / "0.yaml", root=tmp_path)
+    assert file is not None, found
 
 
 @pytest.mark.scenario("PEER-26")

@@ -61,18 +61,62 @@ def read_agent(
 ) -> tuple[AgentFile | None, list[Fault]]:
     """Returns the agent or flow file at `path`, or all of its faults.
 
+    The files of agents that it asks are read as well.
+
     `root` is the project, which must contain imported files. The default is the working directory
     if the file is in it, else the file's own directory.
+    """
+    if root is None:
+        here, target = Path.cwd().resolve(), path.resolve()
+        root = here if target.is_relative_to(here) else target.parent
+    return _read_asking(path, operator, source, root.resolve(), (), set())
+
+
+def _read_asking(
+    path: Path,
+    operator: Policy | None,
+    source: str,
+    root: Path,
+    askers: tuple[Path, ...],
+    checked: set[Path],
+) -> tuple[AgentFile | None, list[Fault]]:
+    """Returns the file at `path` with the faults of the agent files that it asks.
+
+    Args:
+        path: The file.
+        operator: The policy that the file may only tighten.
+        source: The file's name in faults; "" for its path.
+        root: The project.
+        askers: The files that ask for this one.
+        checked: Files without faults that were read already; each is read once.
     """
     document, faults = load(path, source)
     if document is None:
         return None, faults
     if "nodes" not in document.value:
         return read_document(document, operator)
-    if root is None:
-        here, target = Path.cwd().resolve(), path.resolve()
-        root = here if target.is_relative_to(here) else target.parent
-    return read_flow(document, operator, root=root)
+    file, faults = read_flow(document, operator, root=root)
+    if file is None:
+        return None, faults
+    askers = (*askers, path.resolve())
+    for used in _files(file):
+        for name, spec in _keys(used).agents.items():
+            if not _is_file(spec):
+                continue
+            try:
+                asked = _asked_path(spec, used.document.folder, root, askers)
+            except ConfigError as error:
+                faults.append(used.document.fault(("agents", name), str(error)))
+                continue
+            if asked in checked:
+                continue
+            other, wrong = _read_asking(asked, used.policy, spec, root, askers, checked)
+            if other is None:
+                faults.append(used.document.fault(("agents", name), f"{spec!r} has faults"))
+                faults += wrong
+            else:
+                checked.add(asked)
+    return (None if faults else file), faults
 
 
 def read_flow(
@@ -353,6 +397,28 @@ def _imported(
     return tools
 
 
+def _is_file(spec: str) -> bool:
+    """Returns whether an agent is named by its file, not by module:attr."""
+    return spec.endswith((".yaml", ".yml"))
+
+
+def _asked_path(spec: str, folder: Path, root: Path, askers: tuple[Path, ...]) -> Path:
+    """Returns the path of an agent file that a file in `folder` asks.
+
+    Raises:
+        ConfigError: The file is missing, lies outside the project, or is one of `askers`.
+    """
+    path = (folder / spec).resolve()
+    # Beside the file or in the project: an agent elsewhere is another project's code.
+    if not path.is_relative_to(folder.resolve()) and not path.is_relative_to(root):
+        raise ConfigError(f"{spec!r} leads out of the project")
+    if not path.is_file():
+        raise ConfigError(f"there is no agent file {spec!r}")
+    if path in askers:
+        raise ConfigError(f"{spec!r} asks itself, by way of the agents that it asks")
+    return path
+
+
 def _agents(
     file: FlowFile,
     config: Config,
@@ -367,14 +433,9 @@ def _agents(
     for name, spec in _keys(file).agents.items():
         key_path = ("agents", name)
         try:
-            if spec.endswith((".yaml", ".yml")):
-                path = (folder / spec).resolve()
-                # Beside the file or in the project: an agent elsewhere may be foreign code.
-                if not path.is_relative_to(folder.resolve()) and not path.is_relative_to(root):
-                    raise ConfigError(f"{spec!r} leads out of the project")
-                if path in askers:
-                    raise ConfigError(f"{spec!r} asks itself, by way of the agents that it asks")
-                other, wrong = read_agent(path, file.policy, spec)
+            if _is_file(spec):
+                path = _asked_path(spec, folder, root, askers)
+                other, wrong = read_agent(path, file.policy, spec, root=root)
                 if other is None:
                     faults.append(file.document.fault(key_path, f"{spec!r} has faults"))
                     faults += wrong
