@@ -27,6 +27,11 @@ from taofold.runtime.setup import Approver
 
 __all__ = ["Example", "Reasoned", "cot", "decompose", "plan", "react", "self_correct"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Out = TypeVar("Out", default=str)
 Technique = Callable[[Task], Strategy[Any]]
 
@@ -62,7 +67,11 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Reasoned(Generic[Out]):
-    """The result of a call. `run` has everything else: steps, usage, records, pending questions."""
+    """The result of a call of this module.
+
+    Args:
+        run: The run, with its steps, usage, records and pending questions.
+    """
 
     run: RunResult[Out]
 
@@ -111,7 +120,28 @@ async def cot(
     examples: Sequence[Example | Mapping[str, Any]] = (),
     **options: Unpack[Options],
 ) -> Reasoned[Out]:
-    """Solves `problem` by chain of thought: thinks in `format`, then answers.
+    """Solves a problem by chain of thought: thinks step by step, then answers.
+
+    Example:
+        ```python
+        from taofold import reason
+
+        solved = await reason.cot("What is 6 × 7?", model="openai:gpt-5", output=int)
+        print(solved.answer, solved.thinking)
+        ```
+
+    Args:
+        problem: The problem.
+        model: `"provider:model"`, a `Model`, or a list of fallbacks.
+        output: Type of the answer.
+        format: Form of the thinking: `"step_by_step"`, `"pros_cons"`, `"tree"` or
+            `"first_principles"`.
+        examples: Worked examples for the prompt: `Example`s or mappings with their keys.
+        options: Arguments of `Agent` and `Agent.run`: tools, instructions, limits, policy, models,
+            approve, strict, log, temperature, max_tokens, deps, principal, run_id, listener.
+
+    Returns:
+        The answer with its thinking, trace and run.
 
     Raises:
         ConfigError: The format is unknown, or an example lacks a part.
@@ -127,7 +157,27 @@ async def react(
     output: type[Out] = str,  # type: ignore[assignment] # pyright: ignore[reportArgumentType]
     **options: Unpack[Options],
 ) -> Reasoned[Out]:
-    """Thinks, acts with `tools` and observes until it can answer."""
+    """Thinks, calls tools and observes until it can answer.
+
+    Example:
+        ```python
+        from taofold import reason
+
+        solved = await reason.react(
+            "How many words does notes.txt have?", model="openai:gpt-5", tools=["files"]
+        )
+        print(solved.answer)
+        ```
+
+    Args:
+        goal: The goal.
+        model: `"provider:model"`, a `Model`, or a list of fallbacks.
+        output: Type of the answer.
+        options: As for `cot`.
+
+    Returns:
+        The answer with its trace and run.
+    """
     return await _run("react", "react", goal, model, output, options)
 
 
@@ -143,6 +193,27 @@ async def self_correct(
     **options: Unpack[Options],
 ) -> Reasoned[Out]:
     """Drafts with `model`, judges with `critic_model`, revises, and returns the best version.
+
+    Example:
+        ```python
+        from taofold import reason
+
+        solved = await reason.self_correct("Write a haiku about tea.", model="openai:gpt-5")
+        print(solved.answer)
+        ```
+
+    Args:
+        task: The task.
+        model: The model that drafts and revises.
+        critic_model: The model that judges. None uses `model`.
+        output: Type of the answer.
+        rounds: Maximum number of revisions.
+        inner: The strategy that drafts. None answers directly.
+        critic_prompt: The instruction for the critic: a text, or a function of the draft.
+        options: As for `cot`.
+
+    Returns:
+        The best version with its trace and run.
 
     Raises:
         ConfigError: `rounds` is negative.
@@ -168,6 +239,28 @@ async def decompose(
 ) -> Reasoned[Out]:
     """Splits the problem, solves the parts (independent ones at once), and combines them.
 
+    Example:
+        ```python
+        from taofold import reason
+
+        solved = await reason.decompose("Compare tea and coffee.", model="openai:gpt-5")
+        print(solved.answer)
+        ```
+
+    Args:
+        problem: The problem.
+        model: `"provider:model"`, a `Model`, or a list of fallbacks.
+        output: Type of the answer.
+        max_depth: Maximum depth of parts of parts.
+        inner: The strategy that solves a part. None is chain of thought.
+        synthesis_prompt: The instruction to combine the parts: a text, or a function of the solved
+            parts.
+        parallel: Solves independent parts at the same time.
+        options: As for `cot`.
+
+    Returns:
+        The answer with its trace and run.
+
     Raises:
         ConfigError: `max_depth` is negative.
     """
@@ -189,7 +282,26 @@ async def plan(
     retries: int = 1,
     **options: Unpack[Options],
 ) -> Reasoned[Out]:
-    """Plans, executes with `tools`, evaluates, and replans with the evaluator's feedback.
+    """Plans, executes with tools, evaluates, and replans with the evaluator's feedback.
+
+    Example:
+        ```python
+        from taofold import reason
+
+        solved = await reason.plan("Summarize notes.txt.", model="openai:gpt-5", tools=["files"])
+        print(solved.answer)
+        ```
+
+    Args:
+        goal: The goal.
+        model: `"provider:model"`, a `Model`, or a list of fallbacks.
+        output: Type of the answer.
+        rejections: Number of rejected answers after which it stops.
+        retries: Number of repetitions of a failed step.
+        options: As for `cot`.
+
+    Returns:
+        The answer with its trace and run.
 
     Raises:
         ConfigError: `rejections` is less than 1 or `retries` negative.

@@ -412,7 +412,7 @@ class Agent(Generic[Deps, Out]):
 
             from taofold import Agent
 
-            Path("agent.yaml").write_text("model: openai:gpt-5\ninstructions: Answer briefly.\n")
+            Path("agent.yaml").write_text("model: openai:gpt-5")
             agent = Agent.from_file("agent.yaml")
             print(agent.run_sync("Count to three.").output)
             ```
@@ -654,7 +654,7 @@ class Agent(Generic[Deps, Out]):
         Example:
             ```python
             run_id = await agent.begin("Count the words of every file.")
-            assert await agent.cancel(run_id)
+            await agent.cancel(run_id)
             ```
 
         Args:

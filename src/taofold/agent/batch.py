@@ -42,14 +42,19 @@ _KEPT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """Progress of a batch, as passed to `Agent.map(progress=…)`."""
+    """Progress of a batch, as passed to `Agent.map(progress=…)`.
+
+    Args:
+        done: Number of runs that ended or wait.
+        total: Number of goals.
+        usage: Usage of all runs that ended or wait, those of earlier calls included.
+        last: Status of the run that ended last.
+    """
 
     done: int
     total: int
     usage: Usage = Usage()
-    """Usage of all runs that ended or wait, those of earlier calls included."""
     last: str = ""
-    """Status of the run that ended last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,22 +26,26 @@ class SentPrompt:
         for prompt in await agent.prompts(result):
             print(prompt.number, prompt.system, len(prompt.messages))
         ```
+
+    Args:
+        number: Counts the model calls of the run from 1.
+        key: Place of the call in the run's strategy.
+        model: Name of the model. Empty for a call that failed.
+        role: Role of the model. Empty for a call that failed and cannot be derived.
+        digest: Digest of the prompt in the log. Empty for a call that failed.
+        missing: The reason why the prompt cannot be shown. Empty if it is exactly what was sent.
+        request: The request. None if the prompt is missing.
+        length: Number of messages that were sent. The request's conversation may have grown since.
     """
 
     number: int
-    """Counts the model calls of the run from 1."""
     key: str
-    """Place of the call in the run's strategy."""
     model: str
     role: str
     digest: str
-    """Digest of the prompt in the log; "" for a call that failed."""
     missing: str
-    """Why the prompt cannot be shown; "" if it is exactly what was sent."""
     request: Request | None
-    """None if the prompt is missing."""
     length: int
-    """Number of messages that were sent. The request's conversation may have grown since."""
 
     @property
     def messages(self) -> Sequence[Message]:

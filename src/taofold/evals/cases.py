@@ -47,16 +47,19 @@ class Case:
 
     Without scorers and without `expect`, a run passes if it finished with success.
 
-    Example: `Case("Name a prime above 10", scorers=[contains("11")])`.
+    Args:
+        goal: The goal.
+        expect: The expected output. Unset: there is no single correct output.
+        name: The name in reports. Default: the goal.
+        scorers: Functions that score the result.
+        note: A note for readers, such as the purpose of the case. Not used for scoring.
     """
 
     goal: str
     expect: Any = UNSET
-    """The expected output; unset = there is no single correct output."""
     name: str = ""
     scorers: Sequence[Scorer] = ()
     note: str = ""
-    """A note for readers, such as the purpose of the case. Not used for scoring."""
 
     @property
     def label(self) -> str:
@@ -301,7 +304,12 @@ def from_state(state: RunState, ratings: Sequence[Rating] = ()) -> Case:
     A run without success, or with a rating below 0.5, gives a case without an expectation. The
     notes of the ratings are kept for a reviewer.
 
-    Example: `from_state(agent.run_sync("What is 6 × 7?").state)`.
+    Args:
+        state: The state of the run (`RunResult.state`).
+        ratings: The run's ratings.
+
+    Returns:
+        The case.
     """
     right = state.success and all(rating.value >= 0.5 for rating in ratings)
     return Case(

@@ -33,7 +33,14 @@ _SAMPLE: Final = 20_000
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of one case. `result` is None if it could not be run."""
+    """One run of one case.
+
+    Args:
+        case: The case.
+        repetition: Number of the repetition, from 0.
+        result: The result; None if the run could not be driven.
+        scores: The verdicts of all scorers.
+    """
 
     case: Case
     repetition: int
@@ -59,7 +66,14 @@ class Trial:
 
 @dataclass
 class Report:
-    """All trials of one agent on a set of cases."""
+    """All trials of one agent on a set of cases.
+
+    Args:
+        agent: Name of the agent.
+        name: Name of the evaluation.
+        trials: The trials.
+        seconds: Duration of the evaluation.
+    """
 
     agent: str
     name: str
@@ -150,8 +164,14 @@ class Report:
 class Comparison:
     """Two agents on the same cases.
 
-    `difference` is the first's rate less the second's. `p` is the probability of a difference at
-    least as large by chance if both were equally good.
+    Args:
+        first: Name of the first evaluation.
+        second: Name of the second evaluation.
+        cases: Number of common cases.
+        difference: The first's rate less the second's.
+        p: The probability of a difference at least as large by chance if both were equally good.
+        better: Cases in which the first passed more often.
+        worse: Cases in which the first passed less often.
     """
 
     first: str
@@ -160,7 +180,6 @@ class Comparison:
     difference: float
     p: float
     better: tuple[str, ...]
-    """Cases in which the first passed more often."""
     worse: tuple[str, ...]
 
     @property
@@ -193,6 +212,13 @@ class Comparison:
 
 def compare(first: Report, second: Report) -> Comparison:
     """Compares two agents on their common cases with a paired permutation test.
+
+    Args:
+        first: The report of the first agent.
+        second: The report of the second agent.
+
+    Returns:
+        The comparison.
 
     Raises:
         ValueError: They have no case in common.
@@ -263,15 +289,27 @@ async def evaluate(
 ) -> Report:
     """Runs every case `repeat` times and scores the results.
 
+    Example:
+        ```python
+        from taofold.evals import Case, evaluate
+
+        report = await evaluate(agent, [Case("What is 6 × 7?", expect="42")], repeat=2)
+        print(report.summary)
+        ```
+
     Args:
         agent: The agent to evaluate.
         cases: The cases.
         scorers: Scorers for every case, in addition to its own.
         repeat: Runs per case, at least 1.
+        concurrency: As for `Agent.map`.
         name: The name of the evaluation. With the same name and log a stopped evaluation continues,
             and finished runs are only scored again. "" = a new one.
-        concurrency, progress: As for `Agent.map`.
         usd: As for `Agent.map`. The cost of judges is not counted.
+        progress: As for `Agent.map`.
+
+    Returns:
+        The report.
 
     Raises:
         ConfigError: There is no case, or the agent cannot run as described.

@@ -40,7 +40,13 @@ _JUDGE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The verdict of one scorer on one result: 0 (wrong) to 1 (right); 0.5 is enough to pass."""
+    """The verdict of one scorer on one result.
+
+    Args:
+        value: From 0 (wrong) to 1 (right); 0.5 is enough to pass.
+        reason: The reason for the value.
+        name: The name of the scorer.
+    """
 
     value: float
     reason: str = ""
@@ -82,7 +88,12 @@ def _is_share(said: Any) -> bool:
 
 
 def success(case: "Case", result: RunResult[Any]) -> Score:
-    """Scores 1 if the run itself reports success."""
+    """Scores 1 if the run itself reports success.
+
+    Args:
+        case: The case.
+        result: The result of the run.
+    """
     return Score(float(result.success), "" if result.success else result.error or result.status)
 
 
@@ -91,6 +102,10 @@ def exact(case: "Case", result: RunResult[Any]) -> Score:
 
     The expected output may be a value of the output's type, its dump, or JSON that the type
     accepts. Leading and trailing blanks of texts are ignored.
+
+    Args:
+        case: The case.
+        result: The result of the run.
     """
     got, expected = _answer(result), _plain(case.expect)
     state = result.state
@@ -103,9 +118,10 @@ def exact(case: "Case", result: RunResult[Any]) -> Score:
 
 
 def contains(*texts: str) -> Scorer:
-    """Returns a scorer that requires each of `texts` in the output's text, ignoring case.
+    """Returns a scorer that requires each text in the output's text, ignoring case.
 
-    Example: `contains("Oslo", "Norway")`.
+    Args:
+        texts: The required texts.
     """
 
     def contains(case: "Case", result: RunResult[Any]) -> Score:
@@ -119,8 +135,10 @@ def contains(*texts: str) -> Scorer:
 def schema(written: JSON) -> Scorer:
     """Returns a scorer that requires an output of this type.
 
-    The type is a JSON Schema, or a value of `output:` in an agent file. A text is read as JSON
-    first. Extra members are refused only if the schema does so.
+    A text is read as JSON first. Extra members are refused only if the schema does so.
+
+    Args:
+        written: A JSON Schema, or a value of `output:` in an agent file.
 
     Raises:
         ConfigError: It is not a type.
@@ -155,7 +173,10 @@ def command(shell: str, folder: Path | str = ".", *, seconds: float = 60.0) -> S
     The command gets the output on its standard input. It is the project's own and runs with the
     user's rights, like a line of a Makefile.
 
-    Example: `command("jq -e '.total > 0'")`.
+    Args:
+        shell: The command line for `/bin/sh`.
+        folder: Its working directory.
+        seconds: Maximum duration.
     """
 
     async def command(case: "Case", result: RunResult[Any]) -> Score:

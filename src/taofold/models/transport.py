@@ -185,8 +185,9 @@ def answered_by(transport: Transport) -> Generator[None, None, None]:
         ```python
         from taofold.testing import Cassette, answered_by
 
-        with answered_by(Cassette("hello.json", record=False)):
-            ...  # models answer from the recording
+        exchange = {"request": {"path": "/v1/responses"}, "response": {"status": 500, "json": {}}}
+        with answered_by(Cassette([exchange])):
+            ...  # models get this answer
         ```
 
     Args:

@@ -55,3 +55,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'taofold.parsing' has no attribute {name!r}")
     return getattr(import_module(f"taofold.parsing.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -56,7 +56,12 @@ REPEATED = Repair("repeated_call", "none", content=True)
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[T]):
-    """A value that satisfies the type, with all repairs that were made to read it."""
+    """A value that satisfies the type, with all repairs that were made to read it.
+
+    Attributes:
+        value: The value.
+        repairs: The changes made to read it.
+    """
 
     value: T
     repairs: tuple[Repair, ...] = ()
@@ -143,6 +148,10 @@ class Turn(Value, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """A reply without any protocol marker; reasoning tags are removed, the rest is verbatim."""
+    """A reply without any protocol marker.
+
+    Attributes:
+        text: The reply without reasoning tags, otherwise verbatim.
+    """
 
     text: str

@@ -84,10 +84,15 @@ def read_call(
     Empty text means no arguments, with two exceptions in which the arguments were lost. The output
     limit ended the text (`finish_reason`), or the tool has parameters (`schema`) and the provider
     does not report that the calls are complete. A call with only default values is then not what
-    the model asked for. The schema also names and decodes the arguments, as for calls in text.
+    the model asked for.
 
-    >>> read_call("look", '{"path": "a.py",}').parameters
-    {'path': 'a.py'}
+    Args:
+        name: The name of the tool.
+        arguments: The arguments as JSON text or an object.
+        id: The provider's id of the call.
+        finish_reason: The provider's finish reason.
+        schema: JSON Schema of the parameters. It also names and decodes the arguments, as for calls
+            in text.
     """
     if not name.strip():
         return Call("", {}, "", id, (), f"{NAMELESS}: call one that is on offer, by its name")
@@ -187,15 +192,22 @@ def read_reply(
 ) -> Turn | Prose | Unparsed:
     """Reads one reply; never raises for any text.
 
+    Example:
+        ```python
+        from taofold.parsing import read_reply
+
+        text = '{"thought": "Look.", "action": {"tool": "read", "parameters": {}}}'
+        turn = read_reply(text, ["read"])
+        print(turn.calls[0].tool)
+        ```
+
     Args:
         text: The text of the model.
         tools: The offered names, or their names with the JSON schemas of their parameters.
         finish_reason: The provider's; `length` and its synonyms mean that the text was cut.
 
-    >>> read_reply('{"tool": "look", "args": {"path": "a.py"}}', ["look"]).calls[0].parameters
-    {'path': 'a.py'}
-    >>> read_reply("The answer is 42.", ["look"])
-    Prose(text='The answer is 42.')
+    Returns:
+        A turn of the protocol, prose, or a refusal.
     """
     body = text.strip()
     # Fast path for a clean reply, one JSON object: takes microseconds.
@@ -248,7 +260,11 @@ def _doubt_of(turn: Turn, tools: Tools) -> str | None:
 
 
 def has_marks(text: str) -> bool:
-    """Returns whether a text contains the marks of a call or of reasoning, of any family."""
+    """Returns whether a text contains the marks of a call or of reasoning, of any family.
+
+    Args:
+        text: The text of the model.
+    """
     return _strip_marks(text) is None
 
 

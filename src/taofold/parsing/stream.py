@@ -419,6 +419,9 @@ class ReplyStream:
     A state must consume the same text, with the same result, for every possible continuation: then
     the division into pieces has no effect.
 
+    Args:
+        tools: The offered names, or their names with the JSON schemas of their parameters.
+
     Attributes:
         answer: The answer shown so far.
         diverged: True if more was shown than the answer: text before a call, or text that the end
@@ -460,7 +463,11 @@ class ReplyStream:
         return "".join(self._shown)
 
     def feed(self, piece: str) -> str:
-        """Takes the next piece; returns the text that it adds to the answer."""
+        """Takes the next piece; returns the text that it adds to the answer.
+
+        Args:
+            piece: The next piece of the reply.
+        """
         self._pieces.append(piece)
         self._angles += piece.count("<")
         is_full = self._angles > ANGLES  # the whole reply will be refused as too large
@@ -481,7 +488,11 @@ class ReplyStream:
         return fresh
 
     def close(self, finish_reason: str | None = None) -> str:
-        """Ends the reply; returns the missing rest of its answer."""
+        """Ends the reply; returns the missing rest of its answer.
+
+        Args:
+            finish_reason: The provider's finish reason.
+        """
         # The whole reply decides. `diverged` reports that the stream showed too much.
         reply = read_reply("".join(self._pieces), self._tools, finish_reason=finish_reason)
         final = _answer_of(reply)
@@ -499,6 +510,9 @@ class ReplyStream:
         """Returns the answer so far as a value, always marked `partial` and never to be executed.
 
         Reads the whole answer so far: call it only when drawing.
+
+        Args:
+            type_: The type of the answer.
         """
         return parse_partial(self._envelope.structured or self.answer, type_)
 

@@ -65,6 +65,15 @@ def parse(
 ) -> Parsed[T] | Unparsed:
     """Reads a value of a type from text, or refuses; never raises for any text.
 
+    Example:
+        ```python
+        from taofold.parsing import Parsed, parse
+
+        read = parse("Sure! {'city': 'Oslo',}", dict[str, str])
+        assert isinstance(read, Parsed)
+        print(read.value, [repair.kind for repair in read.repairs])
+        ```
+
     Args:
         text: The text of the model.
         type_: Any type that Pydantic can validate.
@@ -72,8 +81,8 @@ def parse(
             `schema` also converts values without loss.
         finish_reason: The provider's; `length` and its synonyms mean that the text was cut.
 
-    >>> parse('The total: {"total": 7,}', dict[str, int]).value
-    {'total': 7}
+    Returns:
+        The value with its repairs, or a refusal with feedback for the model.
     """
     target = target_of(type_)
     try:
@@ -416,13 +425,14 @@ _MARK = (Repair("partial", "syntax", content=True, cost=100),)
 def parse_partial(text: str, type_: Any) -> Parsed[Any] | Unparsed:
     """Reads the value that a text shows so far.
 
+    Args:
+        text: The text so far.
+        type_: The type of the value.
+
     Returns:
         The typed value if the text already satisfies the type, else plain JSON data with the
-        members and the beginnings of strings that have arrived. It always carries the repair
-        `partial`, so code that checks repairs cannot run it.
-
-    >>> parse_partial('{"name": "Os', dict[str, str]).value
-    {'name': 'Os'}
+            members and the beginnings of strings that have arrived. It always carries the repair
+            `partial`, so code that checks repairs cannot run it.
     """
     target = target_of(type_)
     scanned = scan(text, target.plan)

@@ -56,7 +56,13 @@ class ReasonedReply(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A worked example for the prompt."""
+    """A worked example for the prompt.
+
+    Args:
+        problem: The problem.
+        thinking: The steps that lead to the answer.
+        answer: The answer.
+    """
 
     problem: str
     thinking: str

@@ -50,9 +50,9 @@ class CassetteMismatch(TaofoldError):
 class Cassette:
     """A `Transport` that answers from exchanges. `requests` holds the decoded request bodies.
 
-    Example:
-        with answered_by(Cassette.load(Path("cassettes/oslo.json"))):
-            agent.run_sync("What is the capital of Norway?")
+    Args:
+        exchanges: Requests with their responses, as in the file.
+        name: The name in messages.
     """
 
     def __init__(self, exchanges: list[dict[str, Any]], name: str = "cassette") -> None:
@@ -65,7 +65,14 @@ class Cassette:
 
     @classmethod
     def load(cls, path: Path) -> "Cassette":
-        """Reads a cassette file. Raises `ConfigError` if it cannot be read."""
+        """Reads a cassette file.
+
+        Args:
+            path: The file.
+
+        Raises:
+            ConfigError: It cannot be read.
+        """
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             return cls(document["exchanges"], path.name)
@@ -178,14 +185,22 @@ _HIDDEN: Final = "REDACTED"
 class Recorder:
     """A `Transport` that forwards requests to the provider and records both sides.
 
-        recorder = Recorder()
-        with allow_model_requests(), answered_by(recorder):
-            agent.run_sync("What is the capital of Norway?")
-        recorder.save(Path("cassettes/oslo.json"))
-
     Values of environment variables that look like secrets (`OPENAI_API_KEY` …) are replaced
     everywhere in the file. Read the file before you publish it nevertheless: it contains prompts
     and answers.
+
+    Example:
+        ```python
+        from pathlib import Path
+
+        from taofold.testing import Recorder, allow_model_requests, answered_by
+
+        recorder = Recorder()
+        with allow_model_requests(), answered_by(recorder):
+            ...  # run an agent
+        if recorder.exchanges:
+            recorder.save(Path("cassettes/oslo.json"))
+        ```
 
     Args:
         transport: The transport for the requests; the network by default.
@@ -237,6 +252,9 @@ class Recorder:
 
     def save(self, path: Path) -> None:
         """Writes the cassette atomically.
+
+        Args:
+            path: The file.
 
         Raises:
             ConfigError: Nothing was recorded.

@@ -37,7 +37,12 @@ class ScriptEnded(TaofoldError):
 
 
 class Asked(Value, frozen=True):
-    """A request as it was when it was made. The conversation may have grown since."""
+    """A request as it was when it was made. The conversation may have grown since.
+
+    Attributes:
+        request: The request.
+        length: Number of messages at that time.
+    """
 
     request: Request
     length: int
@@ -89,6 +94,16 @@ class ScriptedModel:
 
     A new process that resumes a run creates its script again. If the newest replies of the first
     conversation equal the first ones of the script, the script continues after them.
+
+    Example:
+        ```python
+        from taofold import Agent
+        from taofold.testing import ScriptedModel
+
+        model = ScriptedModel(["Oslo."])
+        assert Agent(model).run_sync("Capital of Norway?").output == "Oslo."
+        assert "Norway" in model.requests[0].text
+        ```
 
     Args:
         replies: Texts, whole replies, or exceptions to raise; may be endless.
@@ -178,9 +193,22 @@ def _heard(text: str, calls: Sequence[ToolCall]) -> tuple[str, list[tuple[str, s
 
 
 class FunctionModel:
-    """Answers with `fn(request)`: a text, a reply, or an awaitable of one.
+    """A model that answers with a function.
 
-    Example: `Agent(FunctionModel(lambda request: "42")).run_sync("What is 6 × 7?")`.
+    Example:
+        ```python
+        from taofold import Agent
+        from taofold.testing import FunctionModel
+
+        model = FunctionModel(lambda request: f"{len(request.conversation)} messages")
+        print(Agent(model).run_sync("How many messages?").output)
+        ```
+
+    Args:
+        fn: Takes the request. Returns a text, a reply, or an awaitable of one.
+        profile: The capabilities that it reports.
+        name: The name of the model.
+        usd: Dollars per million input and output tokens; None = price unknown.
     """
 
     def __init__(
@@ -241,8 +269,21 @@ class TestModel:
     application fits together. The same requests get the same replies. If a call of a tool failed,
     it gives up: the run has `success=False`, and its answer names the tool and the error.
 
-        result = Agent(TestModel(), tools=[price], output=Invoice).run_sync("What is it?")
-        assert isinstance(result.output, Invoice)
+    Example:
+        ```python
+        from taofold import Agent, tool
+        from taofold.testing import TestModel
+
+
+        @tool(effect="read")
+        def price(item: str) -> float:
+            "Price of an item in euros."
+            return 2.5
+
+
+        result = Agent(TestModel(), tools=[price], output=float).run_sync("What is it?")
+        assert isinstance(result.output, float)
+        ```
 
     Args:
         call: Names of the tools to call, in this order; None = all offered tools.

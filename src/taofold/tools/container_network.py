@@ -59,9 +59,7 @@ class Reach:
     """
 
     world: bool = False
-    """Allows other machines, through its own network."""
     ports: tuple[int, ...] = ()
-    """TCP ports of this machine's loopback, reachable at `localhost` under the same number."""
 
     def __post_init__(self) -> None:
         for port in self.ports:

@@ -180,7 +180,7 @@ class Outcome(msgspec.Struct, frozen=True):
             return Outcome("41 passed, 1 failed", status="partial", extraction="1 failed")
         ```
 
-    Args:
+    Attributes:
         value: The result as JSON.
         status: `"success"`, `"failure"`, `"partial"` or `"timeout"`.
         extraction: The key line of the result.

@@ -34,7 +34,10 @@ def render_schema(schema_or_type: Any) -> str:
     """Renders a schema: `{path: string, mode?: "r" | "w", tags: string[]}`.
 
     Descriptions and bounds follow as comments, defaults as ` = value`. The second occurrence of a
-    recursive type is only its name. Accepts a JSON schema or any type that Pydantic can validate.
+    recursive type is only its name.
+
+    Args:
+        schema_or_type: A JSON schema, or any type that Pydantic can validate.
     """
     if isinstance(schema_or_type, Mapping):
         schema = cast("Schema", schema_or_type)
