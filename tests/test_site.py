@@ -85,7 +85,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     reference = (tmp_path / "site" / "reference" / "index.html").read_text(encoding="utf-8")
     # A name that could not be read leaves its `:::` line behind, or no heading.
     assert ":::" not in re.sub(r"<code.*?</code>", "", reference, flags=re.DOTALL)
-    for name in ("Agent", "tool", "Limits", "ReplayDiverged"):
+    for name in ("Agent", "tools.tool.tool", "Limits", "ReplayDiverged"):
         assert f'id="taofold.{name}"' in reference
     search = json.loads((tmp_path / "site" / "search.json").read_text(encoding="utf-8"))
     titles = " ".join(item["title"] for item in search["items"]).lower()

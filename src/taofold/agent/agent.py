@@ -483,7 +483,7 @@ class Agent(Generic[Deps, Out]):
             goal: The task: a text, or a list of texts and attachments (`Image`, `Document`,
                 `Audio`).
             deps: Dependencies for tools and instructions, as `RunContext.deps`.
-            principal: The user on whose behalf the run acts. None is the anonymous principal.
+            principal: The user on whose behalf the run acts. None is the owner of the process.
             session: Name of the conversation that the run continues. Needs a log.
             tags: Names and values that lists of runs can be filtered by: at most 16.
             run_id: Id of the new run. An empty string makes a new id.
@@ -659,7 +659,7 @@ class Agent(Generic[Deps, Out]):
 
         Args:
             run: The run's result or its id.
-            by: The principal that cancels. None is the anonymous principal.
+            by: The principal that cancels. None is the owner of the process.
 
         Returns:
             True if the run is over. False if a process drives it: it ends before its next call.
@@ -687,7 +687,7 @@ class Agent(Generic[Deps, Out]):
         Args:
             run: The run's result or its id.
             text: The message.
-            by: The principal that sends it. None is the anonymous principal.
+            by: The principal that sends it. None is the owner of the process.
 
         Raises:
             UnknownRun: There is no such run.
