@@ -150,7 +150,7 @@ Content: TypeAlias = str | tuple[Part, ...]
 class Message(Value, frozen=True):
     """One message of the conversation that is sent to a model.
 
-    Args:
+    Attributes:
         role: "system", "user", "assistant" or "tool".
         content: Text, or a tuple of parts.
         issuer: The endpoint that made the message, if a model did. Its opaque parts are valid only

@@ -81,8 +81,6 @@ class ModelError(RunError):
 class LimitReached(RunError):
     """A limit ended the run and `raise_on_limit` was set.
 
-    `result` is the `RunResult` with the partial work.
-
     Example:
         ```python
         from taofold import Agent, LimitReached, Limits
@@ -93,6 +91,10 @@ class LimitReached(RunError):
         except LimitReached as error:
             print(error.result.stop_reason)  # max_steps
         ```
+
+    Args:
+        message: The reason.
+        result: The `RunResult`, with the partial work.
     """
 
     def __init__(self, message: str, result: Any) -> None:
@@ -101,7 +103,7 @@ class LimitReached(RunError):
 
 
 class RunFailed(RunError):
-    """The output of a run without an output was read. `result` shows how the run ended.
+    """The output of a run without an output was read.
 
     Example:
         ```python
@@ -113,6 +115,10 @@ class RunFailed(RunError):
         except RunFailed as error:
             print(error.result.stop_reason)  # max_steps
         ```
+
+    Args:
+        message: The reason.
+        result: The `RunResult`, with the partial work.
     """
 
     def __init__(self, message: str, result: Any) -> None:
@@ -123,21 +129,21 @@ class RunFailed(RunError):
 class ReplayDiverged(RunError):
     """A replay derived another event than the log holds.
 
-    Args:
-        key: The place of the effect in its strategy.
-        recorded: The event or value in the log.
-        requested: The one that the current code derived.
-        hint: A probable cause, appended to the message.
-
     Example:
         ```python
         from taofold import ReplayDiverged
 
         try:
-            await agent.replay("run-1")
+            await agent.replay(result)
         except ReplayDiverged as error:
-            print(error.key, error.recorded, error.requested)
+            print(error.key, error)
         ```
+
+    Args:
+        key: The place of the effect in its strategy.
+        recorded: The event or value in the log.
+        requested: The one that the present code derived.
+        hint: A probable cause, appended to the message.
     """
 
     def __init__(self, key: str, recorded: object, requested: object, hint: str = "") -> None:

@@ -35,7 +35,7 @@ class Usage(Value, frozen=True):
 
     Decoded values must be 0 or more: a negative value would lift the limits of the run.
 
-    Args:
+    Attributes:
         input_tokens: Includes `cached_tokens` and `written_tokens`.
         output_tokens: Includes `reasoning_tokens`.
         cached_tokens: Input tokens read from the provider's cache.
@@ -56,7 +56,6 @@ class Usage(Value, frozen=True):
     output_tokens: Count = 0
     cached_tokens: Count = 0
     usd: Annotated[float, msgspec.Meta(ge=0)] | None = 0.0
-    """None where the price of some of the tokens is unknown."""
     written_tokens: Count = 0
     reasoning_tokens: Count = 0
 

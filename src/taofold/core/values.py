@@ -77,7 +77,7 @@ THOUGHT_PLACEHOLDER: Final = "(no thought given)"
 class Thought(Value, frozen=True):
     """The reason why the agent acts.
 
-    Args:
+    Attributes:
         content: The text of the thought.
         type: goal, progress, extraction, reasoning, exception, synthesis, or research if enabled.
         because: Numbers of the steps that it rests on, from 1.
@@ -109,20 +109,22 @@ class Thought(Value, frozen=True):
 class Action(Value, frozen=True):
     """A tool call that the agent proposes. Unrelated to a Redux action.
 
-    Args:
-        tool: Name of the tool.
-        parameters: Its arguments as JSON.
-        rationale: The model's reason for the call.
-        id: The provider's id of the call.
-        repairs: The corrections made while the reply was parsed.
-
     Example:
         ```python
         from taofold import Action
 
         action = Action("read", {"path": "a.txt", "timeout_s": 5})
-        print(action.seconds)  # 5.0
+        assert action.seconds == 5.0
         ```
+
+    Attributes:
+        tool: Name of the tool.
+        parameters: Its arguments as JSON.
+        rationale: The model's reason for the call.
+        id: The provider's id of the call.
+        repairs: The corrections made while the reply was parsed.
+        guessed: True if parsing the reply changed the content of the parameters (D7).
+        error: The reason why the parameters could not be parsed. Such an action never runs.
     """
 
     tool: str
@@ -131,13 +133,11 @@ class Action(Value, frozen=True):
     id: str = ""
     repairs: tuple[str, ...] = ()
     guessed: bool = False
-    """True if parsing the reply changed the content of the parameters (D7)."""
     error: str = ""
-    """The reason why the parameters could not be parsed; such an action never runs."""
 
     @property
     def seconds(self) -> float:
-        """The requested time limit in seconds (parameter `timeout_s`); 0 if absent."""
+        """The time limit of the parameter `timeout_s`, in seconds; 0 if it is absent."""
         seconds: object = self.parameters.get("timeout_s", 0)
         return float(seconds) if isinstance(seconds, int | float) else 0.0
 
@@ -152,7 +152,14 @@ class Action(Value, frozen=True):
 class Observation(Value, frozen=True):
     """The result of an action. A failed action has an observation too.
 
-    Args:
+    Example:
+        ```python
+        for step in result.steps:
+            for observation in step.observations:
+                print(observation.status, observation.extraction)
+        ```
+
+    Attributes:
         result: The result as JSON; an excerpt if the whole is in `blob`.
         status: success, failure, partial or timeout.
         extraction: The key line of the result.
@@ -160,14 +167,12 @@ class Observation(Value, frozen=True):
         duration_ms: Duration in milliseconds.
         options: Suggestions for the next action.
         blob: Digest of the whole result, if it is too large for the log.
-
-    Example:
-        ```python
-        from taofold import Observation
-
-        observation = Observation("no such file", status="failure")
-        print(observation.status)  # failure
-        ```
+        refused: The reason why the tool did not run: unknown, invalid, denied, limit, repeated … An
+            empty string if it ran.
+        cut: True if `result` is only an excerpt of the tool's result.
+        parts: The parts of the result, in order, if it holds media. `result` then has a line for
+            each.
+        masked: True if a secret in it was replaced by a mask.
     """
 
     result: Any = None
@@ -178,13 +183,9 @@ class Observation(Value, frozen=True):
     options: tuple[str, ...] = ()
     blob: str = ""
     refused: str = ""
-    """Why the tool did not run: unknown, invalid, denied, limit, repeated … ("" = it ran)."""
     cut: bool = False
-    """True if `result` is only an excerpt of the tool's result."""
     parts: tuple[TextPart | MediaPart, ...] = ()
-    """The parts of the result, in order, if it holds media; `result` then has a line for each."""
     masked: bool = False
-    """True if a secret was replaced by a mask in it."""
 
     wording: ClassVar[Mapping[str, str]] = {
         "cut": "an excerpt",
@@ -247,7 +248,7 @@ class Step(Value, frozen=True):
 class Principal(Value, frozen=True):
     """The requester of a run, established by the caller or the server, never by the model.
 
-    Args:
+    Attributes:
         id: A unique name; "local" is the owner of the process.
         roles: Roles known to the policy. See `Policy.roles` for their order.
 

@@ -110,7 +110,14 @@ class Store:
         self._listeners: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener` with every record from now on. Returns a function that stops it."""
+        """Calls a listener with every record from now on.
+
+        Args:
+            listener: Called with each record.
+
+        Returns:
+            A function that ends the subscription.
+        """
         self._listeners.append(listener)
 
         def stop() -> None:
@@ -239,7 +246,15 @@ class Store:
     ) -> bool:
         """Makes everything dispatched so far durable, then notifies the listeners.
 
-        Returns False, with nothing written, if `if_quiet` and the inbox is not empty.
+        Args:
+            consume: Ids of inbox messages that are consumed with this write.
+            status: The run's new status; "" keeps it.
+            waiting_for: What a waiting run waits for.
+            wake_at: When a waiting run is due, in milliseconds since the epoch; 0 = never.
+            if_quiet: Writes only if the inbox is empty.
+
+        Returns:
+            False, with nothing written, if `if_quiet` is set and the inbox is not empty.
 
         Raises:
             Conflict: Another owner took the run over; the store must not be used any more.
@@ -305,11 +320,22 @@ class Store:
         return store
 
     def travel(self, seq: int) -> RunState:
-        """Returns the state after record `seq` (-1: before the first)."""
+        """Returns the state after a record.
+
+        Args:
+            seq: The number of the record; -1 is the state before the first.
+        """
         return fold((record for record in self.records if record.seq <= seq), self._initial)
 
     def rewind(self, seq: int) -> RunState:
-        """Rewinds to the state after record `seq`; later records are kept but no longer count."""
+        """Returns to the state after a record; later records are kept but no longer count.
+
+        Args:
+            seq: The number of the record; -1 is the state before the first.
+
+        Raises:
+            ConfigError: There is no such record.
+        """
         if not -1 <= seq < self.head:
             raise ConfigError(f"cannot rewind to {seq}: the records run from 0 to {self.head - 1}")
         self.dispatch(e.Rewound(to=seq))

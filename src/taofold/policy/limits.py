@@ -99,7 +99,6 @@ class Limits:
     per_tool: Mapping[str, int] = field(default_factory=dict[str, int])
     parse_retries: int = 2
     depth: int = 3
-    """Maximum nesting of agents that call agents."""
 
     def __post_init__(self) -> None:
         for name in STOP_REASON:

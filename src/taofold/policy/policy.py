@@ -93,12 +93,9 @@ class Policy:
     production: bool = False
     production_tiers: Mapping[str, Tier] = field(default_factory=dict[str, Tier])
     approvers: str = ""
-    """Role that may approve runs of others; "" = only the requester decides."""
     own_approval: bool = True
-    """True if a requester may approve the actions of their own run."""
     approve_seconds: float = 0.0
     rights: Mapping[Right, str] = field(default_factory=lambda: dict(RIGHTS))
-    """Missing rights are as in `RIGHTS`."""
 
     def __post_init__(self) -> None:
         if self.autonomy not in _DIAL:
@@ -186,9 +183,12 @@ class Policy:
         return Ruling("allow", tier)
 
     def tightened(self, other: "Policy") -> "Policy":
-        """Returns the stricter of `self` and `other` in each point (D15, D16).
+        """Returns the stricter of both policies in each point (D15, D16).
 
-        `self` is the authority (the operator, or the parent run): its role levels apply.
+        This policy is the authority (the operator, or the parent run): its role levels apply.
+
+        Args:
+            other: The other policy.
         """
         dial = min(_DIAL.index(self.autonomy), _DIAL.index(other.autonomy))
         # None means "all tools", so it is never the tighter one.

@@ -429,6 +429,15 @@ async def steer(
 
     A waiting run reads it when it is resumed.
 
+    Example:
+        ```python
+        from taofold import Agent, open_log, steer
+
+        log = open_log("runs.db")
+        run_id = await Agent("openai:gpt-5", log=log).begin("Where does Ada live?")
+        await steer(log, run_id, "Ada has moved to Oslo.")
+        ```
+
     Args:
         log: The log of the run.
         run: The id of the run.
@@ -440,13 +449,6 @@ async def steer(
     Raises:
         UnknownRun: There is no such run.
         Refused: The run has ended, or the message was sent already.
-
-    Example:
-        ```python
-        from taofold import open_log, steer
-
-        await steer(open_log("runs.db"), "bill-ada", "Ada has moved to Oslo.")
-        ```
     """
     redactor = redactor or environment_redactor()
     state = fold(await log.read(run))
@@ -539,6 +541,15 @@ async def cancel(
 
     A run that waits, or whose process has ended, ends at once.
 
+    Example:
+        ```python
+        from taofold import Agent, cancel, open_log
+
+        log = open_log("runs.db")
+        run_id = await Agent("openai:gpt-5", log=log).begin("Count all files.")
+        await cancel(log, run_id)
+        ```
+
     Args:
         log: The log of the run.
         run: The id of the run.
@@ -552,13 +563,6 @@ async def cancel(
         UnknownRun: There is no such run.
         Refused: It has ended already.
         Conflict: Another process claimed it at this moment; that process reads the message.
-
-    Example:
-        ```python
-        from taofold import cancel, open_log
-
-        ended = await cancel(open_log("runs.db"), "bill-ada")
-        ```
     """
     # The message first: a process that claims the run in the meantime reads it and ends the run.
     await request_cancel(log, run, by=by, redactor=redactor)

@@ -116,13 +116,10 @@ class HookContext:
 
     run_id: str
     key: str
-    """The place of the call in its run, the same in a replay."""
     principal: Principal
     usage: Usage
-    """The consumption of the run so far."""
     deps: Any = None
     people: tuple[str, ...] = ()
-    """Before a model call: user messages since the last one. The first of them is the goal."""
 
 
 METHODS: Final = ("before_model", "after_model", "before_tool", "after_tool")

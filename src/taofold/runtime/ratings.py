@@ -31,7 +31,7 @@ _ATTEMPTS: Final = 10
 class Rating(msgspec.Struct, frozen=True):
     """A principal's rating of a run.
 
-    Args:
+    Attributes:
         by: The id of the principal.
         value: From 0 (bad) to 1 (good).
         note: An explanation, of at most 2,000 characters.
@@ -59,9 +59,13 @@ class Rating(msgspec.Struct, frozen=True):
         by: Principal = LOCAL,
         redactor: Redactor | None = None,
     ) -> "Rating":
-        """Returns a rating with the current time; secrets are removed from its note.
+        """Returns a rating with the present time; secrets are removed from its note.
 
-        `redactor` as in `control.decide`.
+        Args:
+            value: From 0 (bad) to 1 (good).
+            note: An explanation, of at most 2,000 characters.
+            by: The principal that rates.
+            redactor: As in `decide`.
 
         Raises:
             ConfigError: The value is not from 0 to 1, or the note is too long.
@@ -158,6 +162,15 @@ async def rate(
 ) -> Rating:
     """Rates a run.
 
+    Example:
+        ```python
+        from taofold import Agent, open_log, rate
+
+        log = open_log("runs.db")
+        result = await Agent("openai:gpt-5", log=log).run("Count to three.")
+        await rate(log, result.run_id, 0.8, "slow but correct")
+        ```
+
     Args:
         log: The log of the run.
         run: The id of the run.
@@ -175,13 +188,6 @@ async def rate(
         ConfigError: The value is not from 0 to 1, the note is too long, or the log keeps no
             journal.
         Refused: `by` has rated the run too often.
-
-    Example:
-        ```python
-        from taofold import open_log, rate
-
-        await rate(open_log("runs.db"), "bill-ada", 0.8, "slow but correct")
-        ```
     """
     await log.row(run)
     rating = Rating.create(value, note, by=by, redactor=redactor)

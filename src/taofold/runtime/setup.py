@@ -68,6 +68,18 @@ def cut_preview(text: str) -> str:
 class Approval:
     """A pending action or question, as an approver sees it.
 
+    Example:
+        ```python
+        from taofold import Agent, Approval
+
+
+        def approve(request: Approval) -> bool:
+            return request.action.tool == "deploy" and "staging" in request.preview
+
+
+        agent = Agent("openai:gpt-5", approve=approve)
+        ```
+
     Args:
         id: `run:seq` of the event that asks; `decide` takes it.
         run: The id of the run.
@@ -82,16 +94,14 @@ class Approval:
         requester: The id of the principal who started the run.
         asked_at: Time of the question in milliseconds since the epoch.
         expires_at: Time of its expiry; 0 = never.
-
-    Example:
-        ```python
-        from taofold import Agent, Approval
-
-        def approve(request: Approval) -> bool:
-            return request.action.tool == "deploy" and "staging" in request.preview
-
-        agent = Agent("openai:gpt-5", approve=approve)
-        ```
+        question: The agent's question (`ask_user`), or the doubt whether the call already happened.
+        form: JSON Schema of the answer to a tool's own question; empty for yes or no.
+        batch: All questions of one step, in the order of its calls, with this one first. Empty for
+            a single question.
+        deciders: The permitted deciders, by the policy of the question. None: the question defines
+            none.
+        tool: The tool of the call in this process. None: only the log was read, or there is no
+            tool.
     """
 
     id: str
@@ -108,18 +118,17 @@ class Approval:
     asked_at: int
     expires_at: int = 0
     question: str = ""
-    """The agent's question (`ask_user`), or the doubt whether the call already happened."""
     form: Mapping[str, Any] | None = None
-    """JSON Schema of the answer to a tool's own question; empty for yes or no."""
     batch: tuple["Approval", ...] = ()
-    """All questions of one step, in call order, with this one first; () = only this one."""
     deciders: Deciders | None = None
-    """The permitted deciders, by the policy of the question; None: the question defines none."""
     tool: Tool | None = field(default=None, repr=False, compare=False)
-    """The tool of the call in this process; None: only the log was read, or there is no tool."""
 
     def misfit(self, parameters: Mapping[str, Any]) -> str:
-        """Returns why the call cannot be made with `parameters`; "" if it can, or if unknown."""
+        """Returns why the call cannot be made with `parameters`; "" if it can, or if unknown.
+
+        Args:
+            parameters: The edited parameters.
+        """
         # The answer to a tool's own question is described by `form`.
         if self.tool is None or self.form is not None:
             return ""
@@ -127,7 +136,11 @@ class Approval:
         return f"edited parameters: {wrong}" if wrong else ""
 
     def unfit(self, decision: "Decision") -> str:
-        """Returns why a decision that allows the call is unusable, or ""."""
+        """Returns why a decision that allows the call is unusable, or "".
+
+        Args:
+            decision: The decision to check.
+        """
         form, parameters = self.form, decision.parameters
         if form is None:
             return "" if parameters is None else self.misfit(parameters)
@@ -188,7 +201,6 @@ class Decision:
     parameters: dict[str, Any] | None = None
     answer: str | None = None
     digest: str = ""
-    """Digest of the shown question; "" = unchecked. Another digest is refused (D10)."""
 
 
 ApproverAnswer: TypeAlias = "bool | Decision | Sequence[bool | Decision]"
