@@ -47,6 +47,16 @@ class Case:
 
     Without scorers and without `expect`, a run passes if it finished with success.
 
+    Example:
+        ```python
+        from taofold.evals import Case, contains
+
+        cases = [
+            Case("What is 6 × 7?", expect=42),
+            Case("Name a prime between 10 and 12.", scorers=[contains("11")]),
+        ]
+        ```
+
     Args:
         goal: The goal.
         expect: The expected output. Unset: there is no single correct output.
@@ -303,6 +313,13 @@ def from_state(state: RunState, ratings: Sequence[Rating] = ()) -> Case:
 
     A run without success, or with a rating below 0.5, gives a case without an expectation. The
     notes of the ratings are kept for a reviewer.
+
+    Example:
+        ```python
+        from taofold.evals import from_state
+
+        case = from_state(result.state)
+        ```
 
     Args:
         state: The state of the run (`RunResult.state`).

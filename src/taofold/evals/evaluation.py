@@ -213,6 +213,15 @@ class Comparison:
 def compare(first: Report, second: Report) -> Comparison:
     """Compares two agents on their common cases with a paired permutation test.
 
+    Example:
+        ```python
+        from taofold.evals import Case, compare, evaluate
+
+        cases = [Case("What is 6 × 7?", expect="42")]
+        other = agent.replace(temperature=0.0)
+        print(compare(await evaluate(other, cases), await evaluate(agent, cases)))
+        ```
+
     Args:
         first: The report of the first agent.
         second: The report of the second agent.
@@ -222,8 +231,6 @@ def compare(first: Report, second: Report) -> Comparison:
 
     Raises:
         ValueError: They have no case in common.
-
-    Example: `compare(await evaluate(new, cases), await evaluate(old, cases)).lost`.
     """
     rates, theirs = first.by_case, second.by_case
     names = [name for name in rates if name in theirs]
@@ -313,8 +320,6 @@ async def evaluate(
 
     Raises:
         ConfigError: There is no case, or the agent cannot run as described.
-
-    Example: `await evaluate(agent, [Case("What is 6 × 7?", expect=42)], repeat=5)`.
     """
     if not cases:
         raise ConfigError("no cases to evaluate: pass at least one Case", path="cases")

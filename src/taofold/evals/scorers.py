@@ -120,6 +120,13 @@ def exact(case: "Case", result: RunResult[Any]) -> Score:
 def contains(*texts: str) -> Scorer:
     """Returns a scorer that requires each text in the output's text, ignoring case.
 
+    Example:
+        ```python
+        from taofold.evals import Case, contains
+
+        case = Case("Where is Oslo?", scorers=[contains("Norway")])
+        ```
+
     Args:
         texts: The required texts.
     """
@@ -137,13 +144,18 @@ def schema(written: JSON) -> Scorer:
 
     A text is read as JSON first. Extra members are refused only if the schema does so.
 
+    Example:
+        ```python
+        from taofold.evals import Case, schema
+
+        case = Case("Sum up sales.csv as JSON.", scorers=[schema({"total": "float"})])
+        ```
+
     Args:
         written: A JSON Schema, or a value of `output:` in an agent file.
 
     Raises:
         ConfigError: It is not a type.
-
-    Example: `schema({"total": "number"})`.
     """
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(type_of(written))
@@ -172,6 +184,13 @@ def command(shell: str, folder: Path | str = ".", *, seconds: float = 60.0) -> S
 
     The command gets the output on its standard input. It is the project's own and runs with the
     user's rights, like a line of a Makefile.
+
+    Example:
+        ```python
+        from taofold.evals import Case, command
+
+        case = Case("Sum up sales.csv as JSON.", scorers=[command("jq -e '.total > 0'")])
+        ```
 
     Args:
         shell: The command line for `/bin/sh`.
@@ -224,11 +243,18 @@ class JudgeVerdict:
 def judge(criterion: str, agent: "Agent[Any, Any]") -> Scorer:
     """Returns a scorer whose verdict comes from another model. Its runs are in the judge's own log.
 
+    Example:
+        ```python
+        from taofold import Agent
+        from taofold.evals import Case, judge
+
+        polite = judge("The answer is polite.", Agent("openai:gpt-5"))
+        case = Case("Decline the invitation.", scorers=[polite])
+        ```
+
     Args:
         criterion: The requirement on the answer, in plain language.
         agent: The agent whose model, limits and log are used.
-
-    Example: `judge("The answer is polite.", Agent("openai:gpt-4o-mini"))`.
     """
     judging = agent.replace(
         name="judge",

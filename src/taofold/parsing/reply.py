@@ -86,6 +86,13 @@ def read_call(
     does not report that the calls are complete. A call with only default values is then not what
     the model asked for.
 
+    Example:
+        ```python
+        from taofold.parsing import read_call
+
+        assert read_call("look", '{"path": "a.py",}').parameters == {"path": "a.py"}
+        ```
+
     Args:
         name: The name of the tool.
         arguments: The arguments as JSON text or an object.

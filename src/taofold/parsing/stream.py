@@ -427,9 +427,13 @@ class ReplyStream:
         diverged: True if more was shown than the answer: text before a call, or text that the end
             of the reply revealed as reasoning. Use the answer of the whole reply instead.
 
-    >>> stream = ReplyStream()
-    >>> stream.feed("The answer "), stream.feed("is 42."), stream.close("stop")
-    ('The answer', ' is 42.', '')
+    Example:
+        ```python
+        from taofold.parsing import ReplyStream
+
+        stream = ReplyStream()
+        print(stream.feed("The answer "), stream.feed("is 42."), stream.close("stop"))
+        ```
     """
 
     def __init__(self, tools: Tools = ()) -> None:

@@ -425,12 +425,19 @@ _MARK = (Repair("partial", "syntax", content=True, cost=100),)
 def parse_partial(text: str, type_: Any) -> Parsed[Any] | Unparsed:
     """Reads the value that a text shows so far.
 
+    Example:
+        ```python
+        from taofold.parsing import parse_partial
+
+        assert parse_partial('{"name": "Os', dict[str, str]).value == {"name": "Os"}
+        ```
+
     Args:
         text: The text so far.
         type_: The type of the value.
 
     Returns:
-        The typed value if the text already satisfies the type, else plain JSON data with the
+        The typed value if the text already satisfies the type, else plain JSON data. It holds the
             members and the beginnings of strings that have arrived. It always carries the repair
             `partial`, so code that checks repairs cannot run it.
     """

@@ -50,6 +50,8 @@ class CassetteMismatch(TaofoldError):
 class Cassette:
     """A `Transport` that answers from exchanges. `requests` holds the decoded request bodies.
 
+    `Cassette.load` reads a file that a `Recorder` wrote. Use it with `answered_by`.
+
     Args:
         exchanges: Requests with their responses, as in the file.
         name: The name in messages.

@@ -110,11 +110,6 @@ class ScriptedModel:
         profile: The capabilities that it reports.
         name: The name of the model.
         usd: Dollars per million input and output tokens; None = price unknown.
-
-    Example:
-        model = ScriptedModel(["42"])
-        assert Agent(model).run_sync("What is 6 × 7?").output == "42"
-        assert model.requests[0].last == "What is 6 × 7?"
     """
 
     def __init__(
