@@ -143,12 +143,9 @@ app.add_typer(runs, name="runs")
 app.add_typer(approvals, name="approvals")
 app.add_typer(loops.app, name="loops")
 # Hidden: the names of AIWG, for its users.
-for name, command in (
-    ("ralph-status", loops.status),
-    ("ralph-resume", loops.resume),
-    ("ralph-abort", loops.abort),
-):
-    app.command(name, hidden=True)(command)
+app.command("ralph-status", hidden=True)(loops.status)
+app.command("ralph-resume", hidden=True)(loops.resume)
+app.command("ralph-abort", hidden=True)(loops.abort)
 add_patterns(app)
 add_serve(app)
 app.add_typer(mcp, name="mcp")
