@@ -49,6 +49,20 @@ def test_the_environments_key_goes_nowhere_else_and_never_in_clear(
     assert sent == [True, True, False, False]
 
 
+@pytest.mark.parametrize("name", ["anthropic/claude-x", "openai:anthropic/claude-x"])
+def test_a_name_in_the_form_of_litellm_is_refused_at_openai_itself(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mutant: the name is sent to OpenAI, which answers with an error at the first call."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with pytest.raises(ConfigError, match=r"OpenAI has no model .*'anthropic:claude-x'") as raised:
+        resolve(name)
+    assert "openai:anthropic" not in str(raised.value)
+    gateway = resolve(name, base_url="https://gateway.example/v1")
+    assert gateway.name == "openai:anthropic/claude-x"
+    assert resolve("openrouter:anthropic/claude-x", api_key="k").name.endswith("claude-x")
+
+
 @pytest.mark.scenario("PEER-31")
 def test_the_environments_key_goes_nowhere_an_argument_points(
     monkeypatch: pytest.MonkeyPatch,

@@ -25,6 +25,7 @@ from taofold.models.remote import (
 )
 from taofold.models.transport import same_server
 from taofold.models.wire_names import MISTRAL_ID, OPENAI_CHAT_ID, OPENAI_TOOLS
+from taofold.runtime.providers import BUILT_IN
 
 OWN_SERVER: Final = replace(UNKNOWN, schema=True)
 """A local server that enforces schemas by grammar. The window is set when it starts."""
@@ -53,6 +54,13 @@ class Preset(NamedTuple):
         if not model:
             raise ConfigError(f"write {self.name}:MODEL, the model is missing")
         url = self._url(options)
+        # LiteLLM's form of a name. OpenAI itself has no model with a slash, a gateway may.
+        vendor, slash, rest = model.partition("/")
+        if self.url == openai.url and same_server(url, self.url) and slash and vendor in BUILT_IN:
+            raise ConfigError(
+                f"OpenAI has no model {model!r}: the provider stands before a colon, "
+                f"'{vendor}:{rest}'"
+            )
         key = self._key(url, options)
         rules = rules_for(self.name, model, elsewhere=not same_server(url, self.url))
         if rules == UNKNOWN and self.local:

@@ -148,12 +148,14 @@ def _model_by_name(spec: str, provider: str, options: dict[str, Any]) -> Model:
     except ConfigError as error:
         if colon:
             raise
-        family = next(
-            (name for start, name in _FAMILIES if model.startswith(start)),
-            provider,
-        )
+        vendor, slash, rest = model.partition("/")  # LiteLLM's form
+        if slash and vendor in BUILT_IN:
+            meant = f"{vendor}:{rest}"
+        else:
+            starts = (name for start, name in _FAMILIES if model.startswith(start))
+            meant = f"{next(starts, provider)}:{model}"
         raise ConfigError(
-            f"{error}; {spec!r} names no provider: did you mean '{family}:{model}'?"
+            f"{error}; {spec!r} names no provider: did you mean {meant!r}?"
         ) from error
 
 
