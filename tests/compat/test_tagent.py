@@ -32,6 +32,7 @@ from taofold.compat.tagent import (
     run_agent,
 )
 from taofold.core.errors import ConfigError, ModelError, RunError
+from taofold.runtime import providers as registry
 from taofold.testing import FunctionModel, ScriptedModel
 from taofold.tools.toolset import forget_action
 from tests.runtime.kit import Memo, act, batch, finish
@@ -593,3 +594,16 @@ def test_limits_and_strategy_of_the_caller_are_kept() -> None:
     assert result.output == "x"
     with pytest.raises(TypeError):
         run_agent("g", Memo([]), {}, limits=Limits(steps=1))
+
+
+def test_a_key_of_the_caller_is_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+
+    def connect(name: str, **options: Any) -> ScriptedModel:
+        given.append(options)
+        return ScriptedModel([decision("evaluate"), verdict(True), "Hello."])
+
+    monkeypatch.setattr(registry, "_registered", {**registry._registered, "openai": connect})
+    result = run_agent("Say hello.", "openai:gpt-5-mini", api_key="sk-of-the-caller")
+    assert given[0]["api_key"] == "sk-of-the-caller"
+    assert "sk-of-the-caller" not in str(result.records)

@@ -66,6 +66,7 @@ def run_agent(
     models: Mapping[str, ModelSpec] | None = None,
     log: Log | str | None = None,
     data: Mapping[str, Any] | None = None,
+    api_key: str | None = None,
     **options: Any,
 ) -> RunResult[Any]:
     """Works on a goal with TAgent's interface.
@@ -95,6 +96,7 @@ def run_agent(
         models: Other models by role.
         log: Stores the run.
         data: The state at the start.
+        api_key: Key of `model`, if it is given by name. None reads the environment.
         options: Further arguments of `Agent`, except `limits`.
 
     Returns:
@@ -106,6 +108,8 @@ def run_agent(
     # As in TAgent, which needs no approvals. A policy of the caller is kept.
     options.setdefault("policy", Policy(autonomy="autonomous"))
     options.setdefault("strategy", tagent)
+    if api_key and isinstance(model, str):
+        model = {"model": model, "api_key": api_key}
     agent: Agent[Any, Any] = Agent(
         model,
         tools=_tools(tools),
