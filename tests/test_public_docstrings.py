@@ -139,7 +139,9 @@ async def test_an_example_runs(code: str, tmp_path: Path, monkeypatch: pytest.Mo
             await awaitable
 
 
-@pytest.mark.parametrize("package", ["taofold", *PACKAGES])
+@pytest.mark.parametrize(
+    "package", ["taofold", *PACKAGES, "taofold.actions", "taofold.agent", "taofold.tools"]
+)
 def test_dir_shows_only_public_names(package: str) -> None:
     module = import_module(package)
     shown = {name for name in dir(module) if not name.startswith("__")}

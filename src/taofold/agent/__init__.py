@@ -5,3 +5,7 @@ from taofold.agent.result import RunResult, Stream
 from taofold.core.happenings import Delta, Happening, Progress
 
 __all__ = ["Agent", "Delta", "Happening", "Progress", "RunResult", "Stream"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

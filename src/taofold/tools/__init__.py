@@ -33,3 +33,7 @@ __all__ = [
     "external",
     "tool",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
