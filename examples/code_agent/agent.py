@@ -1,9 +1,9 @@
-"""An agent whose every action is Python: `react` with one tool, and the real ones inside it.
+"""An agent that acts only through Python code: `react` with one tool that calls the others.
 
     taofold run examples/code_agent/agent.py:agent "which month sold most?" --model openai:gpt-5
 
-What the code does by itself is computing. Files and commands it reaches only through the
-functions below, each of which is a call of a tool: ruled on, approved, logged.
+The code itself can only compute. It reaches files and commands through the functions below.
+Each of their calls is a tool call: checked by the policy, approved and logged.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ to see. Functions that fail raise an exception; catch it where you know what to 
 
 
 def code_agent(root: Path | str = ".", **options: Any) -> Agent[Any, Any]:
-    """The agent that works on the files below `root`; commands run contained (bubblewrap)."""
+    """Builds the agent that works on the files below `root`. Commands run in bubblewrap."""
     inner = [file_tools(root), command_tool(root)]
     given: dict[str, Any] = {
         "model": "openai:gpt-5",

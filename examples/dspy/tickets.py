@@ -1,4 +1,4 @@
-"""Teach a model to route tickets with DSPy, keep the program as a file, use it anywhere.
+"""Trains a ticket router with DSPy and runs the saved program on any model.
 
 python examples/dspy/tickets.py teach routing.json --model openai:gpt-5-mini
 python examples/dspy/tickets.py ask routing.json "I was charged twice" --model ollama:llama3.2
@@ -46,7 +46,7 @@ def teach(file: Path, model: str) -> str:
 
 
 def ask(file: Path, ticket: str, model: str) -> str:
-    """Run the program in the file; DSPy need not be there."""
+    """Runs the program in the file. DSPy need not be installed."""
     program = dspy.imported(file.read_text())
     said = asyncio.run(dspy.cot(ticket, program=program, model=model))
     return str(said.answer) if said.success else f"no answer: {said.error}"

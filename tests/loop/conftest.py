@@ -96,7 +96,7 @@ GATE = "python -m pytest -q"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A broken project; what loops keep lies beside it."""
+    """Returns a broken project. The data of loops is stored beside it."""
     folder = enter(tmp_path / "project", monkeypatch)
     (folder / "calc.py").write_text("def double(n):\n    return n\n")
     (folder / "test_calc.py").write_text(TEST)

@@ -189,7 +189,7 @@ class Folder:
 
 
 class Teacher:
-    """A `Learner` that says what it is told to, and counts."""
+    """A scripted `Learner` that counts its calls."""
 
     def __init__(self, text: str = "", patterns: tuple[str, ...] = (), later: str = "") -> None:
         self.text, self.patterns, self.later = text, patterns, later
@@ -226,7 +226,7 @@ def means(
     tools: Iterable[Any] | None = None,
     **more: Any,
 ) -> LoopDependencies:
-    """What a loop in `root` is driven with: file tools, everything allowed."""
+    """Returns the resources of a loop in `root`: file tools, everything allowed."""
     ground = Folder(root, judging)
     if isinstance(model, list):
         model = ScriptedModel(model)  # type: ignore[arg-type]
@@ -281,7 +281,7 @@ def iteration(number: int, judged: Verdict, **more: Any) -> list[loop_events.Loo
 
 
 def goals(model: ScriptedModel | FunctionModel) -> list[str]:
-    """The goal of each run, as the model was told it."""
+    """Returns the goal of each run as its model received it."""
     assert isinstance(model, ScriptedModel)
     found = dict.fromkeys([asked.messages[1].content for asked in model.requests])
     return [re.sub(r"\s+$", "", one) for one in found]

@@ -1,6 +1,6 @@
-"""A task that asks for tests or configuration, which no proof holds, is recognised by its words.
+"""Detects by wording a task that requests tests or configuration, which no proof holds.
 
-Mutants it catches: every task that speaks of tests is taken for one.
+Mutant: every task that mentions tests is detected.
 """
 
 import pytest

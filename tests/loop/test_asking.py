@@ -1,4 +1,4 @@
-"""Tasks that name no gate: what they mean is proposed, and a person confirms it."""
+"""For a task without a gate, the loop proposes one and the user confirms it."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ from taofold.cli.loops.start import Answers, Ask, gate, inferred_gate, questions
 
 
 def person(*answers: str | None) -> tuple[Ask, list[str]]:
-    """Somebody who gives these answers; and what he was asked."""
+    """Returns a callback with these answers, and the list of its questions."""
     left, asked = list(answers), list[str]()
 
     async def ask(prompt: str) -> str | None:

@@ -25,7 +25,7 @@ WARNING = (
     if why_not()
     else ""
 )
-"""All that a loop says before its first iteration when it is to say as little as possible."""
+"""The complete output of a quiet loop before its first iteration."""
 
 
 def run(taofold: Taofold, agent: str, *more: str) -> tuple[int, str, str]:
@@ -126,7 +126,7 @@ def test_a_liar_is_not_believed(taofold: Taofold) -> None:
     assert code == 1
     assert "exhausted" in out
     assert "loops resume" in err
-    assert "SUCCESS: everything passes" in err  # told, and not believed
+    assert "SUCCESS: everything passes" in err  # declared and not accepted
 
 
 def test_of_many_loops_only_the_newest_are_named(taofold: Taofold, project: Path) -> None:
@@ -171,7 +171,7 @@ def test_an_agent_that_edits_a_test_twice_ends_as_tampered_and_the_test_is_put_b
     assert "--allow-edit test_calc.py" in out
     assert "test_calc.py" in err
     assert (project / "test_calc.py").read_text() == before
-    # What the agent wrote is not lost: it may have been right.
+    # The agent's changes are kept: they may be correct.
     kept = err.partition("protected files is kept in ")[2].splitlines()[0]
     assert {file.read_text() for file in Path(kept).rglob("test_calc.py")} == {
         "def test_double():\n    pass\n"
@@ -302,7 +302,7 @@ def test_aborting_a_running_loop_stops_its_process_and_reverts(
     before = (project / "calc.py").read_text()
     process = started("loop", TASK, "-c", GATE, "--agent", "agents:waiter", "--loop-id", "x")
     until(lambda: (project / ".taofold" / "waiting").exists(), process)
-    assert taofold("loops", "abort", "--revert").code == 2  # nobody there to confirm
+    assert taofold("loops", "abort", "--revert").code == 2  # no terminal to confirm
     code, out, err = taofold("loops", "abort", "--revert", "--yes")
     assert code == 0, err
     assert "x: aborted" in out

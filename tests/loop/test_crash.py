@@ -24,7 +24,7 @@ NURSERY.set_forkserver_preload(["tests.loop.worker"])
 
 
 def live(folder: Path, story: str, at: int) -> int:
-    """One process, to its end. Its exit code: -9 if it was killed."""
+    """Runs one process to its end. Returns its exit code: -9 if it was killed."""
     process = NURSERY.Process(target=worker.main, args=(str(folder), story, at))
     process.start()
     process.join(60)
@@ -49,7 +49,7 @@ def left(folder: Path) -> tuple[LoopState, list[str], dict[str, list[Record]]]:
 
 
 def check(folder: Path, story: str) -> None:
-    """What must hold after however many deaths."""
+    """Checks the invariants after any number of process deaths."""
     state, kinds, runs = left(folder)
     assert state.status == story
     assert [one.run for one in state.iterations] == ["x.1", "x.2", "x.3"]
@@ -58,7 +58,7 @@ def check(folder: Path, story: str) -> None:
     for kind in ("LoopStarted", "BaselineTaken", "LoopEnded", "Taught"):
         assert kinds.count(kind) == 1, kinds
     assert kinds.count("IterationStarted") == kinds.count("IterationEnded") == 3
-    # Asked anew before each iteration, and told once in it.
+    # The learner is queried before each iteration; each lesson is injected once per iteration.
     assert kinds.count("LessonsInjected") == 3
     for records in runs.values():
         written = [

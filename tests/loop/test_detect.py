@@ -25,7 +25,7 @@ def story(
     said: str = "I repair the parser of invoices",
     **wish: object,
 ) -> list[loop_events.LoopEvent]:
-    """The facts of iterations with these verdicts, and what detection says after each."""
+    """Returns the facts of iterations with these verdicts, and the detection after each."""
     events = begun(start, **wish)
     for n, one in enumerate(verdicts, 1):
         more = {"files": files[n - 1]} if files else {}
@@ -80,7 +80,7 @@ def test_the_same_work_with_the_same_failure_ends_the_loop(files: list[dict[str,
 
 @pytest.mark.parametrize("what", ["files", "output"])
 def test_who_still_tries_something_is_redirected_and_never_stopped(what: str) -> None:
-    """Of a gate with an exit code, other files or another output are all that can be known.
+    """For a gate with only an exit code, new files or new output are the only signs of progress.
 
     Mutants: a flat share ends the loop; stuck pauses whatever the files.
     """

@@ -46,7 +46,7 @@ ELSEWHERE = "another-boot/pid:[1]|77|1234|own|ab"
 
 
 def rounds(*contents: str) -> list[str]:
-    """A script in which each iteration writes a.py and says that it is done."""
+    """Returns a script whose iterations each write a.py and report completion."""
     return [reply for text in contents for reply in (write("a.py", text), done())]
 
 
@@ -302,8 +302,9 @@ async def test_a_loop_that_changes_nothing_ends_as_no_progress(tmp_path: Path) -
 async def test_tampering_again_or_above_the_work_root_ends_the_loop(
     tmp_path: Path, path: str, iterations: int
 ) -> None:
-    """Mutants: the first change ends the loop; a later one does not; a change that cannot be put
-    back is only reported."""
+    """Mutants: the first change ends the loop; a later one does not; a change that cannot be
+    restored is only reported.
+    """
 
     def judging(root: Path) -> Any:
         cheated = (root / "test_a.py").exists()

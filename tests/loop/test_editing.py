@@ -1,7 +1,7 @@
-"""Protected files that a person edits while a loop stands still: nothing goes on without a word.
+"""Protected files that a user edits during a pause: the loop resumes only after confirmation.
 
-Mutants it catches: nobody asks; the agent's own edits are offered; an edit made after a crash is
-taken for known; the word is not recorded; the old baseline is used; both words at once.
+Mutants: no question is asked; the agent's own edits are offered; an edit made after a crash counts
+as known; the answer is not recorded; the old baseline is used; both answers are accepted at once.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 def questioner(root: Path, *before: str) -> LoopDependencies:
-    """A loop whose agent does something and then asks a person, so that it pauses."""
+    """Returns a loop whose agent acts and then asks the user, so that it pauses."""
     script = [*before, act("may I?", "ask_user", "goal", question="?"), write("a.py", "good")]
     given = means(root, [*script, done(), done()], contains("good"))
     (root / "test_a.py").write_text("as it was")

@@ -1,8 +1,8 @@
-"""Our own git obeys nothing that lies where an agent works.
+"""taofold's git commands ignore configuration that an agent can write.
 
-Each trap writes a file when it is sprung. Mutants it catches: a bare repository in the work root is
-taken for the project's; filters of the configuration run; monitors and hooks run; the repository is
-looked for again after the agent has worked; a planted repository stays.
+Each trap writes a file when it runs. Mutants: a bare repository in the work root is used as the
+project's; filters of the configuration run; monitors and hooks run; the repository is searched
+again after the agent has worked; a planted repository stays.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ def test_a_planted_bare_repository_is_not_obeyed(tmp_path: Path, trap: Path, whe
 
 @pytest.mark.parametrize("mode", ["place", "worktree"])
 def test_the_projects_own_configuration_runs_nothing(tmp_path: Path, trap: Path, mode: str) -> None:
-    """Not even where it is included from a file of the tree, which an agent may edit."""
+    """This holds even for an include of a file of the tree, which an agent may edit."""
     root = written(tmp_path / "shop", {**SHOP, ".gitattributes": "*.py filter=x.y diff=x\n"})
     git(root, "init", "-q", "-b", "main")
     git(root, "add", "-A")
@@ -116,7 +116,7 @@ def test_what_the_project_filters_stays_as_it_was_committed(tmp_path: Path) -> N
 
 def test_a_planted_repository_is_moved_aside(tmp_path: Path, trap: Path) -> None:
     root = written(tmp_path / "shop", SHOP)
-    git(written(root / "vendor", {"a.py": ""}), "init", "-q")  # of the person: it stays
+    git(written(root / "vendor", {"a.py": ""}), "init", "-q")  # the user's own entry: it stays
     judge, _ = judged(root)
     assert asyncio.run(judge.disarm()) == ()
     git(root / "shop", "init", "-q")

@@ -1,8 +1,8 @@
-"""What becomes of the place of a loop after its end: brought back, kept, put back, removed.
+"""Handling of a loop's workspace after its end: merged, kept, reset or removed.
 
-Mutants it catches: worktrees that stay for ever; that go although the result could not be
-brought back; a revert that was refused and cannot be tried again; a workspace that is gone and
-is opened anew; a death between the end and the clearing.
+Mutants: worktrees that stay for ever; that are removed although the result could not be merged; a
+refused revert that cannot be retried; a removed workspace that is opened again; a death between the
+end and the clearing.
 """
 
 import asyncio
@@ -184,7 +184,7 @@ def test_a_loop_uses_nothing_that_an_earlier_one_of_its_name_left(
 def test_a_loop_whose_journal_is_gone_gives_no_false_pass(
     taofold: Taofold, repository: Path
 ) -> None:
-    """The first loop cures the code beside the project; of the second the agent does nothing."""
+    """The first loop fixes the code beside the project. The second loop's agent does nothing."""
     red = ("-c", "python -c 'raise SystemExit(1)'")
     broken(repository)
     first = ("loop", TASK, *REPAIR, *red, "--copy", "--max-iterations", "1", "--loop-id", "x")
@@ -204,7 +204,7 @@ def test_a_loop_whose_journal_is_gone_gives_no_false_pass(
 def test_installed_packages_of_the_project_are_seen_beside_it(
     repository: Path, tmp_path: Path, mode: Mode, how: str
 ) -> None:
-    """Mutants: nothing is linked; the link is brought back over the project's folder."""
+    """Mutants: nothing is linked; the link is merged over the project's folder."""
     packages = tmp_path / "elsewhere" if how == "link" else repository / ".venv"
     (packages / "bin").mkdir(parents=True)
     (packages / "pyvenv.cfg").write_text("home = /usr/bin\n")
@@ -228,7 +228,7 @@ def test_installed_packages_of_the_project_are_seen_beside_it(
 def test_what_an_ended_loop_did_can_be_undone(
     taofold: Taofold, repository: Path, mode: str, ending: str
 ) -> None:
-    """Mutants: only running loops are reverted; what a person did since goes, too."""
+    """Mutants: only running loops are reverted; later changes of the user are reverted, too."""
     if ending == "exhausted":
         more = ("-c", "python -c 'raise SystemExit(1)'", "--max-iterations", "1")
     else:

@@ -1,7 +1,7 @@
-"""Installed packages that change while a loop goes on: it pauses, and a person decides.
+"""Installed packages that change during a loop pause it, and the user decides.
 
-Mutants they catch: the loop goes on until its limit; the iteration counts, and so do its lessons;
-a pass is taken back; tampering is forgotten; `resume` goes on without a word; no fact is written.
+Mutants: the loop continues until its limit; the iteration counts, and so do its lessons; a pass is
+revoked; tampering is forgotten; `resume` continues without confirmation; no fact is written.
 """
 
 from pathlib import Path
@@ -77,7 +77,9 @@ async def test_the_first_verdict_that_fails_so_pauses_the_loop_and_counts_for_no
 
 
 async def test_nothing_goes_on_until_the_packages_are_taken_in(tmp_path: Path) -> None:
-    """Mutants: `resume` goes on without a word; no fact; the old baseline holds; work is redone."""
+    """Mutants: `resume` continues without confirmation; no fact; the old baseline holds; work is
+    redone.
+    """
     given = interrupted(tmp_path, [write("a.py", "good"), done()])
     ground = installing(given)
     await start(given, wish(tmp_path), loop="x")

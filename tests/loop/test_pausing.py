@@ -1,7 +1,7 @@
-"""A loop that somebody asks to pause finishes its iteration and stands still before the next.
+"""A loop with a pause request finishes its iteration and stops before the next.
 
-Mutants it catches: the wish is ignored; it counts as taking the loop away; it outlives the
-pause; it goes before a passed gate; a loop that nobody drives takes it.
+Mutants: the request is ignored; it counts as a takeover of the loop; it survives the pause; it
+overrides a passed gate; a loop without an owner consumes it.
 """
 
 from pathlib import Path

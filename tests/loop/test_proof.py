@@ -1,7 +1,7 @@
-"""What a loop says of the files in and out of the proof, from the command line to the report.
+"""Reports of the files in and outside the proof, from the command line to the report.
 
-Mutants it catches: the goal of the next iteration, the terminal or the report does not name them;
-`--scope` is not passed on, or is forgotten by a resumed loop.
+Mutants: the goal of the next iteration, the terminal or the report does not name them; `--scope` is
+not passed on, or is lost by a resumed loop.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Worktrees and copies go when nothing is lost with them, and stay when something would be.
+"""Worktrees and copies are removed only if no data is lost with them.
 
-Mutants it catches: no look at what changed since, at ignored files, at large files, at other
-repositories, at commits without a branch, beside the work root; the second look compares with
-the first; a locked worktree is deleted all the same; git's own entry stays.
+Mutants: no check of later changes, of ignored files, of large files, of other repositories, of
+commits without a branch, beside the work root; the second check compares with the first; a locked
+worktree is deleted; git's own entry stays.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is told of a loop afterwards, and the signs of life beside it."""
+"""Reports of a finished loop, and the heartbeat of an active one."""
 
 import re
 
@@ -121,7 +121,7 @@ def test_names_and_reasons_stay_on_their_line_of_a_report() -> None:
     ],
 )
 def test_no_image_link_or_tag_of_others_is_one_in_a_report(forged: str) -> None:
-    """Mutants: brackets stay; a backslash before one takes the escape back; tags stay."""
+    """Mutants: brackets stay; a backslash before one cancels the escape; tags stay."""
     story = ended()
     first, last = story[4], story[-2]
     assert isinstance(first, loop_events.IterationEnded)

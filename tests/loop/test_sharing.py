@@ -1,8 +1,8 @@
-"""What loops of one project share, and what a loop that has ended gives back.
+"""Contents that the loops of a project share, and their removal after a loop's end.
 
-Mutants they catch: a loop depends on the folder of another; another project's contents are linked;
-a half written file is; a content that was changed through another loop is used; a loop that can be
-resumed loses its baseline; one that was completed cannot be reverted; each content has a file.
+Mutants: a loop depends on the folder of another; another project's contents are linked; a partly
+written file is linked; a content that was changed through another loop is used; a loop that can be
+resumed loses its baseline; a completed one cannot be reverted; each content has a file.
 """
 
 import asyncio
@@ -140,7 +140,7 @@ def kept(project: Path) -> tuple[Path, set[str]]:
 
 @pytest.mark.anyio
 async def test_a_loop_that_was_completed_keeps_its_snapshots_alone(project: Path) -> None:
-    """Mutants: nothing is removed; a snapshot is, and the files cannot be put back."""
+    """Mutants: nothing is removed; a snapshot is, and the files cannot be restored."""
     given = dependencies(project, [write("a.py", "good\n"), done()])
     wish = LoopRequest("make it good", (GATE,), str(project))
     assert (await start(given, wish, loop="x")).status == "completed"

@@ -1,4 +1,4 @@
-"""What a person sees of a loop on a narrow terminal."""
+"""`show` of a loop on a narrow terminal."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""Where a loop can go, and what may follow what."""
+"""Allowed transitions between loop statuses."""
 
 from itertools import product
 

@@ -1,7 +1,7 @@
-"""Workspaces: nothing that was not committed is lost, whatever a loop does.
+"""Workspaces: a loop never loses uncommitted work.
 
-Mutants it catches: ignored files removed, links followed, the person's index used for commits,
-no look at foreign changes before going back.
+Mutants: ignored files removed; links followed; the user's index used for commits; no check for
+outside changes before a reset.
 """
 
 from pathlib import Path
@@ -67,7 +67,7 @@ def opened(root: Path, mode: Mode = "place") -> Workspace:
 
 
 def wreck(root: Path) -> None:
-    """What an iteration may leave behind."""
+    """Leaves the kinds of changes that an iteration may leave."""
     written(root, {"a.txt": "other\n", "new/deep.txt": "x\n", "crlf.txt": "one\n"})
     (root / "sub/b.txt").unlink()
     (root / "sub").rmdir()

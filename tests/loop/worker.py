@@ -1,6 +1,6 @@
-"""A process that drives a loop and may be killed at any point: it is restarted until all is done.
+"""A process that drives a loop and may be killed at any point; restarts finish the loop.
 
-Everything lies on disk: log, journal, snapshots. What the world saw goes to a side file.
+All state is on disk: log, journal, snapshots. Side effects go to a separate file.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class CrashJournal:
 
 
 class DiskFolder(Folder):
-    """Snapshots survive the process; points around everything that acts."""
+    """Snapshots that survive the process, with kill points around every effect."""
 
     points: Points
     state: Path
@@ -127,7 +127,7 @@ class Register:
 
 
 def reply(contents: list[str]) -> Any:
-    """What the model says: a function of the conversation alone."""
+    """Returns the model's reply: a function of the conversation alone."""
 
     def say(request: Any) -> Reply:
         goal = next(m.content for m in request.conversation if m.role == "user")
@@ -192,5 +192,5 @@ def main(folder: str, story: str, at: int) -> None:
 
 
 def judged(path: Path) -> Verdict:
-    """What the gates say of the files now."""
+    """Returns the gates' result for the current files."""
     return contains("one", "two", "three")(path)

@@ -1,4 +1,4 @@
-"""What the tests of runs share."""
+"""Fixtures of the runtime tests."""
 
 import pytest
 

@@ -22,7 +22,7 @@ from taofold.runtime.model import OnText, Request
 from taofold.testing.models import ROOMY
 
 LISTENER: ContextVar[Callable[[Request], None] | None] = ContextVar("LISTENER", default=None)
-"""Who hears every request to a `Memo`."""
+"""Listener that receives every request to a `Memo`."""
 
 KINDS = ("goal", "progress", "extraction", "reasoning", "exception", "synthesis")
 
@@ -132,7 +132,7 @@ def neutral(state: RunState, ordered: bool = True) -> dict[str, Any]:
 
 
 def lost_starts(records: Iterable[e.Record]) -> Counter[str]:
-    """By tool, the starts that were made again because their process had ended: each is a call."""
+    """Counts, by tool, the starts repeated because their process had ended. Each is a call."""
     tools: dict[tuple[str, int], str] = {}
     at_work: set[tuple[str, int]] = set()
     lost: set[tuple[str, int]] = set()
@@ -206,7 +206,7 @@ Answerer = Callable[[Any], Decision]
 
 
 def yes(request: Any) -> Decision:
-    """Approve everything; answer every question with `blue`."""
+    """Approves everything and answers every question with `blue`."""
     if request.action.tool == "ask_user":
         return Decision("answer", answer="blue")
     return Decision("approve")
@@ -232,7 +232,7 @@ async def state_of(log: Log, run: str) -> RunState:
 
 
 def kinds(result: RunResult[Any], *names: str) -> list[str]:
-    """The kinds of a run's events, in order; only those named, if any are."""
+    """Returns the kinds of a run's events in order, optionally filtered by name."""
     found = [type(record.event).__name__ for record in result.records]
     return [one for one in found if one in names] if names else found
 

@@ -1,4 +1,4 @@
-"""An agent that looks, which is a read, and pays, which asks a person; what its tools did."""
+"""An agent with a read tool and a payment tool that needs approval; records its tools' calls."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from taofold import Agent, MemoryLog, tool
 from .kit import Memo
 
 RAN: list[Any] = []
-"""What the tools were given, in order. A test begins with none: see conftest.py."""
+"""Arguments of the tool calls in order. `conftest.py` clears them before each test."""
 
 
 @tool(effect="read")
@@ -25,7 +25,7 @@ def pay(amount: int) -> str:
 
 
 def agent(*script: Any, **options: Any) -> Agent[Any, Any]:
-    """It says what is in the script."""
+    """Returns an agent whose model follows the script."""
     options.setdefault("log", MemoryLog())
     options.setdefault("tools", [look, pay])
     return Agent(Memo(script), **options)

@@ -18,7 +18,7 @@ from .kit import Memo, act, batch, finish, yes
 
 @dataclass
 class World:
-    """What tools did, by effect id."""
+    """The effects of the tools, by effect id."""
 
     done: dict[str, Any] = field(default_factory=dict[str, Any])
     calls: list[str] = field(default_factory=list[str])
@@ -29,7 +29,7 @@ class World:
 
 @dataclass
 class Story:
-    """An agent with its world; `goal` starts it, `answer` is what people say."""
+    """An agent with its world. `goal` starts it; `answer` is the reply to its questions."""
 
     name: str
     make: Callable[[World], Agent[Any, Any]]

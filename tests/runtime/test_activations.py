@@ -1,4 +1,4 @@
-"""How a life of a run ends, and what the next one may do: parking, messages that come between."""
+"""Ends of an activation and the start of the next one: parking, messages that arrive in between."""
 
 import asyncio
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def agent(*script: Any, **options: Any) -> Agent[Any, Any]:
 
 
 class Busy(MemoryLog):
-    """A log in which somebody writes a message right before the run parks, so many times."""
+    """A log that receives a message just before the run parks, a given number of times."""
 
     def __init__(self, times: int, kind: str = "steer") -> None:
         super().__init__()
@@ -94,7 +94,7 @@ async def test_who_cancels_right_before_the_run_parks_is_obeyed() -> None:
 async def test_a_decision_on_what_is_not_open_is_told_to_whoever_made_it(
     kind: str, data: Mapping[str, Any], read: str
 ) -> None:
-    """It opens nothing, and does not keep the run awake."""
+    """The decision opens no action and does not keep the run awake."""
     log = MemoryLog()
     one = agent(act("pay", amount=1), finish(), log=log)
     result = await one.run("x", run_id="r")
@@ -105,7 +105,7 @@ async def test_a_decision_on_what_is_not_open_is_told_to_whoever_made_it(
     [refused] = events(again, e.DecisionRefused)
     assert (refused.by, refused.why, refused.at) == ("ann", "it was resolved already", 7)
     assert refused.id == f"r:{data.get('seq')}"
-    # What is open can still be decided on.
+    # An open action still accepts a decision.
     await decide(log, again.pending[0].id, Decision("approve"))
     done = await one.resume(again)
     assert PAID == [1]

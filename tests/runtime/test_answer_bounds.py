@@ -1,4 +1,4 @@
-"""A model's own settings win over the agent's; a budget in dollars reckons with them."""
+"""A model's own settings override the agent's, and a dollar budget uses them."""
 
 import pytest
 

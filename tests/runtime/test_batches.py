@@ -60,7 +60,7 @@ UNASKED = [
     ("nothing", {}),  # there is no such tool
     ("pay", {"amount": "much"}),  # the parameters do not fit
     ("pay", {}),
-    ("look", {}),  # asks nobody
+    ("look", {}),  # needs no approval
 ]
 
 
@@ -137,7 +137,7 @@ async def test_a_denial_ends_the_run_where_that_is_wanted(how: str, on_denial: A
     assert denied.observation.refused == "denied"
     if on_denial == "stop":
         assert (result.success, result.stop_reason, PAID) == (False, "denied", [])
-        # What it ended with is said, and its call is no open one.
+        # The run reports its end, and its call is not open.
         assert str(denied.observation.result) in result.error
     else:
         assert (result.output, PAID) == ("went on", ["it"])
@@ -163,7 +163,7 @@ async def test_a_call_that_a_limit_refused_is_refused_in_every_later_life() -> N
     refused = next(r.seq for r in records if isinstance(r.event, e.Observed) and r.event.index == 1)
     PAID.clear()
     left = await planted(records[: refused + 1], MemoryLog())
-    # The limit was raised meanwhile: what was refused stays so.
+    # The limit was raised in between. The refused call stays refused.
     later = agent(finish(), log=left, limits=Limits(per_tool={"look": 9}))
     done = await later.resume("r")
     assert [o.refused for o in done.steps[0].observations] == ["", "tool_limit"]

@@ -1,4 +1,4 @@
-"""What only a model's own provider understands: kept whole, sent back, given up on record."""
+"""Parts that only their provider understands are stored whole, sent back, and dropped on record."""
 
 from typing import Any
 
@@ -169,7 +169,7 @@ async def test_what_a_provider_refuses_is_given_up_and_asked_again_once() -> Non
     one = agent(model, tools=[look, other])
     result = await one.run("x", run_id="r")
     assert result.status == "finished"
-    # Only what came before the cut is given up.
+    # Only the parts before the cut are dropped.
     assert model.opaque == [[], ["first"], [], ["second"]]
     [cut] = events(result, e.Cut)
     assert (cut.reason, cut.messages, len(cut.detail)) == ("refused", 4, DETAIL)

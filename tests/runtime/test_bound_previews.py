@@ -1,6 +1,6 @@
-"""What is approved is what is done: an approval is bound to what a person was shown.
+"""An approval is bound to the preview that the approver saw.
 
-Mutants it catches: `_void_if_changed` without the preview; a preview without the file's digest.
+Mutants: `_void_if_changed` without the preview; a preview without the file's digest.
 """
 
 from itertools import count
@@ -84,7 +84,7 @@ async def test_bytes_that_are_no_text_are_told_apart(start: bytes, tmp_path: Pat
 async def test_a_difference_is_whole_and_shows_what_white_space_it_changes(
     before: str, after: str, shown: str, tmp_path: Path
 ) -> None:
-    """Mutants: lines are shown as they are; line ends are read as one; at most 60 lines."""
+    """Mutants: lines are shown unescaped; line ends are unified; at most 60 lines are shown."""
     (tmp_path / "config.py").write_bytes(before.encode())
     call = act("write_file", path="config.py", content=after)
     assert shown in (await editor(tmp_path, call).run("go")).pending[0].preview

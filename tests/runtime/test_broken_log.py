@@ -1,6 +1,6 @@
-"""A log that fails in the middle of a call ends the activation, whoever catches its error.
+"""A log that fails during a call ends the activation, even if a tool catches the error.
 
-Mutants: a store goes on after a write that failed; what is being written cannot be asked for.
+Mutants: a store continues after a failed write; records in the middle of a write cannot be queried.
 """
 
 import asyncio

@@ -65,7 +65,7 @@ async def test_children_share_the_bound_of_a_tool() -> None:
 async def test_children_at_once_share_the_bound_of_a_tool_to_the_last_call(
     how: str, bound: int, siblings: int
 ) -> None:
-    """Mutants: shares rounded down, shares that nobody holds, branches served that count again."""
+    """Mutants: shares rounded down; unclaimed shares; replayed branches that count again."""
     ran: list[str] = []
 
     @tool(effect="read")
@@ -129,7 +129,7 @@ async def test_a_share_is_not_kept_for_a_branch_that_asks_nobody() -> None:
 
 
 def pausing(log: MemoryLog) -> Any:
-    """A tool that returns when a child of the run `r` waits and its parent has heard of it."""
+    """Returns a tool that waits until a child of run `r` waits and its parent has noticed."""
 
     @tool(effect="read")
     async def pause() -> str:
@@ -223,7 +223,7 @@ async def test_the_last_failure_at_a_place_is_the_one_that_counts() -> None:
 
 
 def told(size: int = 4) -> FunctionModel:
-    """A model with a price that answers at once and says what it used."""
+    """Returns a priced model that answers at once and reports its usage."""
     return FunctionModel(lambda _: Reply(finish(), usage=Usage(size, 1)), usd=(10.0, 20.0))
 
 
@@ -231,7 +231,7 @@ async def test_a_call_is_made_if_all_that_it_may_cost_is_left_and_not_with_a_cen
     refused = await Agent(told(), limits=Limits(usd=1e-6)).run("goal")
     (hit,) = [r.event for r in refused.records if isinstance(r.event, LimitHit)]
     assert (hit.limit, hit.value, hit.allowed) == ("usd", 1, 1e-6)
-    # As docs/limits.md has it: three bytes a token, and a reply of 4,096.
+    # As in docs/limits.md: three bytes per token, and a reply of 4,096 tokens.
     assert 4096 * 20e-6 < hit.needed < 4096 * 20e-6 + 2000 * 10e-6
     assert (await Agent(told(), limits=Limits(usd=hit.needed)).run("goal")).success
     less = await Agent(told(), limits=Limits(usd=hit.needed - 1e-9)).run("goal")

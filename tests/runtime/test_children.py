@@ -90,8 +90,8 @@ async def test_a_childs_approval_surfaces_on_the_parent_and_resuming_continues_i
     agent = parent(act("helper", goal="pay"), finish(), tools=[inner])
     result = await agent.run("goal")
     assert (result.status, result.stop_reason) == ("waiting", "awaiting_approval")
-    # What is asked is the child's own call, as it would run, and where whoever knows only the
-    # parent finds it: in its result and among what its run waits for.
+    # The request shows the child's own call. It is visible in the parent's result and among the
+    # waiting items of the parent's run.
     (asked,) = result.pending
     assert (asked.action.tool, asked.action.parameters) == ("pay", {"amount": 5})
     assert asked.run != result.run_id
@@ -139,7 +139,7 @@ async def test_the_parents_callback_serves_the_child() -> None:
 
 
 async def test_a_childs_call_is_asked_about_once() -> None:
-    """Not again for the parent's call of the child."""
+    """The parent's call of the child needs no second approval."""
     helper = child(act("pay", amount=5), finish("paid"))
     agent = parent(act("helper", goal="pay"), finish(), tools=[helper])
     result = await agent.run("goal")

@@ -1,4 +1,4 @@
-"""What a model said is looked at once for everything, and closely where that look is not enough."""
+"""Redaction scans a model's text once for all rules, and in detail only after a match."""
 
 from typing import Any
 
@@ -177,7 +177,7 @@ def test_a_secret_beside_what_is_sealed_drops_it_and_says_so() -> None:
     kept = redact_reply(REDACTOR, Reply(parts=parts, issuer=ISSUER), Usage(), "m")
     assert kept.parts == (TextPart("t"), TextPart(f"it is {MARK}"))
     assert kept.notes == (OPAQUE_DROPPED,)
-    # Without anything sealed nothing is dropped and nothing said.
+    # Without sealed parts, nothing is dropped and no note is added.
     kept = redact_reply(REDACTOR, Reply(f"it is {KNOWN}"), Usage(), "m")
     assert (kept.text, kept.notes) == (f"it is {MARK}", ())
 

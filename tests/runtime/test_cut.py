@@ -121,7 +121,7 @@ def has_lost_starts(records: list[e.Record]) -> bool:
 
 
 def remember(agent: Any, told_by: Any) -> None:
-    """Let the models of `agent` and its children say what those of `told_by` said."""
+    """Gives the models of `agent` and its children the replies of `told_by`."""
     agent.model.known = dict(told_by.model.known)
     agent.model.script = iter(())
     children = [tool.agent for tool in agent.toolset.values() if tool.agent is not None]

@@ -1,4 +1,4 @@
-"""Who may answer is kept with the question: it holds at every door, whatever policy that has."""
+"""The question stores its allowed deciders. They hold for every entry point and policy."""
 
 from typing import Any
 
@@ -84,7 +84,7 @@ async def test_the_policy_of_a_child_holds_at_the_door_of_its_parent(
 
 
 async def test_the_role_of_the_childs_tool_is_asked_of_the_decider() -> None:
-    """At the door a tool of the same name that needs no role would be found first."""
+    """The entry point also has a tool of the same name that needs no role."""
     agent = child_of(Policy(approvers="USER"), Policy(approvers="USER"), used=publish)
     result = await agent.run("go", principal=ROOT)
     (asked,) = await pending(result.log, result.run_id)

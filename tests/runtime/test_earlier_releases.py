@@ -1,4 +1,4 @@
-"""What an earlier release stored opens, folds to the same, replays and goes on."""
+"""Logs of an earlier release open, fold to the same state, replay and resume."""
 
 import gzip
 import json

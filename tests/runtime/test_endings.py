@@ -1,4 +1,4 @@
-"""How much one activation may do, and when a run that nobody drives is due."""
+"""Limits of one activation, and the time at which a run without an owner is due."""
 
 import pytest
 

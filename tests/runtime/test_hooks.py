@@ -1,4 +1,4 @@
-"""Hooks: what they change is recorded, replayed and never asked for twice; guards fail closed."""
+"""Changes by hooks are recorded, replayed and requested once; guards fail closed."""
 
 import asyncio
 from typing import Any
@@ -55,7 +55,7 @@ def look(what: str) -> str:
 
 
 class Watcher(Hook):
-    """Remembers where it was called, and says what it is told to say."""
+    """A hook that records its calls and returns a given result."""
 
     def __init__(self, **said: Any) -> None:
         self.said, self.calls = said, list[tuple[str, Any]]()
@@ -384,7 +384,7 @@ async def test_after_a_death_in_a_call_only_those_are_asked_who_said_nothing() -
 
 @pytest.mark.parametrize("point", ["before_model", "after_model", "before_tool", "after_tool"])
 async def test_a_hook_that_never_answers_ends_with_the_run_s_seconds(point: str) -> None:
-    """Mutants: it is waited for without end; it is taken for one that only watched."""
+    """Mutants: the run waits without end; the hook is treated as an observer."""
 
     async def never(self: Hook, *given: Any) -> None:
         await asyncio.Event().wait()

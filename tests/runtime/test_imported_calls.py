@@ -1,4 +1,4 @@
-"""A call that a file says was begun elsewhere may have happened there: a person is asked."""
+"""An imported call that was begun elsewhere may have happened there, so an approver decides."""
 
 from typing import Any
 
@@ -103,7 +103,7 @@ async def test_the_same_call_later_on_is_asked_about_too_and_another_is_not() ->
     await one.resume("r")
     (question,) = await pending(log, "r")
     await decide(log, question.id, Decision("deny"))
-    # The model goes on with another amount (nobody is asked), then with the one in doubt.
+    # The model continues with another amount, which needs no approval, then with the doubtful one.
     again = agent(log, act("pay", euros=6), act("pay", euros=5))
     assert (await again.resume("r")).status == "waiting"
     assert PAID == [6]

@@ -1,4 +1,4 @@
-"""Late, odd and badly timed words of people: none loses the run or runs what nobody allowed."""
+"""Late, odd or badly timed user input neither loses the run nor runs an unapproved call."""
 
 import asyncio
 import time

@@ -1,7 +1,7 @@
-"""What a tool keeps of a call that works on elsewhere (`RunContext.keep`).
+"""Data that a tool stores about a call that continues elsewhere (`RunContext.keep`).
 
-Mutants: what is kept is not written before the tool goes on; a call with something kept is in
-doubt like any other; a call without is not.
+Mutants: the data is written after the tool goes on; a call with stored data is in doubt; a call
+without is not.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Job:
-    """A tool whose work goes on elsewhere; `keeps` = it says so."""
+    """A tool whose work continues elsewhere. `keeps` selects whether it stores its job."""
 
     def __init__(self, *, keeps: bool) -> None:
         self.keeps, self.begun, self.reached = keeps, 0, asyncio.Event()
@@ -40,7 +40,7 @@ class Job:
 
 
 async def interrupted(job: Job, log: MemoryLog) -> Agent[Any, Any]:
-    """Start a run that is cut off while the job is at work; the agent to go on with."""
+    """Starts a run that is cut off during the job. Returns the agent for the resume."""
     agent = Agent(Memo([act("job", name="x"), finish()]), tools=[job.tool()], log=log)
     running = asyncio.create_task(agent.run("go", run_id="r"))
     await job.reached.wait()

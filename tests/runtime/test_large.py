@@ -1,7 +1,7 @@
-"""Results that are too large, and memory that is not there.
+"""Results that are too large, and exhausted memory.
 
-Mutants it catches: a large result is searched on the event loop; nothing is left out of it; a
-`MemoryError` ends the run, or says nothing to the model.
+Mutants: a large result is searched on the event loop; a large result is stored whole; a
+`MemoryError` ends the run, or is hidden from the model.
 """
 
 import asyncio

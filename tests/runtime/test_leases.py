@@ -1,4 +1,4 @@
-"""Whoever drives a run says so by its lease; nobody else drives it, and nobody's is left behind."""
+"""A lease gives a run one owner: no second process drives it, and no dead owner keeps it."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Clock:
-    """A log's clock that is moved by hand."""
+    """A log's clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000_000
@@ -78,7 +78,7 @@ class Slow:
 
 
 async def left(log: Log, who: str = ELSEWHERE, run: str = "r", lease_ms: int = LEASE_MS) -> None:
-    """A run that somebody began and drives, or has left."""
+    """Returns a run whose owner still drives it or has died."""
     start = e.RunStarted(goal="x", strategy="react")
     row = RunRow(run, "running", "x")
     records = [e.Record(run, 0, 1, start)]
@@ -129,7 +129,7 @@ async def test_a_run_of_another_boot_is_left_alone_until_its_lease_is_over() -> 
 async def test_whoever_lives_keeps_his_run_when_the_clock_jumps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All leases are over at once; the owner of another machine renews in the next seconds."""
+    """All leases expire at once. The owner on another machine renews within seconds."""
     monkeypatch.setattr(runs, "SILENT_S", 60.0)
     clock, looks = Clock(), 0
 
@@ -167,7 +167,7 @@ async def test_the_lease_of_a_run_that_this_process_let_go_holds_nobody_up() -> 
 
 
 async def test_whoever_was_overtaken_writes_nothing_more(tmp_path: Path) -> None:
-    """A frozen process thaws: its lease was over, somebody went on, its append is fenced."""
+    """A frozen process thaws after its lease expired and was taken over. Its append is fenced."""
     clock = Clock()
     log = SqliteLog(tmp_path / "log.db", now=clock)
     slow = Slow()
@@ -317,7 +317,7 @@ async def test_a_store_that_hangs_holds_up_no_other_lease() -> None:
 
 
 def test_a_run_whose_event_loop_was_closed_is_driven_by_nobody() -> None:
-    """Mutant: whoever still holds its task keeps it from everybody, for ever."""
+    """Mutant: the holder of its task blocks the run for ever."""
     log = MemoryLog()
     begun = asyncio.Event()
 
@@ -364,7 +364,7 @@ async def test_a_run_that_this_process_left_is_resumed_at_once(
 
 
 async def test_a_lease_that_ends_too_late_was_taken_by_another_clock() -> None:
-    """The clock is set back by an hour: nobody waits an hour for a dead process."""
+    """The clock is set back by an hour. A dead process's lease blocks the run no longer for it."""
     clock = Clock()
     log = MemoryLog(now=clock)
     await left(log)
@@ -427,7 +427,7 @@ async def test_a_run_whose_driver_is_gone_is_taken_back() -> None:
 def test_only_a_worker_that_was_spawned_says_so(
     spawned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be killed to take its run over."""
+    """Only a spawned worker may be killed to take its run over."""
     if spawned:
         monkeypatch.setenv(ownership.SPAWNED, "1")
     else:

@@ -105,7 +105,7 @@ async def test_a_hook_that_thinks_lets_no_further_call_through() -> None:
 
 
 async def test_what_was_allowed_and_never_begun_is_free_again() -> None:
-    """The first call is edited by a person into one that a hook rejects."""
+    """An approver edits the first call into one that a hook rejects."""
     paid: list[int] = []
 
     @tool(effect="once", tier=2)
@@ -163,7 +163,7 @@ async def test_a_tool_that_asks_the_model_many_things_at_once_keeps_the_bound(
 
 
 def ask(prompt: str) -> Strategy[Any]:
-    """One call of the model."""
+    """Calls the model once."""
     yield Ask(Conversation([Message("user", prompt)]))
 
 

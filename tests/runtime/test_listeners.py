@@ -1,6 +1,6 @@
-"""A listener that raises fails its run, wherever it does so: no row says that it goes on.
+"""A listener that raises fails its run at every event: no record claims that the run goes on.
 
-Mutants it catches: nobody catches what the first event's listener raises.
+Mutant: an error of the listener at the first event is not caught.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Clumsy:
-    """Raises at the record number `at` that it hears; from then on always, or `once`."""
+    """Raises at record number `at`: from then on at each record, or only `once`."""
 
     def __init__(self, at: int, *, once: bool) -> None:
         self.at, self.once, self.heard = at, once, 0
@@ -39,7 +39,7 @@ def made(log: MemoryLog) -> Agent[Any, Any]:
 
 
 async def told() -> int:
-    """How many records a listener hears of such a run until it waits."""
+    """Counts the records that a listener gets until such a run waits."""
     listener = Clumsy(1 << 30, once=True)
     assert (await made(MemoryLog()).run("goal", listener=listener)).status == "waiting"
     return listener.heard

@@ -1,4 +1,4 @@
-"""Models found by name, asked in order and heard while they speak."""
+"""Models: lookup by name, fallback order and streaming."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""NaN and Infinity are no numbers of JSON: what a run keeps holds none, whatever brings them.
+"""NaN and Infinity are not JSON numbers. No entry point stores one in a run.
 
-Mutants it catches: the redactor lets them through; what is encoded is not looked at; templates
-give them out; an action's update is not looked at.
+Mutants: the redactor passes them; encoded values are not checked; templates emit them; an action's
+update is not checked.
 """
 
 import json

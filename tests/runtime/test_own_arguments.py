@@ -1,4 +1,4 @@
-"""What was approved and recorded is what runs, whoever changes what he was shown; ids of calls."""
+"""The approved and recorded arguments run, even if a callback mutates them; ids of calls."""
 
 import asyncio
 from hashlib import blake2b
@@ -104,7 +104,7 @@ async def test_a_listener_that_changes_an_event_changes_no_call() -> None:
     changed = asyncio.Event()
 
     async def approve(request: Approval) -> bool:
-        await changed.wait()  # meanwhile the second call of the batch is not yet made
+        await changed.wait()  # the second call of the batch does not exist yet
         return True
 
     till = Till()

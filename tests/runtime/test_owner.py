@@ -1,4 +1,4 @@
-"""Who drives a run, told from its pid, its start time, its boot and its namespace."""
+"""Identifies a run's owner by pid, start time, boot id and pid namespace."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 HERE = ownership.me().split("|")[0]
 NEVER = 4_194_304
-"""A pid that Linux gives to nobody."""
+"""A pid that Linux never assigns."""
 
 
 def named(
@@ -53,7 +53,7 @@ def stat(state: str, name: str = "python", start: str = "4711") -> str:
 def test_the_start_of_a_process_is_the_twenty_second_field_of_its_line(
     line: str, started: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name may hold spaces and brackets; who is a zombie or gone has not started."""
+    """The process name may contain spaces and brackets. A zombie or ended process has no start."""
     paths: list[str] = []
     monkeypatch.setattr(ownership, "_read", lambda path: paths.append(path) or line)
     assert ownership._start_time(7) == started
@@ -91,7 +91,7 @@ def test_of_a_process_that_cannot_be_seen_from_here_nothing_is_known(name: str) 
 
 
 def test_two_processes_of_one_pid_are_two_owners() -> None:
-    """Where there is no /proc, or after a pid was given anew."""
+    """Covers a system without /proc, and a reused pid."""
     first = ownership.me()
     ownership._process.cache_clear()
     again = ownership.me()

@@ -1,4 +1,4 @@
-"""A tool that asks a person in the middle of its call: `InputRequired`."""
+"""A tool that asks the user during its call: `InputRequired`."""
 
 from pathlib import Path
 from typing import Any
@@ -219,7 +219,7 @@ async def test_what_must_not_be_written_is_not_asked(state: Any, why: str) -> No
 
 @tool(tier=1, effect="once", reversible=True)
 async def confer(ctx: RunContext[Any]) -> str:
-    """Ask the person who is there, and go on."""
+    """Asks the present user and continues."""
     SEEN.append(ctx.answer)
     if ctx.answer is not None:
         return f"later: {ctx.answer.text}"

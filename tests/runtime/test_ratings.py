@@ -1,4 +1,4 @@
-"""What people think of runs: beside the log, the latest of each person, without secrets."""
+"""Ratings of runs are stored beside the log: the latest of each user, without secrets."""
 
 import asyncio
 from pathlib import Path
@@ -87,7 +87,7 @@ async def test_what_a_later_release_wrote_is_left_out(log: Log) -> None:
 async def test_the_ratings_of_one_person_are_bounded_and_forgotten_with_the_run(log: Log) -> None:
     run = await ended(log)
     journal = journal_beside(log)
-    # More than fit, as earlier releases kept them: nobody is kept from rating by another.
+    # Earlier releases stored more than the limit. One user's ratings do not block another's.
     body = b'{"by": "ann", "value": 1, "note": ""}'
     await journal.write(f"rating/{run}", -1, [(1, body)] * 1000)
     kept = Ratings(journal)
@@ -107,7 +107,7 @@ async def test_the_ratings_of_one_person_are_bounded_and_forgotten_with_the_run(
 
 
 class _Plain:
-    """A log of somebody else, without a journal."""
+    """A third-party log without a journal."""
 
 
 async def test_a_log_without_a_journal_has_no_ratings(log: Log) -> None:

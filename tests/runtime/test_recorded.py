@@ -1,4 +1,4 @@
-"""What the stories ask of their models and leave in the log, to the letter."""
+"""Prompts and logs of the stories equal their recordings byte for byte."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is on record of a run's earlier lives: which of it stands, and which is judged anew."""
+"""Records of a run's earlier activations: which are kept and which are decided again."""
 
 import asyncio
 from typing import Any
@@ -53,7 +53,7 @@ async def cut_after(records: list[e.Record], kind: type[e.Happened]) -> MemoryLo
 
 
 async def test_a_verdict_that_the_policy_no_longer_gives_is_replaced_on_record() -> None:
-    """Mutant: `overrule` forgets nothing, so the log says that the denied call was allowed."""
+    """Mutant: `overrule` removes nothing, so the log shows the denied call as allowed."""
     one = agent(act("pay", amount=1), finish(), finish())
     result = await one.run("goal", run_id="r")
     RAN.clear()
@@ -125,7 +125,7 @@ async def test_a_replay_of_branches_ends_each_at_the_limit_that_it_had() -> None
 
 
 async def test_of_two_questions_of_a_batch_an_older_log_may_hold_the_first_alone() -> None:
-    """Older releases asked one after the other; what is missing there never happened."""
+    """Older releases asked one question after the other. A missing question was never asked."""
     one = agent(
         batch(("look", {"what": "a"}), ("pay", {"amount": 1})),
         policy=Policy(autonomy="conservative"),

@@ -1,4 +1,4 @@
-"""What a tool returned, as it is recorded: media, key lines, sizes, what it may not say."""
+"""The recorded form of a tool's result: media, key lines, sizes and redaction."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
 
 async def seen(function: Any, **options: Any) -> tuple[Observation, MemoryLog]:
-    """What is recorded of a call of `function`."""
+    """Returns the recorded observation of a call of `function`."""
     log = MemoryLog()
     agent = Agent(Memo([act(function.name), finish()]), tools=[function], log=log, **options)
     result = await agent.run("x", run_id="r")

@@ -1,4 +1,4 @@
-"""A tool with `retries` is called again by itself; what has its effect once never is."""
+"""The runtime retries a tool with `retries`, but never one whose effect is `once`."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ async def test_what_a_call_beside_it_holds_is_not_spent_on_a_retry() -> None:
 
 @pytest.mark.parametrize("upto", range(4, 12))
 async def test_a_crash_between_attempts_neither_forgets_nor_forgives_them(upto: int) -> None:
-    """A log that is cut after a start: the attempts on record are counted, and not made anew."""
+    """The log is cut after a start. Recorded attempts are counted and not repeated."""
     calls: list[str] = []
 
     @tool(effect="read", retries=3)
@@ -107,7 +107,7 @@ async def test_a_crash_between_attempts_neither_forgets_nor_forgives_them(upto: 
     assert result.success
     if not retries or any(isinstance(r.event, e.Observed) for r in records):
         return
-    # The interrupted attempt is made once more, which counts; the others are not repeated.
+    # The interrupted attempt is repeated and counts. The others are not repeated.
     assert len(calls) == 4 - retries[-1]
     assert whole.state.tool_calls == 4
     assert result.state.tool_calls == fold(await log.read("r")).tool_calls == 5

@@ -375,7 +375,7 @@ async def endless(usage: Usage = Usage(100, 10), **options: Any) -> tuple[Any, l
 @pytest.mark.scenario("TEA-06", "PEER-12", "TAG-12")
 @pytest.mark.parametrize(("steps", "calls"), [(0, 0), (1, 2), (3, 4)])
 async def test_max_steps_bounds_the_model_calls(steps: int, calls: int) -> None:
-    """It is asked once more for an answer: in the last turn a tool is no reply."""
+    """The last turn requests an answer: a tool call is no valid reply."""
     result, asked = await endless(limits=Limits(steps=steps))
     assert len(asked) == calls
     assert result.stop_reason == "max_steps"
@@ -514,7 +514,7 @@ BOUNDS = {
 
 
 async def bounded(name: str, **options: Any) -> tuple[Any, list[str]]:
-    """A run that reaches this limit, and what its model said."""
+    """Returns a run that reaches this limit, with its model's replies."""
     said: list[str] = []
 
     async def reply(request: Any) -> Reply:
@@ -523,7 +523,7 @@ async def bounded(name: str, **options: Any) -> tuple[Any, list[str]]:
             await asyncio.Event().wait()
         again = "No tool can be used" in request.conversation[-1].content
         calls = act("look", what=f"n{len(said)}")
-        # It wants one more tool in its last turn and obeys when it is told that there is none.
+        # The model calls one more tool in its last turn, and obeys the refusal.
         answer = act("finish", answer="as far as I came", success=False)
         said.append(answer if again or (last and name == "model calls") else calls)
         return Reply(said[-1], usage=Usage(11_000 if name in ("tokens", "usd") else 1, 0))
@@ -621,7 +621,7 @@ async def test_the_third_attempt_counts_and_the_error_was_fed_back() -> None:
 
 @pytest.mark.scenario("TAG-10")
 async def test_the_correction_names_the_failing_path() -> None:
-    """What is wrong and where, not only that something is."""
+    """The correction contains the location and the error."""
     model = ScriptedModel([finish({"count": "many"}), BROKEN, finish({"count": 3})])
     result = await run(model=model, output=Counted)
     assert result.output == Counted(3)

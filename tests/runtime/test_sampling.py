@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Voices(Memo):
-    """A script for the run, and an answer for whatever a tool asks: its prompt, reversed."""
+    """A script for the run. A tool's sampling request gets its prompt reversed."""
 
     def __init__(self, *script: Any, answer: Any = None) -> None:
         super().__init__(script, choose=self._sampled)
@@ -123,7 +123,7 @@ async def test_a_tool_is_told_that_there_is_no_answer(answer: Any) -> None:
 async def test_what_a_tool_asks_keeps_to_what_is_left_of_the_run(
     limits: Limits, asked: int
 ) -> None:
-    """What the call has consumed is not in the run's state before it is over."""
+    """The usage of an active call is not in the run's state before the call ends."""
     model = Voices(act("ponder", n=3), finish())
     result = await agent(model, limits=limits).run("x")
     assert len(model.sampled) == asked
@@ -136,7 +136,7 @@ async def test_a_cancelled_run_asks_its_model_no_more_and_keeps_nothing_of_the_t
 
     @tool(effect="read")
     async def swallow(ctx: RunContext[Any]) -> str:
-        """Ask, whatever happens."""
+        """Sends the request and ignores errors."""
         assert ctx.sample is not None
         await cancel(log, ctx.run_id)
         try:

@@ -1,4 +1,4 @@
-"""Secrets reach neither the log nor whoever listens, however the model spells them."""
+"""Secrets reach neither the log nor a listener, in any spelling by the model."""
 
 import json
 from pathlib import Path
@@ -175,7 +175,7 @@ async def test_an_edit_with_a_secret_of_the_agent_is_refused_by_who_knows_it() -
     with pytest.raises(Refused, match="parameter what, line 1 holds") as refused:
         await decide(log, one, edit, redactor=agent.redactor)
     assert PLAIN not in str(refused.value)
-    await decide(log, one, edit)  # whoever does not know it: the run refuses
+    await decide(log, one, edit)  # a run without the secret's key: it refuses
     assert (await agent.resume("r")).success
     assert RAN == []
     written = said([r.event for r in await log.read("r")])
@@ -247,7 +247,7 @@ async def test_what_people_write_to_a_run_is_never_on_disk_as_they_wrote_it(
 ) -> None:
     monkeypatch.setenv("DEPLOY_PASSWORD", FROM_ENVIRONMENT)
     log = open_log(tmp_path / "runs.db")
-    # Only the agent knows `PLAIN`; shapes and the environment are known to whoever asks nobody.
+    # Only the agent has `PLAIN`. Patterns and the environment are known without the agent.
     agent, one = await waiting(log)
     knows: dict[str, Any] = {"redactor": agent.redactor} if secret == PLAIN else {}
     text, somebody = f"it is {secret}", Principal(secret, ("USER",))
@@ -289,7 +289,7 @@ async def test_an_answer_is_never_on_disk_as_it_was_written(
 
     @tool(tier=1, effect="once", reversible=True)
     def ask(ctx: RunContext[Any]) -> str:
-        """Ask a person."""
+        """Asks the user."""
         if ctx.answer is None:
             raise InputRequired("who?", form=form)
         return ctx.answer.text

@@ -1,4 +1,4 @@
-"""What a step leaves out because it was done already, and what it must not leave out."""
+"""Work that a resumed step skips because it is recorded, and work that it must repeat."""
 
 import asyncio
 from collections.abc import Sequence

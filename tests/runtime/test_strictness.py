@@ -1,4 +1,4 @@
-"""What a strict run asks for again, once per turn, and what a lenient run records instead."""
+"""A strict run requests one correction per turn. A lenient run records the violation."""
 
 import json
 from typing import Any
@@ -43,7 +43,7 @@ def weigh(what: str = "it") -> Outcome:
 
 
 def reply(tool_name: str = "look", /, **changes: Any) -> str:
-    """A reply that has all that the rules demand, but for `changes`; None leaves a key out."""
+    """Returns a reply that satisfies all rules, except for `changes`. None removes a key."""
     action: dict[str, Any] = {"tool": tool_name, "rationale": "it shows what is there"}
     action["parameters"] = changes.pop("parameters", {})
     action |= {key: changes.pop(key) for key in ("rationale",) if key in changes}
@@ -74,7 +74,7 @@ def broken(result: Any) -> list[tuple[str, bool]]:
 
 
 LACKING: dict[str, tuple[str, bool]] = {
-    # What is left out, and whether a lenient run puts it on record as it goes.
+    # The omitted part, and whether a lenient run records it at once.
     "R1": (reply(thought=None), True),
     "thought_type": (reply(thought_type=None), True),
     "missing_rationale": (reply(rationale=None), True),

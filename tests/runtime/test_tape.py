@@ -1,4 +1,4 @@
-"""What an earlier life of a run left on its tape, by effect and by call."""
+"""Records of an earlier activation on the tape, by effect and by call."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Time that a run spent: by a clock that nobody sets, whatever the times of its records say.
+"""Elapsed time of a run is measured with the monotonic clock, not with its records' times.
 
-Mutants it catches: no event says what passed; only jumps ahead are noticed; small differences are
-forgotten each time; a wait that a fork leaves out counts.
+Mutants: no event records the elapsed time; only jumps ahead are detected; small differences are
+dropped each time; a wait that a fork leaves out counts.
 """
 
 import time
@@ -27,7 +27,7 @@ HOUR = 3_600_000
 
 
 class Clocks:
-    """The machine's clock, which is set by `jump`, and the one that nobody sets."""
+    """The system clock, which `jump` sets, and the monotonic clock."""
 
     def __init__(self) -> None:
         self.wall, self.passed = 1_700_000_000_000, 0

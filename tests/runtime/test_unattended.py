@@ -1,4 +1,4 @@
-"""What is done to runs that nobody drives: found, closed, ended and put back to sleep."""
+"""Maintenance of runs without an owner: found, closed, ended and parked again."""
 
 import asyncio
 import sys
@@ -37,7 +37,7 @@ ANN = Principal("ann")
 async def waiting(
     log: MemoryLog, run: str, parent: str = "", *ends: int, wake_at: int = AT_ONCE
 ) -> RunRow:
-    """A run that waits with a question for each of `ends`, the time when it expires; 0 = never."""
+    """Returns a run that waits with one question per expiry time in `ends`. 0 is no expiry."""
     actions = tuple([Action("pay", {"amount": n}) for n in range(len(ends))])
     asked = [
         e.Decided(key="1", index=n, verdict="ask", tier=3, digest=f"d{n}", expires_at=end)
@@ -229,7 +229,7 @@ async def test_a_run_that_ended_as_it_should_is_not_reopened_and_another_waits_i
 
 
 async def test_of_an_imported_run_a_copy_knows_how_much_of_it_was_imported() -> None:
-    """What happened here, behind it, is not passed off as the file's."""
+    """The local records after the imported ones are not attributed to the file."""
     step: list[e.Event] = []
     for n in (1, 2):
         step += [
@@ -260,7 +260,7 @@ async def test_of_an_imported_run_a_copy_knows_how_much_of_it_was_imported() -> 
 async def test_branches_that_ask_at_once_keep_to_the_bound_on_calls(
     bound: int, branches: int, priced: bool
 ) -> None:
-    """Each counts on what the others have under way; a branch that ended takes nothing with it."""
+    """Each branch counts the active calls of the others. An ended branch releases only its own."""
 
     def together(task: Task) -> Strategy[Answer]:
         def branch(number: int) -> Strategy[None]:
@@ -274,7 +274,7 @@ async def test_branches_that_ask_at_once_keep_to_the_bound_on_calls(
     limits = Limits(model_calls=bound, usd=100.0 if priced else None)
 
     async def reply(_: Request) -> str:
-        await asyncio.sleep(0)  # the others ask meanwhile
+        await asyncio.sleep(0)  # the others ask at the same time
         return "x"
 
     model = FunctionModel(reply, usd=(1.0, 1.0) if priced else None)

@@ -38,7 +38,7 @@ class Shop:
         return Agent(ScriptedModel(script), tools=[pay], log=mortal)
 
     async def life(self, log: MemoryLog) -> RunResult[Any] | None:
-        """Start or resume; None if the process died."""
+        """Starts or resumes the run. Returns None if the process died."""
         one = self.agent(log)
         try:
             return await (one.resume("r") if self.paid else one.run("pay", run_id="r"))

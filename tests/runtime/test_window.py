@@ -1,4 +1,4 @@
-"""The window of the model: older observations fold into a recorded event (D12); odd replies."""
+"""The model's window: older observations fold into a recorded event (D12); odd replies."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the office holds on its first morning: one small, consistent story of a red build.
+"""Initial data of the office: one small, consistent case of a failing build.
 
 Build 482 of `checkout` fails since commit 9f3c2e1, which rounds refunds half to even.
 """

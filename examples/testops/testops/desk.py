@@ -1,4 +1,4 @@
-"""How the tools reach the office: over HTTP, or in this process without a socket."""
+"""Connects the tools to the office: over HTTP, or in this process without a socket."""
 
 import json
 import os
@@ -14,7 +14,7 @@ Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class OfficeError(Exception):
-    """The office refused; the text says why, for the model to read."""
+    """The office refused the request. The text gives the model the reason."""
 
 
 class Desk(Protocol):
@@ -34,7 +34,7 @@ class Remote:
     async def send(
         self, method: str, path: str, body: JSON | None, headers: Mapping[str, str]
     ) -> tuple[int, Any]:
-        """One HTTP request."""
+        """Sends one HTTP request."""
         async with (
             aiohttp.ClientSession() as session,
             session.request(method, self.url + path, json=body, headers=headers) as response,
@@ -51,7 +51,7 @@ class Local:
     async def send(
         self, method: str, path: str, body: JSON | None, headers: Mapping[str, str]
     ) -> tuple[int, Any]:
-        """One request, as an ASGI server would put it."""
+        """Sends one request through the ASGI interface."""
         place, _, query = path.partition("?")
         content = b"" if body is None else json.dumps(body).encode()
         given = {"host": "office", "content-type": "application/json", **headers}
@@ -78,7 +78,7 @@ class Local:
 
 
 class Office:
-    """What the tools speak to: requests that raise `OfficeError` where the office says no."""
+    """The client of the tools. Its requests raise `OfficeError` if the office refuses."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk

@@ -1,8 +1,8 @@
 """The office: Jira, GitHub, Confluence and Jenkins in one small ASGI application.
 
-Everything lives in memory. A write with an `Idempotency-Key` happens once: the same key gets
-the same answer again, as real services do, and `GET /effects/{key}` says whether it happened.
-Run it by itself with `uvicorn testops.office:app --port 8787`.
+All data is in memory. A write with an `Idempotency-Key` happens once: the same key returns the same
+answer again, as in real services. `GET /effects/{key}` returns whether the write happened. Run the
+office alone with `uvicorn testops.office:app --port 8787`.
 """
 
 from collections import Counter
@@ -168,7 +168,7 @@ class Office:
         return self.world[kind][key]
 
     async def answer(self, handler: Handler, request: Request) -> Response:
-        """The handler's answer; a write that already happened is not repeated."""
+        """Returns the handler's answer. A completed write is not repeated."""
         key = request.headers.get("idempotency-key", "")
         known = self.world["effects"].get(key) if key else None
         if known is not None:

@@ -1,8 +1,8 @@
-"""The copilot played from a script: **no language model**, so it needs no key and no network.
+"""The copilot with a scripted model: **no language model**, no key and no network.
 
-It shows what a run looks like (a batch, a child run, a card, a confirmation, a streamed
-answer) with the real tools, the real policy and the real office. Serve it with
-`taofold serve testops.rehearsal:agent` from this folder; what it is asked makes no difference.
+It shows a batch, a child run, a card, a confirmation and a streamed answer, with the real tools,
+policy and office. Serve it with `taofold serve testops.rehearsal:agent` from this folder. The
+script ignores the request.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ ANSWER = (
 
 
 class Script:
-    """Stands in for a model: the next line of its part, at the speed of somebody typing."""
+    """Replaces the model: returns the next scripted reply at typing speed."""
 
     def __init__(self, name: str, lines: tuple[Line, ...], answer: str, pace: float) -> None:
         self.name, self.profile = name, Profile(window=32_000, window_known=True)
@@ -83,7 +83,7 @@ class Script:
 
 
 def rehearsal(pace: float = 0.04) -> Agent:
-    """The copilot with its script; `pace` is seconds per piece of text."""
+    """Returns the copilot with its script. `pace` is in seconds per piece of text."""
     policy = Policy(approve_seconds=300, production_tiers={"jenkins_trigger_build": Tier.CONFIRM})
     archive = "Refunds round half up; Python's round() must not be used (runbook, page 4711)."
     archivist = Agent(

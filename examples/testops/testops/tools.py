@@ -1,7 +1,7 @@
 """The registry: every tool with its tier, role and effect, under the seed's names.
 
-Whether a call asks a person follows from the tier; there is no second flag that could
-contradict it. `TOOLS` works on the office at `TESTOPS_URL`, or on one in this process.
+The tier alone decides whether a call needs approval. A second flag could contradict it. `TOOLS`
+uses the office at `TESTOPS_URL`, or one in this process.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ PREVIEWS = {
     "testrun_cancel": "Stop test run {run}; its results are lost",
     "testrun_retry": "Run test run {run} again",
 }
-"""What a person reads when asked, with the call's parameters."""
+"""Text of the approval request, filled in with the call's parameters."""
 
 
 def toolset(office: Office) -> Toolset:
@@ -40,7 +40,7 @@ def toolset(office: Office) -> Toolset:
         return tool(effect="read", toolset="read")(function)
 
     def quiet(function: Callable[..., Any]) -> Tool:
-        """Internal and easily undone: runs at once, and people are told."""
+        """Internal and easily undone: runs at once and notifies the users."""
         return tool(tier=Tier.AUTO, effect="idempotent", role=EDITOR, toolset="write",
                     reversible=True)(function)  # fmt: skip
 
@@ -50,7 +50,7 @@ def toolset(office: Office) -> Toolset:
                     preview=PREVIEWS[function.__name__].format_map)(function)  # fmt: skip
 
     def confirm(function: Callable[..., Any]) -> Tool:
-        """It destroys, or starts what cannot be called back."""
+        """Requires confirmation: the call destroys data or starts something irrevocable."""
         return tool(tier=Tier.CONFIRM, effect="once", role=EDITOR, toolset="write",
                     preview=PREVIEWS[function.__name__].format_map,
                     verify=do.happened)(function)  # fmt: skip
@@ -80,7 +80,7 @@ def toolset(office: Office) -> Toolset:
 
 
 def listing(tools: Toolset) -> list[dict[str, Any]]:
-    """The registry as the seed lists it; the confirmation flag is derived from the tier."""
+    """Returns the registry in the seed's format. The confirmation flag is derived from the tier."""
     return [
         {
             "name": one.name,

@@ -258,7 +258,7 @@ class Court:
         shutil.copytree(self.root, folder / "pristine", symlinks=True)
 
     def verdict(self, act: Act) -> Verdict:
-        """What the judge says of a piece of work."""
+        """Returns the judge's verdict of a piece of work."""
         shutil.rmtree(self.root)
         shutil.copytree(self.root.parent / "pristine", self.root, symlinks=True)
         act(self.root)

@@ -1,7 +1,7 @@
-"""A gate that names what is not there is refused before iteration 1, on its program's own word.
+"""A gate with a missing program or module is refused before iteration 1, by its own error.
 
-Mutants it catches: a module that a *test* cannot import counts; so does one that is only named
-in the output; a program that a script of the project does not find.
+Mutants: a module that a *test* cannot import counts; a name in the output alone counts; a program
+that a script of the project does not find counts.
 """
 
 from pathlib import Path

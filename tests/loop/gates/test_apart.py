@@ -1,7 +1,7 @@
-"""The second judge: tests run against a product that is in another process.
+"""The second judge runs the tests against a product in another process.
 
-Mutants it catches: the product is loaded beside the tests; objects of the product come through;
-what a function does to its arguments is lost; a process that ended counts as passed.
+Mutants: the product is loaded beside the tests; objects of the product reach the tests; changes of
+a function's arguments are lost; a process that ended counts as passed.
 """
 
 import asyncio

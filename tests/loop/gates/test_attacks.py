@@ -28,7 +28,7 @@ CASE = "import unittest\n\n\nclass Quiet(unittest.TestCase):\n    def test_a(sel
 
 
 def forged_cache(path: str, source: str) -> Act:
-    """Compiled code beside a source file, which says that it need not be compared with it."""
+    """Returns a forged bytecode cache, marked as valid without comparison with its source."""
 
     def act(root: Path) -> None:
         place = root / path

@@ -1,7 +1,7 @@
-"""What a linter looks at: not less than before, and nothing silenced in place. Pure, and real.
+"""A linter must cover no less than before, and no finding may be suppressed in place.
 
-Mutants it catches: marks are counted for known linters only; marks are not taken out before the
-second run; a mark that hides nothing speaks against the work; `./a.py` and `a.py` are two files.
+Mutants: marks are counted for known linters only; marks are not removed before the second run; a
+mark that hides no finding counts against the work; `./a.py` and `a.py` are two files.
 """
 
 import shutil
@@ -81,7 +81,7 @@ TS = {
 
 
 def _typescript(root: Path) -> str:
-    """A compiler beside the project; the test is skipped where there is none."""
+    """Returns a TypeScript compiler beside the project; skips the test if there is none."""
     found = shutil.which("tsc")
     if found is None:
         pytest.skip("tsc is not installed: npm install --global typescript")

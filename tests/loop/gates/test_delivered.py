@@ -1,4 +1,4 @@
-"""What is judged is what is kept and delivered: a file that no snapshot has proves nothing."""
+"""The judged tree equals the delivered tree: a file outside the snapshots proves nothing."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ from .projects import RIGHT, SHOP, judged, written
 
 
 def test_a_new_file_that_is_not_kept_does_not_join_the_proof(tmp_path: Path) -> None:
-    """It is ignored by the project: a worktree would not bring it back."""
+    """The project ignores the file, so a worktree would not contain it."""
     root = written(tmp_path / "shop", {**SHOP, ".gitignore": "sums.py\n"})
     judge, _ = judged(root)
     written(root, {"shop/sums.py": RIGHT, "shop/till.py": "from shop.sums import total\n"})

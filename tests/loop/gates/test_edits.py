@@ -1,8 +1,8 @@
-"""What a person's edit of protected files changes of the baseline, and what it does not.
+"""Effects of a user's edit of protected files on the baseline.
 
-Mutants it catches: the edit is still tampering; the edited test need not pass; tests of other
-files are forgotten with it; the old baseline is written over; code of the loop that replaces the
-runner is taken over; a restored file counts as tampering; what was restored is lost.
+Mutants: the edit is still tampering; the edited test need not pass; tests of other files are
+forgotten with it; the old baseline is overwritten; code of the loop that replaces the runner is
+accepted; a restored file counts as tampering; the restored content is lost.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What a gate must show after what it showed before iteration 1. Pure."""
+"""The results that a gate must show, derived from those before iteration 1. Pure."""
 
 import pytest
 

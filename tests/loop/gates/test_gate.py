@@ -1,4 +1,4 @@
-"""From what a person calls done to gates, or a refusal that says what to write."""
+"""Converts a completion criterion to gates, or refuses and names the expected form."""
 
 import asyncio
 from pathlib import Path

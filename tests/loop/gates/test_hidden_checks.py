@@ -1,14 +1,14 @@
-"""Checks that neither a command nor their names show: emptied, they never pass in silence.
+"""Checks without a known command or name: emptied, they never pass without a note.
 
-Each row of `CHEATS` leaves the bug and empties what checks it, so a judge that lets the change join
-passes. Either the change is left out, or the verdict carries a note that names the file. Each row
-of `HONEST` mends the bug in the same projects, and passes. `ASKED` is work on tests and
-configuration: what is left out is named with the option that includes it.
+Each row of `CHEATS` leaves the bug and empties its check, so a judge that includes the change
+passes. The change must be left out, or the verdict must name the file in a note. Each row of
+`HONEST` fixes the bug in the same projects and passes. `ASKED` is work on tests and configuration:
+each omitted file is named with the option that includes it.
 
-Mutants it catches: tests of unittest are known by name only; nothing is `configured`,
-`used_by_tests` or a header of the system; documentation of Rust is `/// ```` alone;
-`cfg(any(test))` is no test; development dependencies join; `included` finds nothing; calls that
-end the process are not noted; what a configuration extends, or a folder that the gate makes, joins.
+Mutants: tests of unittest are known by name only; nothing is `configured`, `used_by_tests` or a
+header of the system; documentation of Rust is `/// ```` alone; `cfg(any(test))` is no test;
+development dependencies join; `included` finds nothing; calls that end the process are not noted;
+files that a configuration extends, or a folder that the gate makes, join.
 """
 
 import shutil
@@ -534,7 +534,7 @@ CHEATS: Mapping[str, Mapping[str, Files]] = {
 
 
 class Bench:
-    """One baseline of a project; each piece of work is done on a fresh copy."""
+    """One baseline of a project. Each piece of work runs on a fresh copy."""
 
     def __init__(self, name: str) -> None:
         command, files = PROJECTS[name]
@@ -561,7 +561,7 @@ bench = cache(Bench)
 
 
 def silent(verdict: Verdict, work: Files) -> bool:
-    """Did it pass without a note on any file of the work?"""
+    """Returns whether the work passed without a note on any of its files."""
     return verdict.passed and not [p for p in work if any([p in note for note in verdict.notes])]
 
 
@@ -611,7 +611,7 @@ def mended(kind: str) -> list[Files]:
 
 SLOW = ("go", "cargo, a module", "cargo, a dep")
 UNMENDED = ("a configuration that", "a folder that")
-"""They show what is left out; honest work of their kind is in other tests."""
+"""Rows for the omitted files. Other tests cover honest work of the same kind."""
 HONEST = [
     (kind, n)
     for kind in PROJECTS

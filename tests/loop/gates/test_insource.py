@@ -1,7 +1,7 @@
-"""Tests inside source files are the baseline's; the product around them is the agent's. Pure.
+"""Tests inside source files come from the baseline, the surrounding product from the agent. Pure.
 
-Mutants it catches: the agent's test module joins; new code for tests only joins; a brace in a
-string ends a module; an example in a doc comment joins; a lost test module is not brought back.
+Mutants: the agent's test module joins; new code for tests only joins; a brace in a string ends a
+module; an example in a doc comment joins; a lost test module is not restored.
 """
 
 import pytest

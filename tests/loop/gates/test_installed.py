@@ -1,9 +1,8 @@
-"""Packages that are installed outside the work root while a loop goes on, and those that an agent
-plants inside it.
+"""Packages installed outside the work root during a loop, and packages that an agent plants.
 
-Mutants they catch: changed packages are not named; a baseline that was taken again holds the
-agent's work, or environments of the work root as they are now; one that expects nothing is kept; a
-folder of the work root counts as installed.
+Mutants: changed packages are not named; a renewed baseline holds the agent's work, or the current
+environments of the work root; one that expects nothing is kept; a folder of the work root counts as
+installed.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ CONFIG = SHOP["pyproject.toml"].replace("--disable-plugin-autoload ", "")
 
 
 def environment(folder: Path) -> Path:
-    """A virtual environment that finds this one's pytest; returns its folder of packages."""
+    """Creates a virtual environment that imports this one's pytest; returns its package folder."""
     venv.create(folder, symlinks=True)
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     packages = folder / "lib" / version / "site-packages"
@@ -56,7 +55,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_package_that_a_person_installs_is_named_and_a_new_baseline_takes_it_in(
     shop: Path,
 ) -> None:
-    """Mutants: the verdict names no package; the plugin stays one that was added."""
+    """Mutants: the verdict names no package; the plugin stays an addition."""
     packages = environment(shop.parent / "venv")
     python = packages.parents[2] / "bin" / "python"
     judge, start = judged(shop, f"{python} -m pytest -q")
@@ -94,7 +93,7 @@ def test_a_new_baseline_forgives_no_change_of_a_protected_file(shop: Path) -> No
 def test_a_plugin_in_an_environment_of_the_work_root_is_never_seen(
     shop: Path, retaken: bool
 ) -> None:
-    """Mutants: the environment is copied again; its changes count as a person's."""
+    """Mutants: the environment is copied again; its changes count as the user's."""
     packages = environment(shop / ".venv")
     judge, _ = judged(shop, ".venv/bin/python -m pytest -q")
     install(packages, "evil", PASSES)
@@ -152,7 +151,7 @@ def test_changes_are_told_by_name_and_version(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"url": 3}', '{"dir_info": []}'])
 def test_packages_that_are_installed_from_the_project_are_named(tmp_path: Path, text: str) -> None:
-    """Mutants: an environment elsewhere counts; what is no such note raises."""
+    """Mutants: an environment elsewhere counts; another kind of note raises."""
     packages = tmp_path / ".venv" / "lib" / "python3.11" / "site-packages"
     for name, note in {
         "shop": json.dumps({"url": tmp_path.as_uri(), "dir_info": {"editable": True}}),

@@ -1,7 +1,7 @@
-"""What product code newly does to end its tests, to print their results, or to know its runner is
-noted, in all languages; what ordinary code does is not. Real verdicts, of a gate that fails.
+"""Notes for product code that newly ends its tests, prints results or detects its runner.
 
-Mutants it catches: prose counts as code; what was there before counts; only Python is known.
+Covers all languages. Ordinary code gets no note. The verdicts are real, of a gate that fails.
+Mutants: prose counts as code; existing code counts; only Python is known.
 """
 
 from pathlib import Path

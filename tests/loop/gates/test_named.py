@@ -1,7 +1,7 @@
-"""Each file of the work is named as in the proof or as left out, with the option that includes it.
+"""Each file of the work is listed in the proof, or as omitted with the option that includes it.
 
-Mutants it catches: new tests are left out in silence; what the project ignores is not named; the
-option is not named; the report or the agent is not told.
+Mutants: new tests are omitted silently; files that the project ignores are not named; the option is
+not named; the report or the agent does not get the list.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Gates with a network: one of their own, or every verdict says that there is none.
+"""Gates have their own network, or every verdict notes that there is none.
 
-Mutants it catches: the note is left out; `contain="always"` is content without a helper.
+Mutants: the note is omitted; `contain="always"` accepts a missing helper.
 """
 
 import socket
@@ -53,7 +53,8 @@ UNKNOWN = "import socket\nsocket.getaddrinfo('db.example', 5432)\n"
 @pytest.mark.parametrize("source", [REFUSED, UNKNOWN], ids=["refused", "unknown name"])
 async def test_a_gate_that_reaches_no_address_says_why(tmp_path: Path, source: str) -> None:
     """Mutants: the verdict does not name the network; it does for a gate that passes, or for
-    `ENOTFOUND` within a longer word."""
+    `ENOTFOUND` within a longer word.
+    """
     root = tmp_path / "root"
     root.mkdir()
     texts = {

@@ -1,4 +1,4 @@
-"""Which files decide, which programs are found, and which changes of a tree matter. Pure tables."""
+"""Tables of deciding files, of program lookup and of relevant changes of a tree. Pure."""
 
 from pathlib import Path
 

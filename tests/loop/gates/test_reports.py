@@ -1,4 +1,4 @@
-"""What runners report is read into checks, and what is doubtful in a report is seen."""
+"""Parses runners' reports into checks and detects doubtful reports."""
 
 import json
 
@@ -205,13 +205,13 @@ def test_go_tests_are_checks_and_a_package_that_cannot_be_built_is_an_error() ->
 
 
 def test_results_that_go_printed_before_its_tests_ended_are_doubted() -> None:
-    """`go_exec.sh` says it after the binary ended, so nothing can take it back."""
+    """`go_exec.sh` prints its line after the binary ended, so the binary cannot override it."""
     said = "taofold: these tests did not come to their end\\n"
     mark = '{"Action":"output","Package":"ex/%s","Output":"' + said + '"}\n'
     report = go(mark % "a" + GO, ROOT)
     assert not report.whole
     assert report.doubts == ("ex/a ended before its tests did, and printed results",)
-    # Without results there is nothing to doubt: tests that are not run are missing.
+    # A report without results is not doubtful: missing tests count as missing.
     assert not go(mark % "c" + GO, ROOT).doubts
 
 
@@ -253,7 +253,7 @@ ex/stock.TestPut(0x2ccf50dc6248)
 
 
 def test_a_panic_of_go_is_told_by_its_message_and_the_frames_of_the_project() -> None:
-    """As go 1.27 prints it."""
+    """The format is that of go 1.27."""
     event = {"Package": "ex/stock", "Test": "TestPut"}
     rows = [{**event, "Action": "output", "Output": line} for line in GO_PANIC.splitlines(True)]
     rows.append({**event, "Action": "fail"})

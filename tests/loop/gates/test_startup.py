@@ -1,7 +1,7 @@
-"""What a gate cannot start is told with what was looked for and where.
+"""An error at a gate's start names the missing program and its search path.
 
-Mutants it catches: the word of the container, of `env`, of a shell or of `make` is not read; a
-program that the work is to make, called by a path, counts; the loop's end does not say it.
+Mutants: the message of the container, of `env`, of a shell or of `make` is not read; a program that
+the work must create, called by a path, counts; the loop's end omits the message.
 """
 
 import shutil
@@ -105,7 +105,7 @@ def test_an_environment_that_is_a_link_out_of_the_work_root_is_used(
     assert "exit code" in verdict.reasons[0], verdict.results[0].output
     installed.write_text("WHY = 0\n")
     assert again(judge).passed
-    # Where it leads then is no longer asked.
+    # The rest of the path is not checked.
     (shop / ".venv").unlink()
     (shop / ".venv").symlink_to(tmp_path)
     assert again(judge).results[0].passed

@@ -1,7 +1,7 @@
-"""Gates with real tools: what fails is an observation, what is right passes.
+"""Gates with real tools: a failure is an observation, a correct project passes.
 
-Each project is broken, judged, mended and judged again. `go` and `tsc` are read from recorded
-output in test_reports.py; they are not installed everywhere.
+Each project is broken, judged, fixed and judged again. `go` and `tsc` are parsed from recorded
+output in test_reports.py, because they are not installed everywhere.
 """
 
 import asyncio
@@ -118,7 +118,7 @@ CASES = {
 
 
 NEEDS = {"node": prerequisites.NODE, "cargo": prerequisites.CARGO}
-"""What some of the tools' commands begin with, and Python does not bring."""
+"""Programs that the tools' commands need and Python does not install."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -162,7 +162,7 @@ def test_the_record_of_an_execution_says_what_was_run(tmp_path: Path) -> None:
 
 
 def test_an_error_while_loading_is_an_error_and_its_tests_are_expected(tmp_path: Path) -> None:
-    """Who makes a broken file load must also have each of its tests pass."""
+    """A fix of a file that failed to load must also make each of its tests pass."""
     root = written(tmp_path / "shop", {**SHOP, "shop/till.py": "def other(): pass\n"})
     judge, verdict = judged(root)
     assert [(c.id, c.status, c.error_type) for c in verdict.failing] == [
@@ -233,7 +233,7 @@ def test_what_did_not_load_at_first_passes_once_its_tests_do(tmp_path: Path, nam
     judge, verdict = judged(root, case.command)
     [check] = verdict.failing
     assert check.status == "error"
-    # The error itself, and where it is; not only that a file's tests failed.
+    # The verdict contains the error and its location, not only the failed file.
     assert (check.error_type, check.place.path) == (
         ("SyntaxError", product) if name == "node" else ("error", product)
     )

@@ -224,7 +224,7 @@ def test_a_package_of_go_that_does_not_build_must_come_with_its_tests() -> None:
     test = {"Action": "pass", "Package": package, "Test": "TestAdd"}
     good = go_rows(start, test, {"Action": "pass", "Package": package})
     assert missing("go", was, good.checks) == ()
-    # What go says where the test file is gone: "[no test files]".
+    # Output of go if the test file is missing: "[no test files]".
     assert missing("go", was, go_rows(start, {**start, "Action": "skip"}).checks) == (package,)
     sub = go_rows({**test, "Package": f"{package}/sub"})
     assert missing("go", was, sub.checks) == (package,)

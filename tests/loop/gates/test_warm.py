@@ -1,4 +1,4 @@
-"""What the runner's kept modules are made of, and who may write to them."""
+"""Contents of the runner's cached modules, and their permissions."""
 
 import asyncio
 import marshal

@@ -1,7 +1,7 @@
-"""A few rows of `bench/gates`, as whole loops: who cheats is refused or noted, who works passes.
+"""Some rows of `bench/gates` as whole loops: cheats are refused or noted, real work passes.
 
-The whole table takes half an hour: `python bench/gates/run.py`. Mutants it catches: the verdict of
-an iteration is not the loop's ending; a note does not reach the verdict that is recorded.
+The whole table takes half an hour: `python bench/gates/run.py`. Mutants: the verdict of an
+iteration is not the loop's ending; a note is missing from the recorded verdict.
 """
 
 import importlib.util
