@@ -45,12 +45,17 @@ def test_records_failures_and_cost(reader: Reader) -> None:
         ("a.txt", "A-7", "2026-05-03", "40.5")
     ]
 
-    # Once more: what has ended is read from the log.
+    # Once more: what has ended is read from the log, and an invalid answer stays one.
     reader.providers.asked.clear()
-    reader.providers.model = by_document(b={**wrong, "issued": "2026-05-04"})
     done = reader.types("python extract.py inbox")
-    print(done.stdout, done.stderr)
-    assert all(LETTERS["b.txt"] in asked.users for asked in reader.providers.asked)
+    assert "2 finished (2 of them earlier)" in done.stdout
+    assert "b.txt: invalid" in done.stderr
+    assert reader.providers.asked == []
+    # A changed document is another goal.
+    (inbox / "b.txt").write_text(LETTERS["b.txt"] + ", issued yesterday")
+    reader.providers.model = by_document(b=invoice)
+    done = reader.types("python extract.py inbox")
+    assert (done.returncode, len(reader.providers.asked)) == (0, 1)
 
 
 def test_without_a_key(reader: Reader) -> None:

@@ -25,6 +25,11 @@ Post = Callable[..., tuple[int, str]]
 @pytest.fixture
 def post(reader: Reader) -> Post:
     """The application of the page, and a way to post to it with a user's token."""
+    return serving(reader)
+
+
+def serving(reader: Reader) -> Post:
+    """Starts the application of the page; returns a way to post to it."""
     environment = environments.needs("fastapi")
     reader.opens("fastapi.md")
     (line,) = [line for line in reader.commands if line.startswith("export APP_TOKENS=")]
@@ -110,3 +115,18 @@ def test_a_client_that_disconnects_cancels_its_run(reader: Reader, post: Post) -
     client.close()
     until(lambda: " cancelled " in reader.runs("taofold", "runs", "list").stdout)
     gone.set()
+
+
+def test_without_a_key(reader: Reader) -> None:
+    reader.environment["TAOFOLD_MODEL"] = "test:tools"
+    post = serving(reader)
+    _, body = post("/runs", {"goal": "Bill Ada."}, "ada")
+    end = events(body)[-1][1]
+    (asked,) = end["asks"]
+    assert (end["status"], asked["preview"]) == (
+        "waiting",
+        "send_invoice(customer='a', euros=0)",
+    )
+    path = f"/runs/{end['run']}/questions/{asked['id']}"
+    _, body = post(path, {"verdict": "deny", "digest": asked["digest"]}, "grace")
+    assert json.loads(body)["status"] == "finished"

@@ -117,6 +117,11 @@ class Clicks:
 @pytest.fixture
 def click(reader: Reader, slack: Slack) -> Clicks:
     """The server of the page, and a way to click."""
+    return serving(reader, slack)
+
+
+def serving(reader: Reader, slack: Slack) -> Clicks:
+    """Starts the server of the page; returns a way to click."""
     reader.opens("slack.md")
     port = free_port()
     reader.environment |= {
@@ -192,3 +197,16 @@ def test_a_missing_setting_is_named(reader: Reader) -> None:
     reader.opens("slack.md")
     done = reader.types(ASK)
     assert (done.returncode, done.stderr) == (1, "set the environment variable SLACK_BOT_TOKEN\n")
+
+
+def test_without_a_key(reader: Reader, slack: Slack) -> None:
+    reader.environment["TAOFOLD_MODEL"] = "test:tools"
+    click = serving(reader, slack)
+    reader.types(ASK)
+    _, _, posted = slack.message()
+    question, buttons = posted["blocks"]
+    assert "refund(customer='a', euros=0)" in question["text"]["text"]
+    assert click(buttons["elements"][0], "U1") == 200
+    assert slack.message()[2]["text"] == "approve: decided by <@U1>"
+    assert slack.message()[2]["text"] == "called refund"
+    assert reader.providers.asked == []
