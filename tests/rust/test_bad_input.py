@@ -108,3 +108,32 @@ def test_rust_refuses_an_agent_that_cannot_be_asked_before_anything_runs(
         assert refused.code == 2
         assert named in refused.err
     assert not (project / ".taofold" / "runs.db").exists()
+
+
+ASKED = {
+    "a file that is missing": ("gone.yaml", "there is no agent file"),
+    "a file outside": ("../outside.yaml", "leads out of the project"),
+    "itself": ("agent.yaml", "asks itself"),
+    "a file that asks for it": ("circle.yaml", "asks itself"),
+    "a file with a fault": ("faulty.yaml", "faulty.yaml"),
+}
+
+
+@pytest.mark.parametrize("wrong", ASKED)
+def test_both_name_the_line_of_an_agent_that_cannot_be_asked(
+    wrong: str, python: Program, rust: Program, project: Path
+) -> None:
+    """Mutants: an agent file that is not read; a line that is not looked for."""
+    asked, named = ASKED[wrong]
+    text = "agents:\n  a: %s\nnodes: [{name: x, uses: agent.a, with: {goal: g}}]\n"
+    (project / "agent.yaml").write_text(text % asked)
+    (project / "circle.yaml").write_text(text % "agent.yaml")
+    (project / "faulty.yaml").write_text("tool: [files]\n")
+    (project.parent / "outside.yaml").write_text("name: outside\n")
+    for program in (python, rust):
+        refused = program("check", "agent.yaml")
+        assert refused.code == 2
+        assert "agent.yaml:2: agents.a: " in refused.err + refused.out
+        assert named in refused.err + refused.out
+        fault, *_ = program("check", "--json", "agent.yaml").json
+        assert (fault["file"], fault["line"], fault["path"]) == ("agent.yaml", 2, "agents.a")

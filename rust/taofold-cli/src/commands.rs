@@ -199,8 +199,10 @@ impl Project {
                 ..Choice::default()
             };
             if let Err(error) = Agent::make(&choice, &self.place) {
+                let text = std::fs::read_to_string(file).unwrap_or_default();
+                let (path, line) = taofold::agent::line_of(&text, &error.path);
                 faults.push(json!({
-                    "file": choice.agent, "path": error.path, "message": error.message,
+                    "file": choice.agent, "line": line, "path": path, "message": error.message,
                 }));
             }
         }
@@ -215,7 +217,15 @@ impl Project {
                     "" => String::new(),
                     path => format!("{path}: "),
                 };
-                say(&format!("{}: {path}{}", text("file"), text("message")));
+                let line = match fault["line"].as_u64() {
+                    None | Some(0) => String::new(),
+                    Some(line) => format!(":{line}"),
+                };
+                say(&format!(
+                    "{}{line}: {path}{}",
+                    text("file"),
+                    text("message")
+                ));
             }
         }
         if faults.is_empty() {

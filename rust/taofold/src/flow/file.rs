@@ -338,8 +338,10 @@ fn check_node(
         })?;
         kind.check(&node.with, &format!("{path}.with"))?;
     }
-    for (name, value) in node.with.iter().chain(node.set.iter().flatten()) {
-        template::check(value, &format!("{path}.{name}"))?;
+    for (key, values) in [("with", Some(&node.with)), ("set", node.set.as_ref())] {
+        for (name, value) in values.into_iter().flatten() {
+            template::check(value, &format!("{path}.{key}.{name}"))?;
+        }
     }
     let edges: Vec<&str> = match &node.goto {
         Goto::Always(to) => vec![to.as_str()],
@@ -347,7 +349,7 @@ fn check_node(
             for (place, edge) in edges.iter().enumerate() {
                 let path = format!("{path}.goto.{place}");
                 if !edge.condition.is_empty() {
-                    template::check_condition(&edge.condition, &path)?;
+                    template::check_condition(&edge.condition, &format!("{path}.if"))?;
                 } else if place + 1 < edges.len() {
                     let message = "without 'if' it is always taken: it must be the last";
                     return Err(ConfigError::new(path, message));

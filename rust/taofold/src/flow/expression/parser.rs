@@ -26,6 +26,16 @@ pub(super) fn parse(tokens: Vec<Token>) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
+/// Returns the known name that is nearest, behind a semicolon, or nothing: there are too many.
+fn similar(name: &str, known: &[&str]) -> String {
+    let hint = near(name, known.iter().copied());
+    if hint.starts_with("did you mean") {
+        format!("; {hint}")
+    } else {
+        String::new()
+    }
+}
+
 struct Parser {
     tokens: Vec<Token>,
     at: usize,
@@ -546,8 +556,8 @@ impl Parser {
             if self.skip_sign("|") {
                 let name = self.dotted()?;
                 if !FILTERS.contains(&name.as_str()) {
-                    let hint = near(&name, FILTERS);
-                    return Err(format!("there is no filter '{name}'; {hint}"));
+                    let hint = similar(&name, &FILTERS);
+                    return Err(format!("there is no filter '{name}'{hint}"));
                 }
                 let arguments = if self.is_sign("(") {
                     self.arguments()?
@@ -569,8 +579,8 @@ impl Parser {
         let negated = self.skip_word("not");
         let name = self.dotted()?;
         let Some(test) = functions::test_named(&name) else {
-            let hint = near(&name, TESTS);
-            return Err(format!("there is no test '{name}'; {hint}"));
+            let hint = similar(&name, &TESTS);
+            return Err(format!("there is no test '{name}'{hint}"));
         };
         let arguments = if self.is_sign("(") {
             self.arguments()?
