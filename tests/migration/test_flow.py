@@ -118,3 +118,24 @@ def test_the_graph_of_langgraph_ends_with_the_same_answer(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [ANSWERS[1]]
     assert f"# {ANSWERS[1]}" in code
+
+
+def test_keys_of_the_edge_agent_are_refused_with_what_to_write_instead(
+    tmp_path: Path,
+) -> None:
+    _, flow = other(PAGE, "yaml")
+    more = "edges: []\nconfig: {}\n"
+    code = "  - name: shout\n    run: return {}\n"
+    (tmp_path / "flow.yaml").write_text(flow + code + more, encoding="utf-8")
+    with pytest.raises(ExceptionGroup) as raised:
+        Agent.from_file(tmp_path / "flow.yaml")
+    faults = "\n".join(map(str, raised.value.exceptions))
+    for key, ours in {
+        "messages": "`prompt`",
+        "response_format": "`output_format`",
+        "run": "`set`",
+        "edges": "`goto`",
+        "config": "`approve`",
+    }.items():
+        (line,) = [line for line in faults.splitlines() if f"unknown key {key!r}" in line]
+        assert ours in line

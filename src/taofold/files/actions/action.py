@@ -18,7 +18,7 @@ answer, tools and models.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -52,6 +52,8 @@ class Keys(BaseModel):
     """The keys under `with`: unknown keys are errors, text is never converted to a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """Keys that are often tried here, and the right place for each."""
 
 
 class Asking(Keys):

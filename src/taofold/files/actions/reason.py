@@ -30,6 +30,12 @@ from taofold.reasoning.variables import improvement_history
 class CallKeys(Asking):
     """The keys of the action `llm.call`."""
 
+    # Keys of The Edge Agent.
+    elsewhere = {
+        "messages": "write `system` and `prompt`",
+        "response_format": "write `output_format`; the value is then the answer itself",
+    }
+
     prompt: Text
     system: str = ""
     output_format: Any = None

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 
 from taofold.core.json_values import is_array, is_object
 from taofold.core.text import near
-from taofold.files.actions import Actions, Kind, canonical
+from taofold.files.actions import Actions, Keys, Kind, canonical
 from taofold.files.checked_yaml import Fault, KeyPath, YamlDocument, check
 from taofold.files.expressions.condition import Condition
 from taofold.files.expressions.template import Template, Unrenderable, is_template
@@ -217,8 +217,10 @@ class Compiler:
 
     def _misfit(self, kind: Kind, type_: str, loc: KeyPath, message: str, path: KeyPath) -> None:
         if type_ == "extra_forbidden":
-            hint = near(str(loc[-1]), fields(kind.keys))
-            self.wrong((*path, *loc), f"unknown key {str(loc[-1])!r} of {kind.name}", hint)
+            key = str(loc[-1])
+            there = kind.keys.elsewhere.get(key, "") if issubclass(kind.keys, Keys) else ""
+            hint = there or near(key, fields(kind.keys))
+            self.wrong((*path, *loc), f"unknown key {key!r} of {kind.name}", hint)
         elif type_ == "missing":
             self.wrong(path, f"{kind.name} needs the key {str(loc[-1])!r}")
         else:

@@ -81,6 +81,12 @@ class Parallel(Strict):
 class NodeKeys(Strict):
     """The keys of a node."""
 
+    # Code in nodes of The Edge Agent.
+    elsewhere = dict.fromkeys(
+        ("run", "script", "language"),
+        "a file runs no code of its own: use `set`, or a function that `tools` names",
+    )
+
     name: Name
     description: str = ""
     uses: str = ""
@@ -151,6 +157,13 @@ class Import(Strict):
 
 class FlowKeys(AgentKeys):
     """The keys of a file with nodes. They include all keys of an agent except `strategy`."""
+
+    # `edges` and `config` are keys of The Edge Agent.
+    elsewhere = {
+        **AgentKeys.elsewhere,
+        "edges": "nodes follow one another; `goto` of a node leads elsewhere",
+        "config": "`approve` of a node waits for an approval; the log keeps every step",
+    }
 
     nodes: Annotated[list[Any], Field(min_length=1, max_length=MOST_VISITS)]
     settings: FlowSettings = FlowSettings()
