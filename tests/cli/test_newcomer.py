@@ -95,7 +95,7 @@ def test_a_call_in_doubt_is_shown_with_its_reason_and_three_ways_out(
         ):
             assert any(one.startswith(label) and one.endswith(command) for one in lines), shown
     noted = taofold("approvals", "approve", name, "--done")
-    assert noted.err.startswith("noted as done: slowly")
+    assert noted.err.startswith("recorded as done: slowly")
     assert taofold("runs", "resume", "last").code == 0
 
 
@@ -188,7 +188,7 @@ def test_a_variable_that_means_nothing_is_a_warning_with_a_suggestion(
     monkeypatch.setenv("TAOFOLD_MODELL", "x")
     done = taofold("run", "agents.py:adder", "add")
     assert done.code == 0
-    assert "warning: the environment variable TAOFOLD_MODELL" in done.err
+    assert "warning: unknown environment variable TAOFOLD_MODELL" in done.err
     assert "did you mean TAOFOLD_MODEL?" in done.err
     assert unknown(KNOWN) == []
 

@@ -31,7 +31,7 @@ def test_without_pytest_nothing_begins_and_the_cure_is_named(
 ) -> None:
     done = taofold(*words, "-q")
     assert done.code == 2
-    assert f"{bare} cannot import pytest; cure: {bare} -m pip install pytest" in done.err
+    assert f"{bare} cannot import pytest: {bare} -m pip install pytest" in done.err
     assert not (project / ".taofold" / "runs.db").exists()
 
 

@@ -203,8 +203,8 @@ def test_check_and_doctor_read_the_files_of_the_source_system(
     [
         (("show", "pat-error-none-000"), 2, "no pattern 'pat-error-none-000'"),
         (("list", "--type", "errors"), 2, "the types are error, success, anti, template"),
-        (("extract",), 2, "name one loop, or say --all"),
-        (("extract", "x", "--all"), 2, "name one loop, or say --all"),
+        (("extract",), 2, "give either LOOP or --all"),
+        (("extract", "x", "--all"), 2, "give either LOOP or --all"),
         (("extract", "nowhere"), 2, "no loop 'nowhere'"),
         (("inject", "nowhere"), 2, "no loop 'nowhere'"),
         (("restore", "pat-error-none-000"), 2, "pat-error-none-000"),

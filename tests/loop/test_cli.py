@@ -172,7 +172,7 @@ def test_an_agent_that_edits_a_test_twice_ends_as_tampered_and_the_test_is_put_b
     assert "test_calc.py" in err
     assert (project / "test_calc.py").read_text() == before
     # The agent's changes are kept: they may be correct.
-    kept = err.partition("protected files is kept in ")[2].splitlines()[0]
+    kept = err.partition("protected files are in ")[2].splitlines()[0]
     assert {file.read_text() for file in Path(kept).rglob("test_calc.py")} == {
         "def test_double():\n    pass\n"
     }
@@ -217,7 +217,7 @@ def test_with_several_loops_and_no_id_an_error_lists_them(taofold: Taofold) -> N
         assert "  two\n" in err
     code, _, err = taofold("loops", "abort")
     assert code == 2
-    assert "no loop comes into question" in err
+    assert "there is no loop for this command" in err
     # A shell completes the same ids, and the newest by its word.
     assert [name for name, _ in options.loops("")] == ["two", "one", "last"]
     assert options.loops("o") == [("one", "")]
@@ -423,7 +423,7 @@ def test_snapshots_of_loops_that_ended_are_removed_when_a_person_says_so(
     assert taofold("loops", "clean").code == 2, "nobody can be asked"
     code, out, err = taofold("loops", "clean", "--dry-run")
     assert (code, out.startswith("1 folder would be removed, ")) == (0, True)
-    assert "two  exhausted  kept: it can be resumed; --all removes it, too" in err
+    assert "two  exhausted  kept: it can be resumed; --all removes it" in err
     assert [folder.exists() for folder in folders] == [True, True]
     assert taofold("loops", "clean", "--yes").code == 0
     assert [folder.exists() for folder in folders] == [False, True]
@@ -447,7 +447,7 @@ def test_work_that_was_not_brought_back_is_never_cleaned_up(
     (folder,) = (tmp_path / "state" / "taofold" / "loops").glob("*/x.*")
     code, out, err = taofold("loops", "clean", "--all", "--yes")
     assert (code, out.startswith("0 folders removed")) == (0, True)
-    assert "its work was not brought back" in err
+    assert "its work was not applied" in err
     assert (folder / "work" / "calc.py").exists()
 
 

@@ -205,5 +205,5 @@ def test_an_edit_while_it_waits_for_an_approval_is_settled_at_the_terminal(
     code, out, err = taofold("loops", "resume", "--keep-edits", "--approve", "all")
     assert code == 0, err
     assert "1 test need not be there any more: test_calc.py::test_zero" in err
-    assert "edited files hold from now on: test_calc.py" in err
+    assert "edited files are accepted: test_calc.py" in err
     assert "def test_nothing" in tests.read_text()

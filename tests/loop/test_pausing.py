@@ -116,7 +116,7 @@ def test_a_running_loop_is_paused_from_another_process(
     (project / ".taofold" / "go").touch()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 3
-    assert "local asks for a pause" in err
+    assert "local requested a pause" in err
     assert "loops resume x" in err
     code, _, err = taofold("loops", "pause", "x")
     assert code == 1

@@ -1,17 +1,16 @@
-"""A tool that runs Python, whose functions are other tools.
+"""A tool that runs Python code, which can call other tools as functions.
 
     Agent("openai:gpt-5", tools=[python_tool(tools=[read_file, http_get])])
 
-The code is a child run: each call that it makes of a tool is a step there, ruled on by the
-policy, approved by a person where the policy says so, logged, and carried on after a crash.
-The code itself can do nothing but compute, so running it asks nobody.
+The code is a child run. Each of its tool calls is a step that is checked by the policy, approved if
+needed, logged, and resumed after a crash. The code itself can only compute, so running it needs no
+approval.
 
-It runs in `Interpreter`, pydantic-monty in a worker process: no files, network or clock, and in
-turns. A turn ends when the code calls one of our functions, is done, or fails; between turns
-nothing runs. The clock stands still and chance is seeded, so that the same code with the same
-answers takes the same turns: a program that was interrupted is run again from its beginning with
-the answers it had, and no state of an interpreter is ever loaded from a log. Needs the extra
-`code`.
+It runs in `Interpreter`, pydantic-monty in a worker process, without files, network or clock. Code
+runs in turns: a turn ends when the code calls a tool, ends, or fails; between turns nothing runs.
+The clock is constant and randomness is seeded, so the same code with the same answers takes the
+same turns. An interrupted program is run again from its beginning with its earlier answers;
+interpreter state is never loaded from a log. Needs the extra `code`.
 """
 
 import atexit
@@ -50,19 +49,19 @@ except ImportError as error:
     ) from error
 
 PRINTED: Final = 4_000
-"""Characters kept of what one turn prints."""
+"""Maximum characters of the output of one turn."""
 FLOOD: Final = 1_000_000
-"""Characters after which a turn that prints is not listened to any more."""
+"""Printed characters after which a turn is aborted."""
 VALUE: Final = 8_000
-"""Characters kept of the value of the last expression."""
+"""Maximum characters of the value of the last expression."""
 _KEPT: Final = 64
-"""Suspended programs that are remembered, so that they need not be run again."""
+"""Maximum cached suspended programs, which need not be run again."""
 _EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class CodeBounds:
-    """What code may use: seconds per turn, bytes of memory, calls in all."""
+    """Limits of code: seconds per turn, bytes of memory, number of calls."""
 
     seconds: float = 5.0
     memory: int = 64_000_000
@@ -70,12 +69,12 @@ class CodeBounds:
 
 
 Bounds = CodeBounds
-"""The name under which examples have imported it."""
+"""Former name of `CodeBounds`, used by examples."""
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """The code calls `function`: positional arguments, then named ones, as JSON."""
+    """A call of `function` by the code, with positional and named arguments as JSON."""
 
     function: str
     args: tuple[Any, ...]
@@ -84,28 +83,28 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True)
 class CodeResult:
-    """The code came to its end; `value` is that of its last expression, as JSON."""
+    """The code ended; `value` is the value of its last expression, as JSON."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class CodeFailure:
-    """The code raised, or broke a bound; `text` is the traceback."""
+    """The code raised an error or exceeded a limit; `text` is the traceback."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CodeTurn:
-    """How a turn ended, and what it printed."""
+    """The end of a turn and its output."""
 
     end: FunctionCall | CodeResult | CodeFailure
     printed: str = ""
 
 
 Reply: TypeAlias = Mapping[str, Any]
-"""To a call: `{"value": …}`, or `{"error": name of an exception, "text": …}`."""
+"""The answer to a call: `{"value": …}`, or `{"error": name of an exception, "text": …}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +115,9 @@ class CodeProgram:
     functions: frozenset[str]
     past: tuple[tuple[FunctionCall, Reply], ...] = ()
     digest: str = field(default="", compare=False)
-    """Digest of all this."""
+    """Digest of code, functions and past calls."""
     before: str = field(default="", compare=False)
-    """The digest before the last call was answered."""
+    """The digest before the last answered call."""
 
     def __post_init__(self) -> None:
         if not self.digest:
@@ -126,16 +125,15 @@ class CodeProgram:
             object.__setattr__(self, "digest", blake2b(encoded, digest_size=16).hexdigest())
 
     def then(self, call: FunctionCall, reply: Reply) -> "CodeProgram":
-        """The program after its next call was answered."""
-        # A chain of digests: two programs have one digest
-        # only with the same code and the same past.
+        """Returns the program after its next answered call."""
+        # A chain of digests: equal digests mean the same code and the same past.
         encoded = msgspec.json.encode((self.digest, call.function, call.args, call.kwargs, reply))
         after = blake2b(encoded, digest_size=16).hexdigest()
         return replace(self, past=(*self.past, (call, reply)), digest=after, before=self.digest)
 
 
 class Interpreter:
-    """Runs programs, one turn at a time. Blocks: call it from a thread."""
+    """Runs programs, one turn at a time. It blocks, so call it from a thread."""
 
     def __init__(self, bounds: CodeBounds = CodeBounds()) -> None:
         self._bounds = bounds
@@ -143,7 +141,7 @@ class Interpreter:
         self._lock = threading.Lock()
 
     def turn(self, program: CodeProgram) -> CodeTurn:
-        """The next turn of a program: from where it was left, else from its beginning."""
+        """Runs the next turn of a program, from a cached state or from its beginning."""
         printed: list[str] = []
         with _pool().checkout(limits=self._limits(), os_policy=_policy()) as session:
             try:
@@ -159,21 +157,20 @@ class Interpreter:
     def _reach(
         self, session: Any, program: CodeProgram, printed: list[str]
     ) -> FunctionCall | CodeResult | CodeFailure:
-        """Run to the end of the next turn; what earlier turns printed was told before."""
+        """Runs to the end of the next turn. The output of earlier turns is dropped."""
         heard, until = 0, monotonic() + self._bounds.seconds
 
         def hear(_: str, text: str) -> None:
-            # The interpreter's clock stands still while somebody listens: code that prints would
-            # go on for twenty times its seconds, and fill this process's memory. An error here
-            # ends the turn when its seconds are over, and nothing more is heard of it.
+            # The interpreter's timer stops during this callback, so printing code could run twenty
+            # times its limit and fill this process's memory. The error ends the turn when its
+            # seconds are over.
             nonlocal heard
             heard += len(text)
             if heard > FLOOD or monotonic() > until:
                 raise RuntimeError("the code prints without end: print what matters, once")
             printed.append(text)
 
-        # A saving, not a need: without it the program runs
-        # again from its beginning, with its answers.
+        # An optimization: without the cached state the program runs again from its beginning.
         checkpoint = self._recall(program.before)
         if checkpoint is not None:
             at = session.load_snapshot(checkpoint, print_callback=hear)
@@ -187,7 +184,7 @@ class Interpreter:
                 return CodeFailure(
                     "the code did not repeat itself: it makes another call than before"
                 )
-            # What was printed before an answered call was told in an earlier turn.
+            # Output before an answered call belongs to an earlier turn.
             printed.clear()
             at = _settled(_answer(at, reply), program.functions)
         if isinstance(at, monty.MontyComplete):
@@ -200,7 +197,7 @@ class Interpreter:
         return monty.ResourceLimits(
             max_turn_duration_secs=bounds.seconds,
             max_memory=bounds.memory,
-            # Names that are looked up and futures suspend too, some for each call.
+            # Name lookups and futures also suspend, several times for each call.
             max_suspensions=bounds.calls * 4 + 100,
         )
 
@@ -216,7 +213,7 @@ class Interpreter:
 
 
 def _settled(at: Any, functions: frozenset[str]) -> Any:
-    """Past everything that is not a call of ours: names, files, what does not exist."""
+    """Resumes until the next tool call: handles name lookups, files and unknown functions."""
     while True:
         match at:
             case monty.NameLookupSnapshot():
@@ -232,7 +229,7 @@ def _settled(at: Any, functions: frozenset[str]) -> Any:
 
 
 def _named(name: str) -> Any:
-    """A function of this name, where the code speaks of one without calling it."""
+    """Returns a placeholder function for code that names a tool without calling it."""
 
     def function() -> None:
         raise AssertionError("it is called through the interpreter")
@@ -252,7 +249,7 @@ def _answer(at: Any, reply: Reply) -> Any:
     result: dict[str, Any] = {"return_value": reply.get("value")}
     if "error" in reply:
         result = {"exc_type": reply["error"], "message": str(reply.get("text", ""))}
-    if at.allow_eager_await:  # the code awaits the call: then it must get something to await
+    if at.allow_eager_await:  # the code awaits the call, so it needs a future
         return at.resume({"future": ...}).resume({at.call_id: result})
     return at.resume(result)
 
@@ -274,7 +271,7 @@ def _policy() -> monty.OSPolicy:
 
 
 class _Pool:
-    """The worker processes of this process: made when first needed, ended with it."""
+    """The worker processes of this process, started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -282,7 +279,7 @@ class _Pool:
 
     def __call__(self) -> monty.Monty:
         with self._lock:
-            # A forked child must not talk to its parent's workers.
+            # A forked child must not use its parent's workers.
             if self._open is None or self._open[0] != os.getpid():
                 stack = ExitStack()
                 pool = stack.enter_context(monty.Monty(max_processes=8))
@@ -301,10 +298,10 @@ _pool: Final = _Pool()
 
 
 SHOWN_CHARS: Final = 8_000
-"""Characters of printed text that come back."""
+"""Maximum characters of printed text in the result."""
 _INTERPRET: Final = "interpret"
 _ERRORS: Final = {"denied": "PermissionError", "expired": "PermissionError"}
-"""What a refusal is in Python; every other failure is a RuntimeError."""
+"""Python exceptions for refusals. Every other failure is a RuntimeError."""
 _DESCRIPTION: Final = """\
 Run Python code in a sandbox and get what it prints and the value of its last expression.
 It has no files, network or packages, and its clock stands still; json, re, math, datetime,
@@ -318,16 +315,16 @@ def python_tool(
     bounds: CodeBounds = CodeBounds(),
     limits: Limits | None = None,
 ) -> Tool:
-    """The tool.
+    """Makes the tool.
 
     Args:
-        tools: what the code may call, as functions of the same names.
-        name: what the model calls it.
-        bounds: what the code may use between two calls.
-        limits: of the child run; both turns of the code and calls of tools count as tool calls.
+        tools: Tools that the code may call, as functions of the same names.
+        name: The tool's name for the model.
+        bounds: Limits of the code between two calls.
+        limits: Limits of the child run. Turns of the code and calls of tools count as tool calls.
 
     Raises:
-        ConfigError: a tool's name is no name of a Python function, or is taken.
+        ConfigError: A tool's name is no valid Python function name, or is taken.
     """
     inner = Agent(SilentModel(), tools=tools, name=name).toolset
     code = Code(inner, bounds)
@@ -340,8 +337,7 @@ def python_tool(
         limits=limits or Limits(tool_calls=2 * bounds.calls + 1),
     )
     reads = all(tool.effect == "read" for tool in inner.values())
-    # Not "once": the calls within are governed and
-    # logged one by one, so the whole may be resumed.
+    # Not "once": the inner calls are checked and logged one by one, so the code can be resumed.
     effect: Sideeffect = "read" if reads else "idempotent"
     return Tool(
         name=name,
@@ -360,10 +356,10 @@ def python_tool(
 
 
 class Code:
-    """What the strategy of the child runs and the tool that takes its turns share.
+    """State shared by the strategy of the child runs and the tool that runs its turns.
 
-    The strategy is pure, so it only says at which place a program is; the tool looks the
-    program up here. Both live in one process: on resume the strategy is driven again first.
+    The strategy is pure, so it only passes a program's digest; the tool looks the program up here.
+    Both run in one process: on resume the strategy is driven again first.
     """
 
     def __init__(self, tools: Toolset, bounds: CodeBounds) -> None:
@@ -389,22 +385,21 @@ class Code:
         )
 
     async def _turn(self, at: str) -> Outcome:
-        """The next turn of the program at this place."""
+        """Runs the next turn of the program with this digest."""
         program = self._programs.get(at)
         if program is None:
             return Outcome("this program is not being run here", "failure")
         return _outcome(await WORKERS.run(lambda: self._interpreter.turn(program)))
 
     def strategy(self, task: Task) -> Strategy[Answer]:
-        """Turn after turn; between them the calls that the code makes."""
+        """Alternates turns of the code and its tool calls."""
         program = CodeProgram(task.goal, frozenset(self._names))
         printed = ""
         try:
-            # One turn more than calls: after the last answer the code runs to its end.
+            # One more turn than calls: after the last answer the code runs to its end.
             for _ in range(self._calls + 1):
                 with self._known(program):
-                    # The place, not the program: the log holds the
-                    # code once, however many turns there are.
+                    # The digest, not the program, so that the log holds the code only once.
                     action = Action(_INTERPRET, {"at": program.digest})
                     [observation] = yield Act(Thought("run the code"), (action,), planned=True)
                 if observation.status != "success" or not isinstance(observation.result, dict):
@@ -423,7 +418,7 @@ class Code:
             return Answer(None, halt.reason)
 
     def _made(self, call: FunctionCall) -> Strategy[Reply]:
-        """Make the call; what it comes to, in Python's terms."""
+        """Makes the call and returns its result or its Python exception."""
         named = self._tools[self._names[call.function]]
         parameters = _parameters(named, call)
         if parameters is None:
@@ -434,7 +429,7 @@ class Code:
 
     @contextmanager
     def _known(self, program: CodeProgram) -> Generator[None]:
-        """Two runs may be at the same place of the same code: the last one takes it away."""
+        """Registers the program during a turn. Two runs may share it, so uses are counted."""
         self._programs[program.digest] = program
         self._held[program.digest] += 1
         try:
@@ -483,7 +478,7 @@ def _reply(observation: Observation) -> Reply:
 
 
 def _parameters(named: Tool, call: FunctionCall) -> dict[str, Any] | None:
-    """The arguments by name, None if there are more than the tool has parameters."""
+    """Returns the arguments by name; None if there are more than parameters."""
     names = list(named.schema.get("properties", ()))
     if len(call.args) > len(names):
         return None
@@ -491,7 +486,7 @@ def _parameters(named: Tool, call: FunctionCall) -> dict[str, Any] | None:
 
 
 def _function(name: str) -> str:
-    """What a tool is called in Python."""
+    """Returns a tool's name in Python."""
     identifier = name.replace("-", "_").replace(".", "_")
     if iskeyword(identifier) or identifier == _INTERPRET:
         raise ConfigError(f"code cannot call a tool named {name!r}: rename it with renamed()")

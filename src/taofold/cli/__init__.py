@@ -1,9 +1,9 @@
-"""The command line. It is the only part of taofold that knows terminals.
+"""The command line, the only part of taofold that uses a terminal.
 
-`main` starts the program, which is `app`. A verb is a function in the module of its group: `runs`,
+`main` starts the program of `app`. Each command is a function in the module of its group: `runs`,
 `loops`, `patterns`, `serve`, `approvals` and so on; `file_commands` has `check`, `graph` and
-`init`. `project` finds the configuration and the log, `agent_argument` makes the agent that an
-argument names, `render` shows runs, `output` is what commands print and how they end.
+`init`. `project` finds the configuration and the log. `agent_argument` makes the agent of an
+argument. `render` displays runs. `output` has the functions that print results, and the exit codes.
 """
 
 import sys
@@ -13,18 +13,18 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program and exit.
+    """Runs the program and exits.
 
     Args:
-        arguments: What stands behind the program's name; default: those of the process.
+        arguments: Arguments after the program's name. Default: those of the process.
     """
     if (sys.argv[1:] if arguments is None else [*arguments]) == ["--version"]:
-        # Without the commands, whose modules take most of the time of a start.
+        # Skips the command modules, whose import takes most of the start-up time.
         from taofold import __version__
 
         print(__version__)  # noqa: T201 - the program's own output
         return
-    # Before the commands are loaded: no module comes from the folder that agents work in.
+    # Before the commands are imported, so that no module comes from the agents' work root.
     from taofold.trusted_code import seal
 
     seal()

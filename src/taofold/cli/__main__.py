@@ -1,4 +1,4 @@
-"""`python -m taofold.cli`: the program of `app`."""
+"""Runs the program of `app` with `python -m taofold.cli`."""
 
 from taofold.cli import main
 

@@ -1,12 +1,12 @@
-"""Makes the `Agent` of a command: of its AGENT argument, or of what a run recorded of its agent.
+"""Makes the `Agent` of a command from its AGENT argument or from a run's record.
 
-An `AgentChoice` is what the command line or the record says; `make` takes one. AGENT is an agent
-file, a `module:attr`, or nothing: then it is the default agent with file and command tools on the
-current directory. Its models are connected here: those that its file names, or what `--model` says
-instead; a flow that asks no model needs none. The operator's policy, tools of `--tools` folders and
-flags come on top.
+`make` takes an `AgentChoice`, which holds the options of the command line or of the record. AGENT
+is an agent file, a `module:attr`, or empty. If it is empty, the default agent has file and command
+tools on the current directory. This module connects the models of the agent file or of `--model`; a
+flow without model calls needs none. It then applies the operator's policy, the tools of `--tools`
+folders and the flags.
 
-How an agent file is read and built is in `taofold.files`.
+`taofold.files` reads agent files.
 """
 
 import os
@@ -40,13 +40,12 @@ if TYPE_CHECKING:
 def live(
     agent: "Agent[Any, Any]", model: str, provider: str
 ) -> "tuple[Model, Mapping[str, Model]]":
-    """The agent's default model and its others by name; `model`, if said, takes every place.
+    """Connects the agent's default model and its other models by name; `model` replaces all.
 
     Raises:
-        ConfigError: there is no model, or it cannot be used.
+        ConfigError: There is no model, or it cannot be used.
     """
-    # Imported here, like most of what commands need:
-    # `--help` and completion must not wait for it.
+    # Imported here, as in most commands, so that `--help` and completion start fast.
     from taofold.runtime.providers import resolve
 
     if model:
@@ -64,7 +63,7 @@ def live(
 def everywhere(
     agent: "Agent[Any, Any]", changes: "Callable[[Agent[Any, Any]], Mapping[str, Any]]"
 ) -> "Agent[Any, Any]":
-    """Returns the agent with `changes` of it, and of each agent that is a tool, at any depth."""
+    """Returns the agent with `changes` applied to it and to all agents among its tools."""
     from taofold.agent import Agent
     from taofold.tools import Tool
 
@@ -80,14 +79,14 @@ def everywhere(
 
 
 def with_model(agent: "Agent[Any, Any]", model: "Model") -> "Agent[Any, Any]":
-    """Returns the agent with `model` in every place: a run must not call, and pay, another one."""
+    """Returns the agent with `model` as every model, so that a run calls and pays no other one."""
     return everywhere(agent, lambda a: {"model": model, "models": dict.fromkeys(a.models, model)})
 
 
 def with_autonomy(agent: "Agent[Any, Any]", autonomy: str) -> "Agent[Any, Any]":
-    """Returns the agent with the autonomy of the command line, in every place.
+    """Returns the agent and its inner agents with the autonomy of the command line.
 
-    It replaces that of a file or of code, which cannot know whether the run is watched.
+    It replaces the autonomy of a file or of code, which cannot know whether the run is watched.
     """
     return everywhere(
         agent,
@@ -96,7 +95,7 @@ def with_autonomy(agent: "Agent[Any, Any]", autonomy: str) -> "Agent[Any, Any]":
 
 
 SETTINGS: Final = "cli"
-"""The key of `RunStarted.settings` that is ours."""
+"""The command line's key in `RunStarted.settings`."""
 STEPS: Final = 30
 DIAL: Final = ("conservative", "balanced", "autonomous")
 _INSTRUCTIONS: Final = (
@@ -107,53 +106,53 @@ _INSTRUCTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AgentChoice:
-    """What the command line said about the agent: enough to make the same one again."""
+    """The options of the command line about the agent, enough to make the same agent again."""
 
     agent: str = ""
     folder: str = ""
-    """Directory the command was given in: names are relative to it."""
+    """Current directory of the command; names are relative to it."""
     root: str = ""
     model: str = ""
     autonomy: str = ""
-    """The autonomy of the command line; it replaces that of a file or of code."""
+    """The autonomy of the command line. It replaces the autonomy of a file or of code."""
     unsaid_autonomy: str = ""
-    """The default autonomy of this command: a file and code may tighten it."""
+    """The default autonomy of the command. A file or code may tighten it."""
     strict: bool = False
     network: bool = False
     ports: list[int] = field(default_factory=list[int])
     """TCP ports of this machine that commands may use."""
     limits: dict[str, float] = field(default_factory=dict[str, float])
     digest: str = ""
-    """Of the agent file, to say later that it changed."""
+    """Digest of the agent file, to detect later changes."""
     tools: list[str] = field(default_factory=list[str])
-    """Where tools are discovered, relative to `folder`."""
+    """Folders in which tools are discovered, relative to `folder`."""
     flat: bool = False
-    """Look for them in these directories only, not below."""
+    """True: search these folders only, not the folders below."""
     instructions: str = ""
-    """What a loop told the agent instead of its own instructions; "" = nothing."""
+    """Instructions of a loop that replace the agent's own; "" = none."""
 
     @property
     def reach(self) -> "Reach":
-        """What contained commands reach."""
+        """Network access of sandboxed commands."""
         from taofold.tools.container_network import Reach
 
         return Reach(self.network, tuple(self.ports))
 
     @classmethod
     def of(cls, record: Mapping[Any, Any]) -> "AgentChoice":
-        """The choice that was told so, perhaps by another release."""
-        # What this release does not know is dropped: a newer one may have written the log.
+        """Reads a recorded choice, possibly of another release."""
+        # Unknown keys are dropped: a newer release may have written the log.
         names = {attribute.name for attribute in fields(cls)}
         return cls(**{str(name): value for name, value in record.items() if name in names})
 
     def told(self) -> dict[str, Any]:
-        """What was said of it, as JSON."""
+        """Returns the options that were set, as JSON values."""
         return {
             name: value for name, value in asdict(self).items() if value not in ("", None, {}, [])
         }
 
     def settings(self) -> dict[str, Any]:
-        """For the run's log."""
+        """Returns the choice as settings for the run's log."""
         return {SETTINGS: self.told()}
 
 
@@ -171,7 +170,7 @@ def chosen(
     tools: Iterable[Path] = (),
     recursive: bool = True,
 ) -> AgentChoice:
-    """The choice that the arguments of a command make."""
+    """Returns the choice for the arguments of a command."""
     here = Path.cwd()
     work = (here / root if root else here).resolve()
     if not work.is_dir():
@@ -199,10 +198,10 @@ def chosen(
 
 
 def _refuse_ours(agent: str, *, strict: bool, tools: bool) -> None:
-    """Refuses options that mean nothing to a coding agent.
+    """Refuses options that a coding agent does not support.
 
     Raises:
-        ConfigError: one was given.
+        ConfigError: Such an option was given.
     """
     if strict:
         raise ConfigError(
@@ -223,21 +222,21 @@ def is_recorded(started: "RunStarted | None") -> bool:
 
 
 def recorded_choice(started: "RunStarted", agent: str = "", model: str = "") -> AgentChoice:
-    """The choice a run was started with. `agent` and `model` replace what it says.
+    """Returns the choice that a run was started with. `agent` and `model` replace its own.
 
     Raises:
-        ConfigError: it was not started from here, or came from another machine.
+        ConfigError: The run was not started by the command line, or is from another machine.
     """
     settings: Any = started.settings.get(SETTINGS)
     if not is_object(settings):
         origin: Any = started.settings.get(ORIGIN)
         if agent or not is_object(origin):
             return replace(chosen(_named(agent), model=model), digest="")
-        # A program in Python: the run records its file and the name of the agent in it.
+        # For a Python program the run records the file and the agent's name in it.
         settings = {**origin, "root": str(Path.cwd())}
     choice = AgentChoice.of(settings)
     if agent:
-        # Without a digest: that another agent was named by hand needs no note.
+        # Without a digest: an explicitly named agent needs no note.
         choice = replace(choice, agent=agent, folder=str(Path.cwd()), digest="")
     elif choice.digest and choice.digest != _digest(choice):
         say(f"note: {choice.agent} has changed since this run began")
@@ -261,9 +260,9 @@ def approved_by(
 
     Args:
         agent: As `make` made it with `own_approver`.
-        word: What `--approve` says; "" without the option. Then an agent keeps the approver that
-            its own code names, as it does in Python.
-        approver: Asks at the terminal, approves everything, or is None: the run waits.
+        word: Value of `--approve`; "" without the option. An agent then keeps the approver of its
+            own code.
+        approver: Asks at the terminal or approves everything; None: the run waits.
     """
     if not word and agent.approve not in (None, "terminal"):
         return agent
@@ -273,13 +272,13 @@ def approved_by(
 def make(
     choice: AgentChoice, stand_in: "Model | None" = None, *, own_approver: bool = False
 ) -> "Agent[Any, Any]":
-    """The agent, under the operator's policy. `stand_in` takes the place of its model.
+    """Makes the agent under the operator's policy. `stand_in` replaces its model.
 
-    Without `own_approver` the agent has no approver: on a server or in an eval nobody answers for
-    the agent's author.
+    Without `own_approver` the agent has no approver: on a server or in an evaluation the
+    developer's own approver is not available.
 
     Raises:
-        ConfigError: or an ExceptionGroup of them: everything wrong with the description.
+        ConfigError: The description has a fault; several faults are an ExceptionGroup.
     """
     config, operator = project.config(), project.operator_policy()
     dial: Any = choice.autonomy or choice.unsaid_autonomy
@@ -291,7 +290,7 @@ def make(
         agent = _described(choice, config, operator)
         agent = _with_discovered(agent, choice)
         if agent.discover:
-            agent.toolset  # noqa: B018 - made here, so that what was not usable is said now
+            agent.toolset  # noqa: B018 - made here, to report unusable files now
     know(agent.known_secrets())
     if choice.autonomy:
         agent = with_autonomy(agent, choice.autonomy)
@@ -308,7 +307,7 @@ def make(
 
 @contextmanager
 def _discovery() -> Generator[None]:
-    """Say what discovery could not use the way this program says things."""
+    """Prints warnings of tool discovery as notes of this program."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DiscoveryWarning)
         yield
@@ -350,13 +349,13 @@ def _described(choice: AgentChoice, config: "Config", operator: "Policy") -> "Ag
 
 
 def is_file(agent: str) -> bool:
-    """Is the argument an agent file rather than `module:attr`?"""
+    """Returns whether the argument is an agent file, not `module:attr`."""
     return agent.endswith((".yaml", ".yml")) and not agent.startswith("cmd:")
 
 
 def is_coding_agent(agent: str) -> bool:
-    """Is the argument the name of a coding agent, or `cmd:` and a command?"""
-    # The package is not imported for an agent that is certainly of another kind.
+    """Returns whether the argument is a coding agent's name, or `cmd:` and a command."""
+    # Skips the import if the agent is certainly of another kind.
     if not agent or is_file(agent):
         return False
     from taofold.bridges.coding_agents import names_coding_agent
@@ -365,14 +364,17 @@ def is_coding_agent(agent: str) -> bool:
 
 
 def made_per_folder(agent: str) -> bool:
-    """Is one agent made for each folder? One from Python is made once, for the project."""
+    """Returns whether the agent is made anew for each folder.
+
+    An agent from Python is made only once.
+    """
     return not agent or is_file(agent) or is_coding_agent(agent)
 
 
 def _coding(
     choice: AgentChoice, operator: "Policy", stand_in: "Model | None", *, own_approver: bool
 ) -> "Agent[Any, Any]":
-    """The agent whose work a coding agent's program does."""
+    """Makes an agent that runs a coding agent's program."""
     from taofold.bridges.coding_agents import coding_agent
 
     agent: Agent[Any, Any] = coding_agent(
@@ -386,7 +388,7 @@ def _coding(
 def _changes(
     agent: "Agent[Any, Any]", choice: AgentChoice, *, own_approver: bool
 ) -> dict[str, Any]:
-    """What the choice changes in an agent of any kind."""
+    """Returns the changes of the choice that apply to any agent."""
     changes: dict[str, Any] = {}
     if choice.instructions:
         changes["instructions"] = choice.instructions
@@ -411,7 +413,7 @@ def _imported(name: str, folder: Path, operator: "Policy") -> "Agent[Any, Any]":
     if not isinstance(agent, Agent):
         raise ConfigError(f"{name!r} is {agent!r}, not an Agent")
     imported = cast("Agent[Any, Any]", agent)
-    # An agent without a policy of its own tightens nothing, as an agent file without one.
+    # An agent with the default policy tightens nothing, like an agent file without a policy.
     own = imported.policy
     return imported.replace(policy=operator if own == Policy() else operator.tightened(own))
 
@@ -432,12 +434,12 @@ def _default(config: "Config", operator: "Policy", root: Path, reach: "Reach") -
 
 
 def has_own_tools(agent: "Agent[Any, Any]") -> bool:
-    """Does the agent name tools? Nothing is opened to find out, such as an MCP server."""
+    """Returns whether the agent has tools, without opening any, such as an MCP server."""
     return bool(agent.tools or agent.discover)
 
 
 def tools_for_work(root: Path, reach: "Reach") -> "tuple[Any, ...]":
-    """The tools for work on the files of a folder: files and commands."""
+    """Returns the file and command tools for a folder."""
     from taofold.tools.command import command_tool
     from taofold.tools.files import file_tools
 
@@ -455,7 +457,7 @@ def _digest(choice: AgentChoice) -> str:
 
 
 def _beside(path: Path) -> str:
-    """A hint: files with a similar name."""
+    """Returns a hint with files of similar names."""
     from difflib import get_close_matches
 
     try:

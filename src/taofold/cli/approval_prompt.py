@@ -1,10 +1,10 @@
-"""The approval prompt: what would happen, why it asks, and a person's word.
+"""The approval prompt: shows an action, asks the user, and returns the decision.
 
-`PromptApprover` asks, about each action or about all of a step at once; it knows the terminal only
-as lines in and lines out (`Terminal`). Nothing that was typed before the question is taken for an
-answer; the end of the input leaves the run waiting.
+`PromptApprover` asks about each action, or about all actions of a step at once. It uses the
+terminal only through lines of input and output (`Terminal`). Input typed before the question is
+discarded. At the end of the input the run keeps waiting.
 
-What is decided from another process goes through `approvals`.
+`approvals` handles decisions from other processes.
 """
 
 import asyncio
@@ -28,27 +28,30 @@ _CUT: Final = "it is too long to be shown whole: it cannot be approved here"
 
 
 class ApprovalConsole(Protocol):
-    """Where a person reads and answers."""
+    """The input and output of the prompt."""
 
     async def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> bool:
-        """Show all that is asked; False if the input ended before all of it was shown."""
+        """Shows the whole request. Returns False if the input ended before that."""
         ...
 
     async def ask(self, prompt: str) -> str | None:
-        """One line, None at the end of the input."""
+        """Reads one line; None at the end of the input."""
         ...
 
 
 class PromptApprover:
-    """An approver that asks a person; see `Agent(approve=…)`."""
+    """An approver that asks the user; see `Agent(approve=…)`."""
 
     def __init__(self, lines: ApprovalConsole, before: Callable[[], None] = lambda: None) -> None:
         self._lines, self._before = lines, before
         self._apart = ("", "")
-        """Run and step of a batch whose calls the person wants to decide on one by one."""
+        """Run and step of a batch whose calls are decided one by one."""
 
     async def __call__(self, request: Approval) -> Decision | list[Decision]:
-        """The person's word, on all that a step asks at once. Raises `Park` if he leaves it."""
+        """Returns the user's decision, for a batch one per call.
+
+        Raises `Park` if the user quits.
+        """
         self._before()
         if request.batch and self._apart != (request.run, request.key):
             decisions = await self._together(request)
@@ -58,13 +61,13 @@ class PromptApprover:
         return await self._alone(request)
 
     async def _together(self, request: Approval) -> list[Decision]:
-        """One word for all; nothing if each is to be asked about."""
+        """Asks about all calls at once. Returns no decisions if each is to be asked separately."""
         batch = request.batch
         fields = [
             (f"{n}. tier {int(approval.tier)}", approval.preview)
             for n, approval in enumerate(batch, 1)
         ]
-        await self._show(request, f"{len(batch)} calls of one step need your word", fields)
+        await self._show(request, f"{len(batch)} calls of one step need your approval", fields)
         if any(approval.cut for approval in batch):
             return []
         while True:
@@ -85,11 +88,10 @@ class PromptApprover:
                     continue
 
     async def _alone(self, request: Approval) -> Decision:
-        # Three kinds of question: for text (answered),
-        # after a crash (in doubt), for a permission.
+        # Three kinds of question: for text, after a crash (result unknown), and for permission.
         if request.question and request.wants_text:
             return await self._question(request)
-        title = f"{request.action.tool} needs your word"
+        title = f"{request.action.tool} needs your approval"
         await self._show(request, title, facts(request), request.preview)
         if request.form is not None:
             await self._show(request, "it asks you", [("", request.question)])
@@ -112,7 +114,7 @@ class PromptApprover:
                         return Decision("edit", parameters=edited)
                 case "q" | "quit":
                     raise Park("awaiting_approval")
-                # Anything else is no word: it is asked again, never guessed.
+                # Any other reply is asked again, never guessed.
                 case _:
                     continue
 
@@ -130,7 +132,7 @@ class PromptApprover:
                 return Decision("answer", answer=reply.strip())
 
     async def _doubt(self, cut: bool) -> Decision:
-        """An action that may or may not have happened before a crash."""
+        """Asks about an action that may have happened before a crash."""
         while True:
             again = "" if cut else "[r]un it again  "
             reply = await self._line(f"[w]as done  {again}[s]kip it  [q]uit and leave it waiting")
@@ -173,7 +175,7 @@ class PromptApprover:
         facts: Sequence[tuple[str, str]] = (),
         preview: str = "",
     ) -> None:
-        """Shows all of it. Raises `Park` if the input ends before."""
+        """Shows the whole text. Raises `Park` if the input ends before that."""
         if not await self._lines.show(title, [*facts], preview):
             raise Park(request.waits_for)
 
@@ -185,12 +187,12 @@ class PromptApprover:
 
 
 def facts(request: Approval) -> list[tuple[str, str]]:
-    """What a person should know, besides the preview."""
+    """Returns the facts to show besides the preview."""
     rows = [("tier", f"{int(request.tier)}: {approval_reason(request.reason)}")]
     if request.action.rationale:
         rows.append(("because", request.action.rationale))
     if request.deciders is not None and request.deciders.own is None:
-        rows.append(("who", "somebody else must approve: who started the run may only deny"))
+        rows.append(("who", "another user must approve: you started the run and can only deny"))
     if request.requester != "local":
         rows.append(("asked by", request.requester))
     if request.cut:
@@ -200,14 +202,14 @@ def facts(request: Approval) -> list[tuple[str, str]]:
 
 
 class Terminal:
-    """Standard input and error. Lines are read without a thread, so that Ctrl-C always works."""
+    """The terminal. Lines are read without a thread, so that Ctrl-C always works."""
 
     def __init__(self, *, colours: bool) -> None:
         self._colours = colours
         self._buffer = b""
 
     async def show(self, title: str, facts: list[tuple[str, str]], preview: str) -> bool:
-        """One screen after the other; Enter shows the next one."""
+        """Shows the request page by page; Enter shows the next page."""
         pages = screens(_rows(title, facts, preview.rstrip("\n"), terminal_columns()))
         for number, page in enumerate(pages, 1):
             self._write(page)
@@ -223,24 +225,24 @@ class Terminal:
         from rich.console import Console
         from rich.text import Text
 
-        # Rows are no wider than the terminal by a count that is never too small: rich breaks none.
+        # Rows already fit the terminal's width, so rich must not wrap them.
         console, style = Console(stderr=True, highlight=False, soft_wrap=True), ""
         for row in rows:
             style = _style(row, style)
             console.print(Text(row, style))
 
     async def ask(self, prompt: str) -> str | None:
-        """One line."""
+        """Prints `prompt` and reads one line; None at the end of the input."""
         source = sys.stdin.fileno()
-        # In a pipe the lines are there before they are asked for, and must be kept.
+        # In a pipe the input arrives before the question, and is kept.
         if os.isatty(source):
-            # A line typed ahead of the question would approve what nobody has read.
+            # A line typed before the question could approve an unread action.
             self._buffer = b""
             await WORKERS.run(discard_typed)
         sys.stderr.write(f"{prompt}\n> ")
         sys.stderr.flush()
         while b"\n" not in self._buffer:
-            # Polled, not read in a thread: Ctrl-C cannot end a thread that blocks in read().
+            # Polled, because Ctrl-C cannot end a thread that blocks in read().
             if not has_input(source, 0):
                 await asyncio.sleep(_POLL_S)
                 continue
@@ -248,17 +250,19 @@ class Terminal:
             if not chunk:
                 return None
             self._buffer += chunk
-        # What follows the line stays for the next question of a pipe.
+        # Further input of a pipe stays for the next question.
         row, _, self._buffer = self._buffer.partition(b"\n")
         return row.decode(errors="replace")
 
 
 _NAMES: Final = 11
-"""Columns for what a fact is called."""
+"""Columns for the name of a fact."""
 
 
 def _rows(title: str, facts: list[tuple[str, str]], preview: str, columns: int) -> list[str]:
-    """The title, each fact with its name beside it, and the preview; foreign text behind bars."""
+    """Returns the lines of a request: title, named facts and preview, with bars before foreign
+    text.
+    """
     rows = framed(visible_line(title), columns, first="! ", further="!↳  ")
     for name, fact in facts:
         bars = framed(fact, columns - _NAMES - 2)
@@ -270,8 +274,8 @@ _STYLES: Final = {"! ": "bold yellow", f"  {BAR}+": "green", f"  {BAR}-": "red"}
 
 
 def _style(row: str, before: str) -> str:
-    """The style of a row; `before` is that of the row above, which it may continue."""
-    # No text of others stands in the first four columns.
+    """Returns the style of a row; `before` is the style of the row above."""
+    # The first four columns never hold foreign text.
     if "↳" in row[:4]:
         return before
     return next((style for start, style in _STYLES.items() if row.startswith(start)), "")

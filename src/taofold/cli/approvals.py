@@ -1,6 +1,6 @@
-"""`taofold approvals list|approve|deny`: what waits for a person, decided from any process.
+"""Commands `taofold approvals list|approve|deny`: decisions from any process.
 
-The prompt that a run shows while it is driven at this terminal is `approval_prompt`.
+`approval_prompt` asks at the terminal that drives a run.
 """
 
 import json as jsonlib
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="What waits for a person. ID is as `approvals list` shows it, or a run with one question.",
+    help="List and decide waiting actions and questions. ID is an id from `approvals list`.",
 )
 Ids = Annotated[
     list[str],
     typer.Argument(
         metavar="ID…",
-        help="RUN:SEQ, or RUN if it has one question.",
+        help="RUN:SEQ, or RUN if it has only one question.",
         autocompletion=options.questions,
     ),
 ]
-All = Annotated[bool, typer.Option("--all", help="ID is a run: decide on everything that it asks.")]
+All = Annotated[bool, typer.Option("--all", help="Decide all actions of the run ID.")]
 
 
 @app.command("list")
 def list_pending(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Only of this run.")] = "",
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Only this run.")] = "",
     json: options.Json = False,
 ) -> None:
-    """Actions and questions that wait, of all runs."""
+    """List waiting actions and questions of all runs."""
     from taofold.cli.render.story import doubtful, question
     from taofold.cli.render.tables import approvals_table
     from taofold.clocks import clock
@@ -85,7 +85,7 @@ def list_pending(
 
 
 async def _posted(log: "Log", run: str) -> list[int]:
-    """The questions of a run that a person has answered, and that it has not taken in yet."""
+    """Returns the run's questions that have an answer in its inbox."""
     signals = await log.inbox(run)
     return [signal.data["seq"] for signal in signals if signal.kind in ("decide", "answer")]
 
@@ -94,23 +94,25 @@ async def _posted(log: "Log", run: str) -> list[int]:
 def approve(
     ids: Ids,
     parameters: Annotated[
-        str, typer.Option("--parameters", metavar="JSON", help="Run it with these instead.")
+        str, typer.Option("--parameters", metavar="JSON", help="Run it with these parameters.")
     ] = "",
     answer: Annotated[
-        str, typer.Option("--answer", metavar="TEXT", help="The answer to a question.")
+        str, typer.Option("--answer", metavar="TEXT", help="Answer to a question.")
     ] = "",
     done: Annotated[
-        bool, typer.Option("--done", help="It had already happened before the crash.")
+        bool, typer.Option("--done", help="The action was done before the crash.")
     ] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="For the log.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Reason for the log.")
+    ] = "",
     all: All = False,  # noqa: A002 - the word
 ) -> None:
-    """Let pending actions run, or answer a question."""
+    """Approve waiting actions, or answer a question."""
     from taofold.runtime.setup import Decision
 
     edited = _parameters(parameters)
     if (answer or done or edited is not None) and (all or len(ids) > 1):
-        fail("--answer, --parameters and --done are about one question: name one")
+        fail("--answer, --parameters and --done need exactly one ID")
     if answer:
         decision = Decision("answer", answer=answer, reason=reason)
     elif done:
@@ -119,7 +121,7 @@ def approve(
         decision = Decision("edit", parameters=edited, reason=reason)
     else:
         decision = Decision("approve", reason=reason)
-    what = "answered" if answer else "noted as done" if done else "approved"
+    what = "answered" if answer else "recorded as done" if done else "approved"
     _decided(what, with_log(lambda log: _decide_each(log, ids, decision, everything=all)))
 
 
@@ -127,11 +129,11 @@ def approve(
 def deny(
     ids: Ids,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="The agent reads it.")
+        str, typer.Option("--reason", metavar="TEXT", help="Reason; the agent reads it.")
     ] = "",
     all: All = False,  # noqa: A002 - the word
 ) -> None:
-    """Refuse pending actions."""
+    """Deny waiting actions."""
     from taofold.runtime.setup import Decision
 
     decision = Decision("deny", reason=reason)
@@ -141,12 +143,16 @@ def deny(
 async def _decide_each(
     log: "Log", ids: "list[str]", decision: "Decision", *, everything: bool
 ) -> "tuple[list[tuple[Approval, bool]], dict[str, str]]":
-    """Decide on each: what was decided, whether a process waits for it; how each run goes on."""
+    """Decides each.
+
+    Returns the decisions, with whether a process is waiting for them, and the command that
+    continues each run.
+    """
     if everything:
         waiting = await _waiting(log, ids)
         questions = [approval.id for approval in waiting if approval.question]
         if questions and decision.verdict != "deny":
-            fail(f"{questions[0]} is a question: answer it by itself")
+            fail(f"{questions[0]} is a question: answer it alone, with --answer TEXT")
         ids = [approval.id for approval in waiting]
     decisions = [await _decide(log, name, decision) for name in ids]
     runs = {approval.run for approval, _ in decisions}
@@ -154,7 +160,7 @@ async def _decide_each(
 
 
 async def _waiting(log: "Log", runs: "list[str]") -> "list[Approval]":
-    """All that waits for a person in these runs. Raises `Refused` if nothing does."""
+    """Returns all waiting approvals of these runs. Raises `Refused` if there are none."""
     from taofold.runtime import control
 
     names = [await find(log, run) for run in runs]
@@ -165,7 +171,7 @@ async def _waiting(log: "Log", runs: "list[str]") -> "list[Approval]":
 
 
 async def _decide(log: "Log", reference: str, decision: "Decision") -> "tuple[Approval, bool]":
-    """Decide; what was decided, and whether a process waits for it and goes on by itself."""
+    """Decides one approval. Returns it, and whether a running process is waiting for it."""
     from taofold.cli.project import operator_policy
     from taofold.runtime import control
     from taofold.runtime.ownership import driven
@@ -176,7 +182,7 @@ async def _decide(log: "Log", reference: str, decision: "Decision") -> "tuple[Ap
         fail(f"it asks {approval.question!r}: answer with --answer TEXT")
     if decision.answer is not None and not question:
         fail(f"{approval.action.tool} asks for approval, not for an answer: leave --answer out")
-    # Asked before deciding: the process that waits may have ended the run a moment later.
+    # Read before the decision, because the waiting process may end the run at once.
     live = driven(await log.row(approval.run))
     tools = None if decision.parameters is None else await _tools(log, approval)
     decided = await control.decide(
@@ -186,7 +192,9 @@ async def _decide(log: "Log", reference: str, decision: "Decision") -> "tuple[Ap
 
 
 async def _tools(log: "Log", approval: "Approval") -> "Mapping[str, Tool]":
-    """The tools of the run's agent, to check an edit; none where the agent cannot be made here."""
+    """Returns the tools of the run's agent, to check an edit; none if the agent cannot be made
+    here.
+    """
     from taofold.cli.agent_argument import is_recorded, make, recorded_choice
     from taofold.core.state import opening
     from taofold.files.flow.unasked import UnaskedModel
@@ -195,11 +203,11 @@ async def _tools(log: "Log", approval: "Approval") -> "Mapping[str, Tool]":
 
     top = await control.root(log, await log.row(approval.run))
     started = opening(await log.read(top.run, limit=1))
-    why = "this run does not say how its agent is made"
+    why = "this run does not record how its agent is made"
     if started is not None and is_recorded(started):
         try:
             agent = make(recorded_choice(started), stand_in=UnaskedModel())
-            # In a thread: MCP servers are asked what tools they have.
+            # In a thread, because MCP servers are asked for their tools.
             tools: Toolset = await WORKERS.run(lambda: agent.toolset)
             return tools
         except (ConfigError, ExceptionGroup) as error:
@@ -244,8 +252,8 @@ def _decided(what: str, decided: "tuple[list[tuple[Approval, bool]], dict[str, s
         say(f"{what}: {line(subject or approval.action.tool, 200)}")
     live = any(live for _, live in decisions)
     if live:
-        say("the run goes on by itself, at the terminal that asked")
-    # Two calls of one run, or a child's and its root's, are gone on with together.
+        say("the run continues at the terminal that asked")
+    # Calls of one run, and of a child and its root, are continued by one command.
     waiting = dict.fromkeys(commands[approval.run] for approval, live in decisions if not live)
     for command in waiting:
-        say(f"go on with: {command}")
+        say(f"continue with: {command}")

@@ -1,8 +1,8 @@
-"""`taofold demo`: two loops on broken Python projects, with no key and no network.
+"""Command `taofold demo`: two loops on broken Python projects, without a key or a network.
 
-The second one is told what the first one learnt; a third run of the second project without
-lessons shows what that was worth. `--kill-at` has a loop's process killed on the way, and the next
-one goes on. Projects and model come with another package (`Projects`).
+The second loop gets the lessons of the first. A third loop repeats the second project without
+lessons, to measure their benefit. `--kill-at` kills a loop's process, and the next process resumes
+the loop. Projects and model come from another package (`Projects`).
 """
 
 import os
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 MODEL: Final = "offline:repair"
 STEPS: Final = 24
-"""Of one iteration: few enough for a loop to need several where it has to search."""
+"""Steps of one iteration: few enough that a search needs several iterations."""
 GATE: Final = "python -m pytest -q"
 FIRST, SECOND, CONTROL = "demo-storeroom", "demo-library", "demo-control"
 _CONFIG: Final = """\
-# The demo runs its control openly, so no loop is drawn to go without lessons.
+# The demo has its own control loop, so no other loop runs without lessons.
 ralph:
   cross_loop_learning:
     injection:
@@ -43,17 +43,17 @@ _WORKER: Final = "from taofold.cli.demo import worker; worker()"
 
 
 class Projects(Protocol):
-    """The broken projects. They come with the offline model, in a package of their own."""
+    """The broken projects. They are in the package of the offline model."""
 
     GOAL: str
 
     def demo_project(self, target: Path, name: str = ...) -> Path:
-        """Copy the project `name` into the directory `target`; returns `target`."""
+        """Copies the project `name` into the directory `target`; returns `target`."""
         ...
 
 
 def _projects() -> Projects:
-    """The projects that are installed. Raises `ConfigError` if none are."""
+    """Returns the installed projects. Raises `ConfigError` if there are none."""
     projects: Projects = load(DEMOS, PROJECTS)
     return projects
 
@@ -66,40 +66,46 @@ def demo(
     kill_at: Annotated[
         int | None,
         typer.Option(
-            "--kill-at", metavar="N", min=1, help="kill -9 after N events of the first, resume it."
+            "--kill-at",
+            metavar="N",
+            min=1,
+            help="Kill the first loop after N events, then resume it.",
         ),
     ] = None,
     control: Annotated[
         bool,
-        typer.Option("--control/--no-control", help="Also run the second without what was learnt."),
+        typer.Option(
+            "--control/--no-control", help="Run the second project again without lessons."
+        ),
     ] = True,
     model: options.ModelName = MODEL,
     quiet: options.Quiet = False,
 ) -> None:
-    """Watch two loops repair broken projects: real pytest, real edits, no key.
+    """Watch two loops repair broken projects with real edits and tests. No key is needed.
 
-    The second is shorter because of what the first one learnt. The built-in model is a search
-    policy, not a language model. The agents work on copies, and what they do there is approved.
+    The second loop is shorter because it uses the lessons of the first. The built-in model is a
+    search policy, not a language model. The agents work on copies, and all their actions are
+    approved.
     """
-    _projects()  # before anything is written, so that an incomplete installation leaves no trace
+    _projects()  # first, so that an incomplete installation leaves no files
     if reason := lacking(GATE):
         fail(f"the demo runs a project's tests: {reason}")
     folder = _place(keep)
     store, elsewhere = _store(folder), os.environ.get("TAOFOLD_HOME", "").strip()
     # In the environment, so that the child process of `--kill-at` finds the same store.
     os.environ["TAOFOLD_HOME"] = str(store)
-    # The projects need no plugin; loading many takes seconds, at each verdict.
+    # The projects need no pytest plugins, and loading many takes seconds at each verdict.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    say(f"two broken projects in {folder}\nwhat their loops do is kept in {store}\n")
+    say(f"two broken projects in {folder}\nthe log of their loops is in {store}\n")
     done: list[tuple[str, LoopState]] = []
     for loop, project, lessons, head in (
-        (FIRST, "storeroom", True, "first loop: nothing is known yet"),
-        (SECOND, "library", True, "second loop: another project, told what the first one learnt"),
+        (FIRST, "storeroom", True, "first loop: no lessons yet"),
+        (SECOND, "library", True, "second loop: another project, with the lessons of the first"),
         (
             CONTROL,
             "library",
             False,
-            "control: the second project once more, without what was learnt",
+            "control: the second project again, without lessons",
         ),
     ):
         if loop == CONTROL and not control:
@@ -113,12 +119,12 @@ def demo(
         say("")
     _result(done, model)
     _look(folder, store if elsewhere else None)
-    # The control is a measurement: it may fail without the demo failing.
+    # The control loop is a measurement; its failure does not fail the demo.
     raise typer.Exit(OK if all(state.status == "completed" for _, state in done[:2]) else UNREACHED)
 
 
 def _store(folder: Path) -> Path:
-    """The demo's own store, and what is configured there."""
+    """Creates the demo's store with its configuration."""
     from taofold.log.open import make_home
     from taofold.reserved_places import write_file
 
@@ -132,7 +138,7 @@ def _place(keep: Path | None) -> Path:
     if keep is None:
         return Path(tempfile.mkdtemp(prefix="taofold-demo-"))
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        fail(f"{str(keep)!r} exists already; name a new directory")
+        fail(f"{str(keep)!r} already exists; name a new directory")
     keep.mkdir(parents=True, exist_ok=True)
     return keep.resolve()
 
@@ -147,7 +153,7 @@ def _loop(
     kill_at: int | None,
     quiet: bool,
 ) -> "LoopState | None":
-    """One loop before the person; killed and resumed on the way, if that is wished."""
+    """Runs one loop in the foreground; with `kill_at` kills and resumes it."""
     from taofold.cli.loops.drive import drive_visibly, warn
     from taofold.loop.lifecycle import resume, start
 
@@ -187,7 +193,7 @@ def _wish(folder: Path, model: str, *, lessons: bool) -> "LoopRequest":
 
 
 def _result(done: "list[tuple[str, LoopState]]", model: str) -> None:
-    """What the loops took, and which pattern made the difference."""
+    """Prints the loops' steps and the patterns that were applied."""
     give(
         f"{'loop':<16} {'lessons':>7} {'rates':>5} {'iterations':>10} {'steps':>6} {'test runs':>9}"
         "  status"
@@ -207,30 +213,30 @@ def _result(done: "list[tuple[str, LoopState]]", model: str) -> None:
         give(text)
     if model == MODEL:
         give(
-            f"{MODEL} is a search policy, not a language model: it learns rates, the order in "
-            "which it tries its edits. Lessons in words are for readers."
+            f"{MODEL} is a search policy, not a language model: it learns rates, which set the "
+            "order of its edits. It does not read the lessons' texts."
         )
 
 
 def _compared(second: "LoopState", control: "LoopState") -> str:
-    """What was learnt, and what it was worth here, in honest words."""
+    """Returns a sentence that compares the second loop with the control."""
     with_, without = second.spent.steps, control.spent.steps
     if second.status != control.status:
         return (
-            f"with what was learnt the second project is {second.status} after {with_} steps, "
-            f"without it {control.status} after {without}"
+            f"with lessons the second project is {second.status} after {with_} steps, "
+            f"without them {control.status} after {without}"
         )
     if with_ >= without:
-        return f"what was learnt saved nothing here: {with_} steps with it, {without} without"
+        return f"the lessons saved no steps here: {with_} steps with them, {without} without"
     share = (without - with_) / without
     return (
-        f"the second project took {with_} steps with what was learnt and {without} without it: "
+        f"the second project took {with_} steps with lessons and {without} without: "
         f"{share:.0%} fewer (one pair of runs; bench/learn measures it on many)"
     )
 
 
 def _applied(state: "LoopState") -> list[str]:
-    """Which of the lessons were used, and where they come from."""
+    """Returns a line for each applied lesson."""
     from taofold.cli.project import with_registry
     from taofold.core.text import line
 
@@ -248,8 +254,8 @@ def _applied(state: "LoopState") -> list[str]:
 
 
 def _look(folder: Path, elsewhere: Path | None) -> None:
-    """Commands with which to look at what happened."""
-    say("\nlook at it:")
+    """Prints commands that show the results."""
+    say("\nlook at the results:")
     if elsewhere is not None:
         say(f"  export TAOFOLD_HOME={quote(str(elsewhere))}")
     say(f"  cd {quote(str(folder))}")
@@ -265,16 +271,16 @@ def _look(folder: Path, elsewhere: Path | None) -> None:
 
 
 def _kill(folder: Path, loop: str, model: str, events: int, *, quiet: bool) -> None:
-    """Run in a child process that kills itself, to show that nothing is lost."""
+    """Runs the loop in a child process that kills itself, to show that nothing is lost."""
     arguments = [str(folder), loop, model, str(events), "quiet" if quiet else ""]
     done = subprocess.run([sys.executable, "-c", _WORKER, *arguments], check=False)
     if done.returncode != -signal.SIGKILL:
         fail(f"the loop ended before event {events} (exit code {done.returncode})", UNREACHED)
-    say(f"\nkill -9 after event {events}. All that is left of the loop is its log: resuming.\n")
+    say(f"\nkill -9 after event {events}. Only the log of the loop is left: resuming.\n")
 
 
 def worker() -> None:
-    """The child process of `--kill-at`."""
+    """Runs the child process of `--kill-at`."""
     from taofold.cli.loops.drive import drive_visibly, warn
     from taofold.core.events import Record
     from taofold.loop.lifecycle import start
@@ -284,11 +290,11 @@ def worker() -> None:
 
     def count(happening: Any) -> None:
         nonlocal left
-        # Records are heard once they are durable, deltas
-        # are not counted: so `events` of them survive.
+        # Listeners get records when they are durable. Deltas are not counted, so `events` records
+        # survive.
         left -= isinstance(happening, Record)
         if left <= 0:
-            # Not sys.exit: no handler and no `finally` may tidy up, as in a power cut.
+            # Not sys.exit: as in a power cut, no handler and no `finally` may run.
             os.kill(os.getpid(), signal.SIGKILL)
 
     wish = _wish(Path(folder), model, lessons=True)

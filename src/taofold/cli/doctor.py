@@ -1,6 +1,6 @@
-"""`taofold doctor`: one finding for each thing that is installed or configured here.
+"""Command `taofold doctor`: reports installation and configuration, one finding for each part.
 
-What a model can do is found out by `model_probe`.
+`model_probe` tests the abilities of a model.
 """
 
 import os
@@ -29,17 +29,18 @@ _MARKS: Final = {True: "ok  ", False: "FAIL", None: "-   "}
 def doctor(
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="provider:model to probe; this makes real calls."),
+        typer.Argument(metavar="MODEL", help="PROVIDER:NAME of a model to test; makes real calls."),
     ] = "",
     json: options.Json = False,
     prices: Annotated[
-        bool, typer.Option("--prices", help="How old the table of prices is; changes to come.")
+        bool,
+        typer.Option("--prices", help="Show the age of the price table and announced changes."),
     ] = False,
 ) -> None:
-    """What is configured here; with MODEL, what it can do, kept for later runs.
+    """Check the installation and configuration. With MODEL, test its abilities and store them.
 
-    Commands of agents are "contained" if bubblewrap works here: work root only, no network.
-    Otherwise they are "not contained", have your rights, and always ask.
+    Commands of agents are "contained" if bubblewrap works here: they see only the work root and no
+    network. Otherwise they are "not contained": they have your rights and always need approval.
     """
     from taofold.cli.model_probe import examine
 
@@ -52,7 +53,7 @@ def doctor(
     if any(finding.good is False for finding in findings):
         raise typer.Exit(UNREACHED)
     if not model and not json and not prices:
-        say(f"probe a model with: {invocation()} doctor provider:model")
+        say(f"test a model with: {invocation()} doctor PROVIDER:NAME")
 
 
 _OLD_DAYS: Final = 30
@@ -68,9 +69,9 @@ def _prices() -> list[Finding]:
     state = table_state(today)
     age = (today - state.as_of).days
     text = f"of {state.as_of.isoformat()}, {age} days old ({state.source})"
-    newer = "" if age <= _OLD_DAYS else "; newer ones come with pip install -U 'taofold[prices]'"
+    newer = "" if age <= _OLD_DAYS else "; update it: pip install -U 'taofold[prices]'"
     try:
-        library = f"genai-prices {metadata.version('genai-prices')} is used in its place"
+        library = f"genai-prices {metadata.version('genai-prices')} is used instead"
     except metadata.PackageNotFoundError:
         library = "genai-prices is not installed: the table above is used"
     return [
@@ -125,7 +126,7 @@ def _store() -> Finding:
         runs = asyncio.run(count())
         if shared:
             return Finding("store", True, f"{log.identity}: {times(runs, 'run')}")
-        # SQLite's own integrity check: only a file has one.
+        # SQLite's integrity check exists only for files.
         broken = faults_in(path)
     except TaofoldError as error:
         return Finding("store", False, str(error))
@@ -145,7 +146,7 @@ def _configuration() -> Finding:
 
 
 def _learning() -> Finding:
-    """Which files say how loops learn; a fault in one would stop the next loop."""
+    """Reports the settings of learning. A fault in their files would stop the next loop."""
     from taofold.cli.project import learning_files, learning_settings
 
     try:
@@ -182,24 +183,24 @@ def _containment() -> Finding:
     reason = why_not()
     if reason:
         return Finding(
-            "commands", None, f"not contained: {reason}; they have your rights and always ask"
+            "commands", None, f"not contained: {reason}; they have your rights and need approval"
         )
     return Finding("commands", True, "contained by bubblewrap: work root only, no network")
 
 
 def _uplink() -> Finding:
-    """What a command gets that is allowed the network."""
+    """Reports the network of commands that may use one."""
     from taofold.tools import container_network, containment
 
     reason = containment.why_not() or container_network.why_not()
     if reason:
-        shared = f"they share this machine's: {reason}; {container_network.INSTALL}"
-        return Finding("their network", None, f"where it is allowed {shared}")
-    return Finding("their network", True, "where it is allowed one of their own, without loopback")
+        shared = f"this machine's network: {reason}; {container_network.INSTALL}"
+        return Finding("their network", None, f"if allowed, {shared}")
+    return Finding("their network", True, "if allowed, a separate one without loopback")
 
 
 def _keys() -> Finding:
-    """Names of variables that hold keys. Never their values."""
+    """Reports the names of variables that hold keys, never their values."""
     from taofold.models.presets import key_names
 
     variables = sorted(name for name in key_names() if os.environ.get(name, "").strip())
@@ -211,7 +212,7 @@ def _server(name: str, url: str) -> Finding:
     from taofold import network
 
     try:
-        # Without proxies: HTTP_PROXY would answer for this machine's loopback.
+        # Without proxies, because HTTP_PROXY would redirect loopback addresses.
         with network.send(url, timeout=_TIMEOUT_S, proxies=False) as answer:
             answer.read(1000)
     except (OSError, ValueError) as error:

@@ -1,11 +1,11 @@
-"""A line of the report that `taofold doctor` prints."""
+"""`Finding`: a line of the report of `taofold doctor`."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of a report; `good` is None where it is neither good nor bad."""
+    """One line of a report. `good` is None if it is neutral."""
 
     what: str
     good: bool | None

@@ -1,8 +1,6 @@
-"""`taofold mcp`: who this user is at MCP servers, and what was accepted of their tools.
+"""Commands `taofold mcp`: sign-in to MCP servers, and accepted tools.
 
-The verbs sign in and out and list where one is signed in, or list and forget accepted tools. Agents
-are served to MCP clients by `serve/mcp`; how servers are reached is in
-`taofold.bridges.mcp.client`.
+`serve/mcp` serves agents to MCP clients. `taofold.bridges.mcp.client` connects to servers.
 """
 
 import asyncio
@@ -21,19 +19,19 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Sign in to MCP servers, and see what was accepted of their tools. SERVER is an address, "
-    "or an agent file: then its servers that say `oauth`.",
+    help="Sign in to MCP servers, and manage their accepted tools. SERVER is a URL or an agent "
+    "file, which stands for its servers with `oauth`.",
 )
-Server = Annotated[str, typer.Argument(metavar="SERVER", help="An address, or an agent file.")]
+Server = Annotated[str, typer.Argument(metavar="SERVER", help="A URL or an agent file.")]
 ClientId = Annotated[
-    str, typer.Option("--client-id", help="If this client is registered there already.")
+    str, typer.Option("--client-id", help="Id of a client registered at the server.")
 ]
 For = Annotated[
     str,
     typer.Option(
         "--principal",
         metavar="NAME",
-        help="Of a server where each principal signs in: whose tokens. Left out: this user's.",
+        help="Principal whose tokens are meant, if each signs in itself. Default: this user.",
     ),
 ]
 _WEB: Final = ("http://", "https://")
@@ -72,7 +70,7 @@ def _places(
             f"{shared[0]} has one sign-in for all: `oauth: {{per_principal: true}}` gives each one"
         )
     if not chosen:
-        fail(f"{server!r} names no server with a url to which one signs in: give it `oauth: {{}}`")
+        fail(f"{server!r} has no server with a sign-in: add `oauth: {{}}` to a server with a url")
     return [address.of(who) for address in chosen]
 
 
@@ -80,21 +78,15 @@ def _places(
 def login(
     server: Server,
     client_id: ClientId = "",
-    scope: Annotated[
-        str, typer.Option(help="What to ask for; left out: what the server asks for.")
-    ] = "",
+    scope: Annotated[str, typer.Option(help="Scope to request. Default: the server's scope.")] = "",
     principal: For = "",
-    browser: Annotated[
-        bool, typer.Option(help="Open the page in a browser of this machine.")
-    ] = True,
+    browser: Annotated[bool, typer.Option(help="Open the page in this machine's browser.")] = True,
     paste: Annotated[
         bool,
-        typer.Option(
-            "--paste", help="The browser is on another machine: paste the address it ends at."
-        ),
+        typer.Option("--paste", help="For a browser on another machine: paste its final address."),
     ] = False,
 ) -> None:
-    """Sign in, in a browser. Every process of this user has the tokens then, and renews them."""
+    """Sign in with a browser. All processes of this user then use and renew the tokens."""
     from taofold.bridges.mcp.client.oauth import SignInFailed
     from taofold.bridges.mcp.client.signin import sign_in
 
@@ -103,14 +95,14 @@ def login(
 
         from taofold.network import ascii_host
 
-        # As the browser asks for it: letters of other alphabets look like those of a known name.
+        # Shown in the browser's ASCII form, because other alphabets have look-alike letters.
         host = ascii_host(urlsplit(url).hostname or "")
         say(f"sign in at {host}, in a browser:\n\n  {visible(url)}\n")
         if browser and not paste:
             webbrowser.open(url)
 
     async def pasted() -> str:
-        return await asyncio.to_thread(typer.prompt, "the address it ended at", err=True)
+        return await asyncio.to_thread(typer.prompt, "final address of the browser", err=True)
 
     for address in _places(server, client_id, scope, principal):
         try:
@@ -118,7 +110,7 @@ def login(
         except SignInFailed as error:
             fail(f"{address.words}: {error}", UNREACHED)
         if not signed_in.asked:
-            say(f"{address.words} wants no sign-in")
+            say(f"{address.words} needs no sign-in")
             continue
         allowed = f", for {signed_in.scope}" if signed_in.scope else ""
         whose = f" for {address.principal}" if address.principal else ""
@@ -127,7 +119,7 @@ def login(
 
 @app.command()
 def logout(server: Server, client_id: ClientId = "", principal: For = "") -> None:
-    """Delete the tokens. The server is not told: there they last until they expire."""
+    """Delete the stored tokens. They stay valid at the server until they expire."""
     from taofold.bridges.mcp.client.oauth import KeptTokens
 
     for address in _places(server, client_id, "", principal):
@@ -135,12 +127,12 @@ def logout(server: Server, client_id: ClientId = "", principal: For = "") -> Non
         signed_in = KeptTokens(
             address.url, address.oauth.client_id, principal=address.principal
         ).forget()
-        say(f"{'signed out of' if signed_in else 'nobody was signed in to'} {address.words}")
+        say(f"{'signed out of' if signed_in else 'not signed in to'} {address.words}")
 
 
 @app.command("list")
 def list_(json: options.Json = False) -> None:
-    """Where this user is signed in. No secret is shown."""
+    """List the servers to which this user is signed in. Shows no secrets."""
     from taofold.bridges.mcp.client.oauth import all_kept
     from taofold.core.text import iso
 
@@ -158,18 +150,18 @@ def list_(json: options.Json = False) -> None:
         give_json(rows)
         return
     for row in rows:
-        until = f"until {row['expires_at']}" if row["expires_at"] else "without an end"
+        until = f"until {row['expires_at']}" if row["expires_at"] else "without expiry"
         more = ", renewed" if row["renewed"] else ""
         scope = f" for {row['scope']}" if row["scope"] else ""
         whose = f" as {row['principal']}" if row["principal"] else ""
         give(visible_line(f"{row['server']}{whose}{scope}, {until}{more}"))
     if not rows:
-        say("nobody is signed in anywhere: taofold mcp login SERVER")
+        say("not signed in to any server; sign in with: taofold mcp login SERVER")
 
 
 @app.command()
 def pins(json: options.Json = False) -> None:
-    """The servers whose tools were accepted as they were then."""
+    """List the servers with accepted tools."""
     from taofold.bridges.mcp.client.definitions import Pins
 
     files = Pins.files()
@@ -180,18 +172,18 @@ def pins(json: options.Json = False) -> None:
         where = f", {visible(file.server)}" if file.server else ""
         give(f"{file.name}: {visible(', '.join(file.tools)) or 'no tools'}{where}")
     if not files:
-        say("no server's tools were accepted so far")
+        say("no accepted tools")
 
 
 @app.command()
 def forget(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As `taofold mcp pins` names it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name from `taofold mcp pins`.")],
 ) -> None:
-    """Forget what was accepted of a server: its tools are taken as they are the next time."""
+    """Forget the accepted tools of a server. Its next tools are accepted as they are."""
     from taofold.bridges.mcp.client.definitions import Pins
 
     chosen = [file for file in Pins.files() if file.name == name]
     if not chosen:
-        fail(f"nothing is kept under {name!r}: taofold mcp pins lists what is")
+        fail(f"no accepted tools under {name!r}; `taofold mcp pins` lists the names")
     chosen[0].path.unlink(missing_ok=True)
-    say(f"forgotten: {name}. The server's tools are taken as they are when it is met again")
+    say(f"forgotten: {name}. The server's tools are accepted at the next connection")

@@ -1,6 +1,6 @@
-"""`taofold doctor MODEL`: asks a model four small things; what it found is the model's profile.
+"""Command `taofold doctor MODEL`: tests a model with four small requests and stores its profile.
 
-What is configured on this machine is reported by `doctor`.
+`doctor` reports this machine's configuration.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _TOKENS: Final = 200
 _THINKING_TOKENS: Final = 4_000
-"""The same of a model that thinks: its thoughts count."""
+"""Limit for a thinking model, whose thoughts count as output."""
 _SECONDS: Final = 60.0
 _TOOL: Final = ToolSpec(
     "add",
@@ -45,16 +45,16 @@ _SCHEMA: Final = {
 
 
 def examine(name: str) -> list[Finding]:
-    """Probe the model `name`, and keep its profile for later runs.
+    """Tests the model `name` and stores its profile for later runs.
 
     Raises:
-        ConfigError: there is no such model, or its key is missing.
+        ConfigError: The model is unknown, or its key is missing.
     """
     from taofold.cli.project import config
     from taofold.runtime.providers import resolve
 
     provider = config().provider
-    # For a name without a provider the model's error names the one that was tried.
+    # For a name without a provider the error names the default provider.
     resolve(name, provider=provider)
     full = name if ":" in name else f"{provider}:{name}"
     return asyncio.run(_closing(_examine(full)))
@@ -77,7 +77,7 @@ async def _examine(name: str) -> list[Finding]:
 
     plain = resolve(name)
     findings = [Finding("model", True, plain.name)]
-    # First: where a plain question fails, the others would fail for the same reason.
+    # First: if a plain request fails, the others would fail for the same reason.
     reply = await _try(plain, "Answer with the single word: ready")
     if isinstance(reply, str):
         return [*findings, Finding("plain reply", False, reply)]
@@ -85,18 +85,18 @@ async def _examine(name: str) -> list[Finding]:
     findings.append(Finding("plain reply", True, f"{excerpt!r}, {reply.usage.tokens} tokens"))
     streaming = await _streams(plain)
     connection: Any = getattr(plain, "connection", None)
-    # A model without a server of ours is built in, or a plugin's, which has its own profile.
+    # A model without a connection is built in or from a plugin, with its own profile.
     if connection is None:
         findings.append(_finding("streaming", streaming))
         findings.append(Finding("profile", None, "built in: nothing to keep"))
         return findings
     profile_before = plain.profile
-    # Each ability is tried with a profile that claims it: else the request would go without.
+    # Each ability is tested with a profile that has it; otherwise the request would not use it.
     shaped = await _shapes(_able(name, msgspec.structs.replace(profile_before, json_schema=True)))
     tools = await _calls(_able(name, msgspec.structs.replace(profile_before, native_tools=True)))
     window = await asyncio.to_thread(_window, name, connection.server)
     size = window or (profile_before.window if profile_before.window_known else 0)
-    # What was not asked stays as it is known: media, thinking, what its reasoning is bound to.
+    # Untested properties keep their values: media, thinking, the binding of its reasoning.
     profile = msgspec.structs.replace(
         profile_before,
         window=size or profile_before.window,
@@ -127,7 +127,7 @@ def _finding(what: str, missing: str) -> Finding:
 
 
 def _facts(connection: "Connection") -> list[Finding]:
-    """What nobody asked the model, and where it is known from."""
+    """Returns known facts that were not tested, with their source."""
     profile, price, sources = connection.profile, connection.price, connection.sources
     takes = ", ".join(("text", *profile.inputs)) if profile.inputs is not None else "unknown"
     cost = "unknown: `usd` limits need prices="
@@ -159,7 +159,7 @@ async def _try(
     on_text: "Callable[[str], None] | None" = None,
     **options: Any,
 ) -> Reply | str:
-    """The reply, or why there is none."""
+    """Returns the reply, or the reason of the failure."""
     conversation = Conversation((Message("user", text),))
     most = _THINKING_TOKENS if model.profile.thinking in ("default", "always") else _TOKENS
     request = Request(conversation, settings=ModelSettings(max_tokens=most), **options)
@@ -173,7 +173,7 @@ async def _try(
 
 
 async def _streams(model: Model) -> str:
-    """Why it does not stream; empty if it does."""
+    """Returns why the model does not stream; "" if it does."""
     heard: list[str] = []
     reply = await _try(model, "Count from one to ten in words.", heard.append)
     if isinstance(reply, str):
@@ -182,17 +182,17 @@ async def _streams(model: Model) -> str:
 
 
 async def _shapes(model: Model) -> str:
-    # A question that has nothing to do with the schema:
-    # only a provider that enforces it answers so.
+    # The question is unrelated to the schema, so only a provider that enforces it returns such
+    # JSON.
     reply = await _try(model, "Write a limerick about a dog.", schema=_SCHEMA)
     if isinstance(reply, str):
         return f"no: {reply}"
     try:
         document: Any = json.loads(reply.text)
     except ValueError:
-        return "no: the reply was no JSON"
+        return "no: the reply was not JSON"
     good = is_object(document) and set(document) == {"planet", "moons"}
-    return "" if good else "no: the reply was JSON of another shape"
+    return "" if good else "no: the reply was JSON that does not match the schema"
 
 
 async def _calls(model: Model) -> str:
@@ -204,25 +204,25 @@ async def _calls(model: Model) -> str:
     try:
         arguments: Any = json.loads(reply.calls[0].arguments)
     except ValueError:
-        return "no: the call's arguments were no JSON"
-    return "" if is_object(arguments) else "no: the call's arguments were no object"
+        return "no: the call's arguments were not JSON"
+    return "" if is_object(arguments) else "no: the call's arguments were not an object"
 
 
 def _window(name: str, server: str) -> int:
-    """The window that a local server reports, in tokens; 0 if none does."""
+    """Returns the context window that a local server reports, in tokens; 0 if none."""
     import os
 
     provider, _, model = name.partition(":")
     if provider == "llamacpp":
         key = os.environ.get("LLAMACPP_API_KEY", "")
-        # llama.cpp's own route lies beside the OpenAI ones, not below /v1. `n_ctx` is
-        # what it was started with, which may be less than the model was trained for.
+        # llama.cpp's own route is outside /v1. `n_ctx` is the server's setting, which may be less
+        # than the model's maximum.
         properties = _json(f"{server.removesuffix('/v1')}/props", key=key)
         return _whole(properties.get("default_generation_settings", {}), "n_ctx")
     if provider == "ollama":
         properties = _json(f"{server}/api/show", {"model": model})
         facts: dict[str, Any] = properties.get("model_info", {})
-        # Ollama puts the architecture in front, as in `llama.context_length`.
+        # Ollama prefixes the architecture, as in `llama.context_length`.
         names = [name for name in facts if name.endswith(".context_length")]
         return _whole(facts, names[0]) if names else 0
     return 0

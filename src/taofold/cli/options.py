@@ -1,7 +1,7 @@
-"""Options and arguments that several commands share, and what a shell offers behind them.
+"""Options and arguments that several commands share, and their shell completion.
 
-A completion (ids of runs, of loops, of what waits for a person) never fails and says nothing:
-without a project there is nothing to offer.
+A completion (ids of runs, loops and approvals) never raises or prints; without a project it is
+empty.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 Offers = list[tuple[str, str]]
-"""Words, each with what it stands for."""
+"""Completions, each with a description."""
 _MOST: Final = 40
 _CUT: Final = 50
 
 
 def runs(incomplete: str) -> Offers:
-    """Ids of runs that begin so, the newest first."""
+    """Returns ids of runs with this beginning, the newest first."""
 
     async def work(log: "Log") -> Offers:
         from taofold.policy.redaction.views import shown_value
@@ -43,7 +43,7 @@ def runs(incomplete: str) -> Offers:
 
 
 def questions(incomplete: str) -> Offers:
-    """Ids of what waits for a person."""
+    """Returns ids of waiting approvals."""
 
     async def work(log: "Log") -> Offers:
         from taofold.runtime import control
@@ -58,7 +58,7 @@ def questions(incomplete: str) -> Offers:
 
 
 def loops(incomplete: str) -> Offers:
-    """Ids of loops."""
+    """Returns ids of loops."""
 
     async def work(log: "Log") -> Offers:
         from taofold.log.open import journal_beside
@@ -85,7 +85,7 @@ def _asked(work: "Callable[[Log], Awaitable[Offers]]") -> Offers:
         finally:
             await log.close()
 
-    # Whatever is wrong with the project is said by commands, not in the middle of a line.
+    # Errors of the project are reported by commands, not during completion.
     with suppress(Exception):
         return asyncio.run(offers())
     return []

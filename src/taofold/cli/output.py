@@ -1,9 +1,10 @@
-"""What commands print (the result on standard output, prose on standard error) and end with.
+"""Output and exit codes of commands.
 
-Exit codes, also those of errors (`explain`): 0 success, 1 the goal was not reached, 2 usage or
-configuration, 3 waiting for a person, 130 interrupted.
+Results go to standard output, messages to standard error. Exit codes, also those of errors
+(`explain`): 0 success, 1 the goal was not reached, 2 usage or configuration, 3 waiting for an
+approval or answer, 130 interrupted.
 
-Also how the program itself is called, for the commands that a person is told to type.
+`invocation` returns the program's own command, for suggestions.
 """
 
 import errno
@@ -42,7 +43,7 @@ INTERRUPTED: Final = 130
 
 
 def code_of(state: "RunState") -> int:
-    """The exit code of a run that is in `state` (D1)."""
+    """Returns the exit code of a run in `state` (D1)."""
     if state.status == "waiting":
         return WAITING
     if state.status == "cancelled":
@@ -51,34 +52,34 @@ def code_of(state: "RunState") -> int:
 
 
 def say(text: str = "") -> None:
-    """A line of prose, for the person: standard error."""
+    """Prints a message to standard error."""
     sys.stderr.write(f"{visible(text)}\n")
     sys.stderr.flush()
 
 
 def give(text: str) -> None:
-    """The result: standard output, as it is; a terminal gets it without control characters."""
+    """Prints a result to standard output. On a terminal, control characters are made visible."""
     sys.stdout.write(f"{visible(text, prose=True) if sys.stdout.isatty() else text}\n")
     sys.stdout.flush()
 
 
 def give_json(value: Any, *, indent: int | None = 2) -> None:
-    """The result as JSON."""
+    """Prints a result as JSON."""
     give(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
 
 
 def fail(message: str, code: int = USAGE) -> NoReturn:
-    """Say what is wrong and end with `code`."""
+    """Prints an error and exits with `code`."""
     say(f"error: {message}")
     raise typer.Exit(code)
 
 
 def explain(error: Exception) -> int | None:
-    """Say what `error` means; its exit code, None if it is a bug of ours."""
+    """Prints an error. Returns its exit code, or None if it is a bug."""
     if isinstance(error, ExceptionGroup):
         error = cast("ExceptionGroup[Exception]", error)
         faults = leaves(error)
-        # A group with one bug in it is a bug: it gets a traceback, not a tidy line.
+        # A group that contains a bug gets a traceback.
         if not all(isinstance(fault, TaofoldError) for fault in faults):
             return None
         say(f"error: {error.message}: {times(len(faults), 'fault')}")
@@ -87,16 +88,16 @@ def explain(error: Exception) -> int | None:
         return USAGE
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" ({error.filename})" if error.filename else ""
-        say(f"error: the disk is full{where}: free some space, then go on where it stopped")
+        say(f"error: the disk is full{where}: free some space, then continue")
         return UNREACHED
     if not isinstance(error, TaofoldError):
         return None
-    # It may quote what code of others raised.
+    # The text may quote an error of foreign code.
     say(f"error: {redacted(_text(error), guesses=False)}")
-    # What does not exist was named wrongly: a run, a pattern, a loop.
+    # A wrong name of a run, a pattern or a loop.
     if isinstance(error, LookupError):
         return USAGE
-    # By the exact class: `UnknownRun` and `Conflict` are `LogError`s with codes of their own.
+    # By the exact class: `UnknownRun` and `Conflict` are `LogError`s with other codes.
     return _CODES.get(type(error), UNREACHED)
 
 
@@ -109,11 +110,11 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     LogError: USAGE,
     Incompatible: USAGE,
 }
-"""A log that fails a run that has begun is `cli.runs.drive.drive`'s to tell (1)."""
+"""Exit codes by error. `cli.runs.drive.drive` handles a `LogError` during a run (1)."""
 
 
 def leaves(error: Exception) -> list[Exception]:
-    """The faults in a group, however deep; an error that is no group by itself."""
+    """Returns the errors in a group at any depth; a single error as a list."""
     if not isinstance(error, ExceptionGroup):
         return [error]
     inner = cast("ExceptionGroup[Exception]", error).exceptions
@@ -125,11 +126,11 @@ def _text(error: Exception) -> str:
 
 
 def invocation() -> str:
-    """How a shell calls this very program, from any folder."""
+    """Returns the shell command of this program, valid in any folder."""
     me = Path(sys.argv[0]).absolute()
-    # Started with `python -m`: argv[0] is then a file of the package.
+    # With `python -m`, argv[0] is a file of the package.
     if me.name != "taofold" or not me.is_file():
         return f"{quote(sys.executable)} -m taofold.cli"
     installed = shutil.which("taofold")
-    # Another installation may come first on the PATH.
+    # Another installation may be first on the PATH.
     return "taofold" if installed and me.samefile(installed) else quote(str(me))

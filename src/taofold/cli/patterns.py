@@ -1,9 +1,9 @@
-"""`taofold patterns …`: what loops have learnt, to look at, to tidy up, to share.
+"""Commands `taofold patterns …`: lists, prunes, exports and applies learnt patterns.
 
-The verbs, also those that take patterns out of a loop or give them to one. `ralph-patterns`,
-`ralph-extract-patterns` and `ralph-inject-patterns` are the names of the source system.
+`ralph-patterns`, `ralph-extract-patterns` and `ralph-inject-patterns` are the source system's
+names.
 
-How patterns are printed is in `render/patterns`.
+`render/patterns` prints patterns.
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def _extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
-    """Learn from the loop, or from every one that has ended if none is named."""
+    """Learns from a loop, or from all ended loops if none is named."""
 
     async def work(dependencies: "LoopDependencies") -> "list[tuple[str, Learnt | None, str]]":
         from taofold.loop.stream import ids
@@ -45,7 +45,7 @@ def _extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
         names = (
             [await which(dependencies, loop)]
             if loop
-            # The oldest first: what one loop teaches is recognised in those after it.
+            # The oldest first, so that later loops recognize its patterns.
             else list(reversed(await ids(dependencies.journal)))
         )
         return [await _extracted(dependencies, name, kinds, named=bool(loop)) for name in names]
@@ -56,7 +56,7 @@ def _extract(loop: str, kinds: "tuple[Kind, ...]", *, json: bool) -> None:
         return
     for name, learnt, why in done:
         if learnt is None:
-            say(f"{name}: left out, {why}")
+            say(f"{name}: skipped, {why}")
             continue
         give(f"{name}: {_count(learnt)}")
         for extraction in learnt.extracted:
@@ -103,7 +103,7 @@ async def _extracted(
 
 
 def _silent(state: "LoopState") -> str:
-    """Why nothing is learnt from a loop, "" if something is."""
+    """Returns why a loop is not learnt from; "" if it is."""
     from taofold.loop.learner import SILENT
     from taofold.loop.values import ENDED
 
@@ -115,7 +115,7 @@ def _silent(state: "LoopState") -> str:
 
 
 def _inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> None:
-    """Tell a loop what was learnt; it reads it at its next iteration (XTL-30)."""
+    """Injects lessons into a loop's next iteration (XTL-30)."""
 
     async def work(dependencies: "LoopDependencies") -> "tuple[str, Lessons, int]":
         from taofold.loop.learner import case_of
@@ -131,7 +131,7 @@ def _inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> 
         case = case_of(state.wish.task, _failing(state), learner.home(state))
         injection = _wanted(learner.injection(state), rate, top_k)
         lessons = await learner.inject(name, case, injection, manual=True)
-        # Iterations count from 1, so 0 says that nothing was injected.
+        # Iterations count from 1, so 0 means that nothing was injected.
         number = await into(dependencies.journal, name, lessons) if lessons.text else 0
         return name, lessons, number
 
@@ -147,13 +147,13 @@ def _inject(loop: str, rate: float | None, top_k: int | None, *, json: bool) -> 
         )
         return
     if not number:
-        say(f"nothing is injected into {name}: no pattern is expected to help it")
+        say(f"nothing was injected into {name}: no pattern is expected to help")
     else:
-        give(f"{name} reads {len(lessons.patterns)} at iteration {number}:")
+        give(f"{name} gets {len(lessons.patterns)} at iteration {number}:")
         for pattern in lessons.patterns:
             give(f"  {pattern}")
     for reason in lessons.reasons[:10]:
-        say(f"  left out {reason}")
+        say(f"  skipped {reason}")
 
 
 def _failing(state: "LoopState") -> "tuple[Any, ...]":
@@ -173,8 +173,7 @@ def _wanted(usual: "Injection", rate: float | None, top_k: int | None) -> "Injec
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="What loops have learnt from one another: errors and their fixes, approaches, mistakes, "
-    "templates.",
+    help="Manage what loops have learnt: fixes of errors, approaches, mistakes and code templates.",
 )
 PatternId = Annotated[str, typer.Argument(metavar="PATTERN", help="The pattern's id.")]
 Rate = Annotated[float | None, typer.Option("--min-success-rate", metavar="RATE", min=0.0, max=1.0)]
@@ -182,7 +181,7 @@ _MOST: Final = 200
 
 
 def kinds_of(text: str) -> "tuple[Kind, ...]":
-    """The kinds in a list with commas; every kind if it is empty."""
+    """Returns the kinds in a comma-separated list; all kinds if it is empty."""
     from taofold.learning.patterns.kinds import Kind
 
     kinds = get_args(Kind)
@@ -200,20 +199,20 @@ def list_patterns(
     ] = "",
     tag: Annotated[
         list[str] | None,
-        typer.Option("--tag", metavar="TAG", help="Has this tag; may be repeated."),
+        typer.Option("--tag", metavar="TAG", help="Only with this tag. Repeatable."),
     ] = None,
     from_loop: Annotated[
-        str, typer.Option("--from-loop", metavar="LOOP", help="Found or used in this loop.")
+        str, typer.Option("--from-loop", metavar="LOOP", help="Only found or used in this loop.")
     ] = "",
     min_success_rate: Rate = None,
     max_success_rate: Annotated[
         float | None, typer.Option("--max-success-rate", metavar="RATE", min=0.0, max=1.0)
     ] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="What was pruned instead.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = _MOST,
+    archived: Annotated[bool, typer.Option("--archived", help="List archived patterns.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most N.")] = _MOST,
     json: options.Json = False,
 ) -> None:
-    """The patterns that satisfy all of what is given."""
+    """List the patterns that match all options."""
     from taofold.learning.registry import Query
 
     only = kinds_of(kind) if kind else ()
@@ -228,7 +227,7 @@ def list_patterns(
     async def work(registry: "Registry") -> "list[Pattern]":
         return await _chosen(registry, query, archived=archived)
 
-    # The query takes one kind; several are sorted out here.
+    # The query supports one kind; several are filtered here.
     patterns = [pattern for pattern in with_registry(work) if not only or pattern.kind in only][
         :limit
     ]
@@ -248,7 +247,7 @@ async def _chosen(registry: "Registry", query: "Query", *, archived: bool) -> "l
 
 @app.command("show")
 def show(pattern: PatternId, json: options.Json = False) -> None:
-    """Everything about one pattern: how it did, where it comes from, what it says."""
+    """Show a pattern: its success, its sources and its content."""
 
     async def work(registry: "Registry") -> "tuple[Pattern, LoopStats]":
         return await registry.show(pattern), await registry.stats()
@@ -262,7 +261,7 @@ def show(pattern: PatternId, json: options.Json = False) -> None:
 
 @app.command("lineage")
 def lineage(pattern: PatternId, json: options.Json = False) -> None:
-    """Where a pattern was found and where it was used, in order of time."""
+    """List where a pattern was found and used, in order of time."""
 
     async def work(registry: "Registry") -> "Pattern":
         return await registry.show(pattern)
@@ -276,7 +275,7 @@ def lineage(pattern: PatternId, json: options.Json = False) -> None:
 
 @app.command("metrics")
 def metrics(json: options.Json = False) -> None:
-    """What learning is worth: counts, uses, the benefit with its interval, the curve."""
+    """Show counts, uses, the measured benefit with its interval, and the learning curve."""
 
     async def work(registry: "Registry") -> "tuple[LearningMetrics, list[LoopNote]]":
         return await registry.metrics(), await registry.loops()
@@ -290,14 +289,14 @@ def metrics(json: options.Json = False) -> None:
 
 @app.command("prune")
 def prune(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the patterns.")] = False,
     min_success_rate: Rate = None,
     max_age_days: Annotated[
         int | None, typer.Option("--max-age-days", metavar="DAYS", min=0)
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Archive patterns that failed too often or were not used for long."""
+    """Archive patterns that failed too often or were unused for long."""
     policy = _policy(min_success_rate, max_age_days)
 
     async def work(registry: "Registry") -> "list[PatternArchived]":
@@ -326,7 +325,7 @@ def _policy(rate: float | None, days: int | None) -> "Pruning":
 
 @app.command("restore")
 def restore(pattern: PatternId, json: options.Json = False) -> None:
-    """Bring an archived or retired pattern back."""
+    """Restore an archived or retired pattern."""
 
     async def work(registry: "Registry") -> "Pattern":
         return await registry.restore(pattern)
@@ -335,30 +334,30 @@ def restore(pattern: PatternId, json: options.Json = False) -> None:
     if json:
         give_json(render.as_json(back))
     else:
-        give(f"{back.id} is back")
+        give(f"{back.id} is restored")
 
 
 @app.command("export")
 def export(
     target: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="A .json file, or a folder.")
+        Path | None, typer.Argument(metavar="[PATH]", help="A .json file or a folder.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="PATH", help="The same, as an option."),
+        typer.Option("--output", "-o", metavar="PATH", help="Same as PATH."),
     ] = None,
     team_shared: Annotated[
         Path | None,
-        typer.Option("--team-shared", metavar="FILE", help="The same, by another name."),
+        typer.Option("--team-shared", metavar="FILE", help="Same as PATH."),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Write everything that was learnt to a file, or to a folder in the seed's layout."""
+    """Write all patterns to a file, or to a folder in the seed's layout."""
     from taofold.log.patterns.json_files import export_to
 
     named = [path for path in (target, output, team_shared) if path is not None]
     if len(named) != 1:
-        fail("say one place: patterns export FILE.json, or FOLDER for one file per type")
+        fail("give one path: FILE.json, or a folder for one file per type")
 
     async def work(registry: "Registry") -> list[Path]:
         return await export_to(registry, named[0])
@@ -375,11 +374,11 @@ def export(
 def import_(
     source: Annotated[
         Path,
-        typer.Option("--input", "-i", metavar="FILE", help="A file or folder that was exported."),
+        typer.Option("--input", "-i", metavar="FILE", help="An exported file or folder."),
     ],
     json: options.Json = False,
 ) -> None:
-    """Take in exported patterns. Their counts are shown, not believed; exit code 1 on faults."""
+    """Import exported patterns. Their counts are shown but not used. Exits with 1 on faults."""
     from taofold.log.patterns.json_files import import_from
 
     async def work(registry: "Registry") -> "ImportReport":
@@ -391,25 +390,24 @@ def import_(
     else:
         give(f"{len(done.added)} added, {len(done.known)} known")
         for fault in done.faults:
-            say(f"left out: {fault}")
+            say(f"skipped: {fault}")
     if done.faults:
-        # What was good is taken in all the same: the exit code only says
-        # that something was left out.
+        # Valid patterns are imported; the exit code reports that some were skipped.
         raise typer.Exit(UNREACHED)
 
 
 @app.command("extract")
 def extract(
     loop: options.Loop = "",
-    every: Annotated[bool, typer.Option("--all", help="Every loop that has ended.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All loops that have ended.")] = False,
     types: Annotated[
-        str, typer.Option("--types", metavar="LIST", help="Only these, as in error,success.")
+        str, typer.Option("--types", metavar="LIST", help="Only these types, as in error,success.")
     ] = "",
     json: options.Json = False,
 ) -> None:
-    """Learn from a loop that has ended, even where learning is switched off. Repeatable."""
+    """Learn from a loop that has ended, even if learning is off. Can be repeated."""
     if every == bool(loop):
-        fail("name one loop, or say --all")
+        fail("give either LOOP or --all")
 
     _extract(loop, kinds_of(types), json=json)
 
@@ -419,18 +417,18 @@ def inject(
     loop: options.Loop = "",
     min_success_rate: Rate = None,
     top_k: Annotated[
-        int | None, typer.Option("--top-k", metavar="N", min=1, help="At most so many (10).")
+        int | None, typer.Option("--top-k", metavar="N", min=1, help="At most N patterns (10).")
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Tell a loop that goes on what was learnt; it reads it at its next iteration."""
+    """Give lessons to an unfinished loop, for its next iteration."""
     _inject(loop, min_success_rate, top_k, json=json)
 
 
 def register(program: typer.Typer) -> None:
-    """Add the commands, and the names that they had in the source system."""
+    """Adds the commands to `program`, also under the source system's names."""
     program.add_typer(app, name="patterns")
-    # Hidden: they are for people who come from the source system.
+    # Hidden: for users of the source system.
     program.add_typer(app, name="ralph-patterns", hidden=True)
     program.command("ralph-extract-patterns", hidden=True)(extract)
     program.command("ralph-inject-patterns", hidden=True)(inject)

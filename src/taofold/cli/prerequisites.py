@@ -1,4 +1,4 @@
-"""Whether the tests that a model or a demo will run can run here: asked before anything starts."""
+"""Checks, before a run starts, whether the tests that a model or the demo will run can run here."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from typing import Any
 def lacking_for(agent: Any, goal: str, gates: str = "") -> str:
     """Returns why the agent's model cannot run the tests that `goal` is about; "" if it can.
 
-    Only a model that says which command it will run (`command_for`) is asked: `offline:repair`.
+    Only models with `command_for` are checked, such as `offline:repair`.
     """
     command_for = getattr(agent.model, "command_for", None)
     command: Any = command_for(f"{goal}\n{gates}") if callable(command_for) else ""
@@ -28,11 +28,10 @@ def lacking_for(agent: Any, goal: str, gates: str = "") -> str:
 def lacking(command: str) -> str:
     """Returns why a command that runs pytest cannot run here, and what to do; "" if it can.
 
-    Asked is the Python that commands of agents get, as they get it: without `PYTHONPATH` and
-    without what is installed for the user only.
+    Checks the Python that agents' commands get, without `PYTHONPATH` and user packages.
     """
     program = shlex.split(command)[0] if command else ""
-    # A program that is named by its path is the project's own: it may be there only later.
+    # A program given by its path belongs to the project and may be created later.
     if not program or "/" in program:
         return ""
     path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
@@ -45,4 +44,4 @@ def lacking(command: str) -> str:
     done = subprocess.run([python, "-I", "-c", "import pytest"], capture_output=True, check=False)
     if done.returncode == 0:
         return ""
-    return f"{python} cannot import pytest; cure: {shlex.quote(python)} -m pip install pytest"
+    return f"{python} cannot import pytest: {shlex.quote(python)} -m pip install pytest"

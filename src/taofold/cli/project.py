@@ -1,9 +1,7 @@
-"""The project of a command: `.taofold/`, its configuration and policy, log and registry (D16), and
-how loops learn here.
+"""The project of a command: `.taofold/` with its configuration, policy, log and registry (D16).
 
-Everything that a command reads from the environment is read here: `TAOFOLD_HOME`,
-`TAOFOLD_LOG` says where things are, and a variable that looks like one
-of ours but is none is warned of.
+Reads the environment variables of commands, such as `TAOFOLD_HOME` and `TAOFOLD_LOG`, and warns of
+unknown `TAOFOLD_` variables.
 """
 
 import asyncio
@@ -28,31 +26,32 @@ if TYPE_CHECKING:
 FOLDER: Final = PROJECT
 FILE: Final = "runs.db"
 LOG: Final = "TAOFOLD_LOG"
-"""Names the log, if it is not the project's own file: `postgresql://…`, `sqlite:PATH`."""
+"""Variable with the address of the log, if it is not the project's file: `postgresql://…`,
+`sqlite:PATH`."""
 BEGIN: Final = {
     "runs": "start one with `{0} run`",
     "loops": "start one with `{0} loop`",
-    "patterns": "loops learn them: `{0} loop`, or take some in with `{0} patterns import`",
+    "patterns": "loops learn them (`{0} loop`), or import some with `{0} patterns import`",
 }
-"""How there come to be things of a kind."""
+"""Commands that create objects of each kind."""
 
 
 def home(environment: Mapping[str, str] = os.environ, start: Path | None = None) -> Path:
-    """The folder of this project: `TAOFOLD_HOME`, or the nearest `.taofold` upwards, or here.
+    """Returns the project's folder: `TAOFOLD_HOME`, else the nearest `.taofold` upwards, else here.
 
-    The search ends at the root of a git repository: a repository is a project of its own.
+    The search ends at the root of a git repository.
 
     Raises:
-        ConfigError: it belongs to another user, or is a link.
+        ConfigError: The folder belongs to another user, or is a link.
     """
     home_variable = environment.get("TAOFOLD_HOME", "").strip()
     start = (start or Path.cwd()).absolute()
     if home_variable:
-        # Not checked for its owner: whoever sets the variable has chosen the folder.
+        # The owner is not checked: the variable is the user's explicit choice.
         return (start / Path(home_variable).expanduser()).absolute()
     for folder in (start, *start.parents):
         candidate = folder / FOLDER
-        # A link that leads nowhere counts, too: what is made there would be made elsewhere.
+        # Includes dangling links: creating the folder would create their target.
         if candidate.is_dir() or candidate.is_symlink():
             return _ours(candidate)
         if (folder / ".git").exists():
@@ -61,27 +60,27 @@ def home(environment: Mapping[str, str] = os.environ, start: Path | None = None)
 
 
 def _ours(folder: Path) -> Path:
-    """A link, or a folder that another user left on the way up, decides nothing for us."""
+    """Returns the folder. Raises `ConfigError` for a link or another user's folder."""
     if folder.is_symlink():
         raise ConfigError(
-            f"{str(folder)!r} is a link, which a repository can bring: delete it, or name the "
-            "folder that you mean with TAOFOLD_HOME"
+            f"{str(folder)!r} is a link, which a repository may contain: delete it, or set "
+            "TAOFOLD_HOME to the folder"
         )
     owner = folder.stat().st_uid
-    # Else a folder in /tmp could hand its configuration to everybody who works below it.
+    # Otherwise a folder in /tmp could configure every project below it.
     if hasattr(os, "getuid") and owner != os.getuid():
         raise ConfigError(
             f"{str(folder)!r} belongs to another user ({owner}): "
-            "set TAOFOLD_HOME, or make a .taofold folder of your own in the project"
+            "set TAOFOLD_HOME, or create your own .taofold folder in the project"
         )
     return folder
 
 
 def operator_policy() -> "Policy":
-    """The operator's policy, the default one if there is no file.
+    """Returns the operator's policy, or the default policy if there is no file.
 
     Raises:
-        ExceptionGroup: every fault of the file.
+        ExceptionGroup: All faults of the file.
     """
     from taofold.files.checked_yaml import refuse
     from taofold.files.policy import read_policy
@@ -100,9 +99,9 @@ def operator_policy() -> "Policy":
 
 
 def config_path() -> Path | None:
-    """The project's configuration file, if there is one."""
+    """Returns the project's configuration file, or None."""
     folder = home()
-    # Links that lead nowhere and FIFOs, too: they are refused when they are opened.
+    # Includes dangling links and FIFOs, which are refused when opened.
     names = [name for name in ("config.yml", "config.yaml") if os.path.lexists(folder / name)]
     paths = [folder / name for name in names]
     if len(paths) > 1:
@@ -111,10 +110,10 @@ def config_path() -> Path | None:
 
 
 def config() -> "Config":
-    """The configuration.
+    """Returns the configuration.
 
     Raises:
-        ExceptionGroup: every fault of the file and the environment.
+        ExceptionGroup: All faults of the file and the environment.
     """
     from taofold.files.checked_yaml import refuse
     from taofold.files.config import read_config
@@ -131,50 +130,50 @@ def _operator_config() -> Path:
 
 
 def log_address() -> str:
-    """What `TAOFOLD_LOG` names: a log that several machines share; "" = the project's own file.
+    """Returns the address in `TAOFOLD_LOG` of a shared log; "" = the project's own file.
 
-    Only the environment says so: a project's files must not lead its runs elsewhere.
+    Only the environment sets it: a project's files must not redirect its runs.
     """
     return os.environ.get(LOG, "").strip()
 
 
 def open_store(*, create: bool = False, kind: str = "runs", adopt: bool = False) -> "Log":
-    """The project's log, traced where the configuration says so; `kind` is what is looked for.
+    """Opens the project's log, with traces if configured. `kind` names the objects in errors.
 
-    `adopt` trusts one that another user or machine created, from now on.
+    `adopt` trusts a log that another user or machine created.
 
     Raises:
-        ConfigError: there is none, and it is not to be created.
-        LogError: it cannot be used.
+        ConfigError: There is no log, and `create` is False.
+        LogError: The log cannot be used.
     """
     address = log_address()
     log = _named(address) if address else _own(create=create, kind=kind, adopt=adopt)
     configuration = config()
     if not configuration.traces:
         return log
-    # Imported only where it is configured: OpenTelemetry is slow to load, and optional.
+    # Imported on demand: OpenTelemetry is slow to load, and optional.
     from taofold.telemetry.traced_log import with_traces
 
     return with_traces(log, configuration.traces, content=configuration.traces_content)
 
 
 def _named(address: str) -> "Log":
-    """The log that the environment names."""
+    """Opens the log at `address`."""
     from taofold.log.open import POSTGRES, open_builtin, open_log
 
-    # The word is known, but every command would begin with an empty log.
+    # A valid address, but every command would begin with an empty log.
     if address == "memory":
-        raise ConfigError("memory keeps nothing between two commands: name a database", path=LOG)
+        raise ConfigError("memory is lost after each command: name a database", path=LOG)
     try:
         foreign = "://" in address and not address.startswith(("sqlite:", *POSTGRES))
         return open_log(address) if foreign else open_builtin(address)
     except ConfigError as error:
-        # The fault is named by the variable, which a person can change.
+        # The error names the variable, which the user can change.
         raise ConfigError(str(error).removeprefix("log: "), path=LOG) from None
 
 
 def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
-    """The file in the project's folder."""
+    """Opens the log file in the project's folder."""
     from taofold.log.open import make_home
     from taofold.log.sqlite.log import SqliteLog
 
@@ -187,7 +186,7 @@ def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
             "or go to the project's folder (or set TAOFOLD_HOME)" + _beside()
         )
     if create:
-        # Before the database: nobody else may look into the folder (0700) that it is made in.
+        # Before the database, so that the folder is private (0700).
         make_home(folder)
     log = SqliteLog(path, adopt=adopt)
     log.open()
@@ -195,13 +194,13 @@ def _own(*, create: bool, kind: str, adopt: bool) -> "Log":
 
 
 def _beside() -> str:
-    """How to look into the log of a Python program (`log="runs.db"`) that lies in this folder."""
+    """Returns a hint for the log of a Python program (`log="runs.db"`) in this folder."""
     logs = [path.name for path in sorted(Path.cwd().glob("*.db")) if _is_log(path)]
-    return f"; the runs of {logs[0]} are shown with {LOG}={logs[0]}" if logs else ""
+    return f"; to show the runs of {logs[0]}, set {LOG}={logs[0]}" if logs else ""
 
 
 def _is_log(path: Path) -> bool:
-    """Does the header of a SQLite file say that it is ours?"""
+    """Returns whether the header of a SQLite file has taofold's application id."""
     from taofold.log.sqlite.statements import APPLICATION
 
     try:
@@ -216,11 +215,11 @@ T = TypeVar("T")
 
 
 def with_registry(work: "Callable[[Registry], Awaitable[T]]", *, create: bool = False) -> T:
-    """Do `work` with the project's registry.
+    """Runs `work` with the project's registry.
 
     Raises:
-        ConfigError: there is no store yet, and it is not to be created.
-        LogError: it cannot be used.
+        ConfigError: There is no store, and `create` is False.
+        LogError: The store cannot be used.
     """
     from taofold.log.patterns.stores import registry_beside
 
@@ -242,7 +241,7 @@ def with_registry(work: "Callable[[Registry], Awaitable[T]]", *, create: bool = 
 _PREFIX: Final = "TAOFOLD_"
 _LIMITS: Final = "TAOFOLD_LIMITS_"
 _READ: Final = (_LIMITS, "TAOFOLD_LEARNING_")
-"""Beginnings of names whose reader refuses the wrong ones itself."""
+"""Prefixes of variables whose reader refuses unknown names itself."""
 KNOWN: Final = (
     *(
         f"{_PREFIX}{suffix}"
@@ -262,9 +261,9 @@ KNOWN: Final = (
 
 
 def unknown(environment: Iterable[str]) -> list[str]:
-    """A warning for each; a wrong limit is the configuration's to refuse."""
+    """Returns a warning for each unknown variable. The configuration refuses unknown limits."""
     return [
-        f"the environment variable {name} means nothing{_near(name)}"
+        f"unknown environment variable {name}{_near(name)}"
         for name in sorted(environment)
         if name.startswith(_PREFIX) and name not in KNOWN and not name.startswith(_READ)
     ]
@@ -276,10 +275,10 @@ def _near(name: str) -> str:
 
 
 def learning_settings() -> "Learning":
-    """The settings of learning: aiwg.yml < the project's config.yml < the operator's < environment.
+    """Returns the settings of learning: aiwg.yml < project's config.yml < operator's < environment.
 
     Raises:
-        ExceptionGroup: every fault, with its path.
+        ExceptionGroup: All faults, with their paths.
     """
     from taofold.files.checked_yaml import refuse
     from taofold.files.config import read_learning
@@ -291,7 +290,7 @@ def learning_settings() -> "Learning":
 
 
 def learning_files() -> "list[Path]":
-    """Where the keys of learning may stand, the nearest last; not all of them exist."""
+    """Returns the possible files with keys of learning, the strongest last; some may not exist."""
     from taofold.files.config import AIWG
 
     configuration = config_path()

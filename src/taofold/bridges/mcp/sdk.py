@@ -1,10 +1,10 @@
-"""The official `mcp` package: how it is loaded, its errors, and messages for tasks that it lacks.
+"""The official `mcp` package: its import, its errors, and the task messages that it lacks.
 
-`load` imports a module of it when a server is reached, or says how to install it. The package
-negotiates the version of the protocol with the other side.
+`load` imports a module of the package on demand, or raises an error with the install command. The
+package negotiates the protocol version with the peer.
 
-The package does not have the protocol's extension for tasks (`io.modelcontextprotocol/tasks`): its
-messages are declared here, and nothing else of it. Knows nothing about servers, tools or runs.
+The package lacks the protocol's extension for tasks (`io.modelcontextprotocol/tasks`), so this
+module declares its messages. Knows nothing about servers, tools or runs.
 """
 
 import logging
@@ -26,9 +26,9 @@ def load(module: str = "mcp") -> Any:
     """Returns a module of the package.
 
     Raises:
-        ConfigError: The package is missing, broken or older than 2; with the way to install it.
+        ConfigError: The package is missing, broken or older than 2; with the install command.
     """
-    # What it logs is for whoever listens: without a handler, tracebacks go to the terminal.
+    # Without a handler the package's tracebacks would go to the terminal.
     _SDK_LOGGER.addHandler(_SILENT)
     try:
         if not hasattr(import_module("mcp"), "Client"):
@@ -42,20 +42,20 @@ def load(module: str = "mcp") -> Any:
 
 
 def plain(model: Any) -> Any:
-    """A model of the package as JSON, with the names of the protocol."""
+    """Returns a model of the package as JSON values with the protocol's names."""
     dump = getattr(model, "model_dump", None)
     return model if dump is None else dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def code(error: BaseException) -> int | None:
-    """Returns the code of an error of the protocol; None if `error` is none."""
+    """Returns the code of a protocol error; None if `error` is another error."""
     status = getattr(error, "code", None)
     return status if isinstance(status, int) else None
 
 
 def innermost(error: BaseException) -> BaseException:
-    """What went wrong, out of the groups that task groups make of it."""
-    # The first of each group: the others are mostly cancellations that it caused.
+    """Returns the first error inside nested exception groups."""
+    # The other errors of a group are mostly cancellations that the first one caused.
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
@@ -63,12 +63,12 @@ def innermost(error: BaseException) -> BaseException:
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 TASK: Final = "task"
-"""The `resultType` of an answer that is a task; the key of its id in what is kept."""
+"""The `resultType` of a task, and the key of its id in stored state."""
 
 
 @cache
 def extension() -> Any:
-    """Returns the extension that tells servers that tasks are understood."""
+    """Returns the extension that declares support for tasks."""
     client = load("mcp.client.extension")
     claim = client.ResultClaim(result_type=TASK, model=messages()["created"], resolve=_unresolved)
 
@@ -87,7 +87,7 @@ async def _unresolved(*_: Any) -> Any:
 
 @cache
 def messages() -> dict[str, Any]:
-    """The requests and results of the extension, by name: classes over those of the package."""
+    """Returns the extension's requests and results by name, as subclasses of the package's."""
     types = load("mcp.types")
 
     class Created(types.Result):  # type: ignore[misc, name-defined]

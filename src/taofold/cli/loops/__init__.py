@@ -1,4 +1,4 @@
-"""`taofold loop` (`start`) and `taofold loops …` (`commands`).
+"""Commands `taofold loop` (`start`) and `taofold loops …` (`commands`).
 
-`dependencies` is what a loop of this project works with, `drive` runs it in front of a person.
+`dependencies` provides the log, agent and environment of a loop. `drive` runs it at a terminal.
 """

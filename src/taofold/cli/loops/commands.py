@@ -1,8 +1,8 @@
-"""`taofold loops list|status|resume|pause|abort|report|export`.
+"""Commands `taofold loops list|status|resume|pause|abort|revert|clean|report|export`.
 
-LOOP is an id, the beginning of one, or `last`; it may be left out where only one loop fits
-(`which`). `abort` may take a loop's changes back. Lists and states are printed here; a loop that
-goes on is shown by `render/loops`.
+LOOP is an id, its beginning, or `last`; it may be omitted if only one loop fits (`which`). `abort`
+can revert a loop's changes. This module prints lists and states; `render/loops` shows a running
+loop.
 """
 
 import json as jsons
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 _SHOWN: Final = 10
-"""Loops that are named where one must be chosen."""
+"""Number of loops that an error lists as candidates."""
 
 
 async def which(
     dependencies: "LoopDependencies", reference: str, fit: "Collection[str]" = ()
 ) -> str:
-    """The loop that is meant: named, or the only one that comes into question (RLP-14)."""
+    """Resolves `reference` to a loop id; without one, returns the only fitting loop (RLP-14)."""
     from taofold.loop.stream import ids, load
 
     names = list(await ids(dependencies.journal))
@@ -49,18 +49,18 @@ async def which(
     if len(names) == 1:
         return names[0]
     if not names:
-        raise ConfigError("no loop comes into question; see `loops list`")
+        raise ConfigError("there is no loop for this command; see `loops list`")
     listed = _some([f"  {name}" for name in names], "\n")
-    raise ConfigError(f"say which loop is meant; {len(names)} come into question:\n{listed}")
+    raise ConfigError(f"LOOP is missing; {len(names)} loops are possible:\n{listed}")
 
 
 def _named_loop(names: "Sequence[str]", reference: str) -> str:
-    """The one of the loops, the newest first, that has or begins with this name."""
+    """Returns the loop with this id or beginning; `names` has the newest first."""
     if reference == "last" and names:
         return names[0]
     if reference in names:
         return reference
-    # A whole id went before: it may be the beginning of others.
+    # A complete id is matched first, because it may be the beginning of others.
     matching = [name for name in names if name.startswith(reference)]
     if len(matching) == 1:
         return matching[0]
@@ -72,13 +72,13 @@ def _named_loop(names: "Sequence[str]", reference: str) -> str:
 
 
 def _some(names: "Sequence[str]", between: str) -> str:
-    """The newest of them."""
+    """Joins the newest names, with the number of omitted ones."""
     more = [f"… and {len(names) - _SHOWN} more"] * (len(names) > _SHOWN)
     return between.join([*names[:_SHOWN], *more])
 
 
 def checks(row: "LoopRow") -> str:
-    """How many checks pass, of how many."""
+    """Returns the number of passing checks and of all checks, as in "3/5"."""
     last = row.state.verdict
     if last is None:
         return ""
@@ -87,7 +87,7 @@ def checks(row: "LoopRow") -> str:
 
 
 def tell(row: "LoopRow", *, verbose: bool) -> None:
-    """Where a loop stands, on standard output."""
+    """Prints the state of a loop."""
     from taofold.loop.report import root_cause
     from taofold.parsing.untrusted_text import join_names
 
@@ -127,19 +127,19 @@ def tell(row: "LoopRow", *, verbose: bool) -> None:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Loops that there are. LOOP is an id, the beginning of one, or `last`; it may be left "
-    "out where only one comes into question.",
+    help="List, inspect and control loops. LOOP is an id, its beginning, or `last`; it may be "
+    "omitted if only one loop fits.",
 )
 ROWS: Final = 30
 
 
 @app.command("list")
 def list_loops(
-    status: Annotated[str, typer.Option(metavar="STATUS", help="Only these.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = ROWS,
+    status: Annotated[str, typer.Option(metavar="STATUS", help="Only this status.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most N.")] = ROWS,
     json: options.Json = False,
 ) -> None:
-    """The loops of this project, newest first."""
+    """List the loops of this project, newest first."""
     from taofold.cli.loops.dependencies import with_dependencies
     from taofold.cli.render.tables import ago, table
     from taofold.clocks import clock
@@ -178,11 +178,11 @@ def list_loops(
 @app.command("status")
 def status(
     loop: options.Loop = "",
-    every: Annotated[bool, typer.Option("--all", help="All that are not over.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With every iteration.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All unfinished loops.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every iteration.")] = False,
     json: options.Json = False,
 ) -> None:
-    """Where a loop stands. One whose process is gone is marked as crashed."""
+    """Show the state of a loop. A loop whose process is gone is marked as crashed."""
     from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.lifecycle import row, rows
     from taofold.loop.values import LIVE
@@ -207,7 +207,7 @@ def status(
     for loop_row in standing:
         tell(loop_row, verbose=verbose)
     if not standing:
-        say("no loop goes on")
+        say("no unfinished loops")
 
 
 @app.command("resume")
@@ -222,17 +222,15 @@ def resume(
         bool,
         typer.Option(
             "--keep-edits",
-            help="Protected files that were edited meanwhile hold from now on.",
+            help="Accept protected files that were edited while the loop stood still.",
         ),
     ] = False,
-    restore: Annotated[
-        bool, typer.Option("--restore", help="Put such files back as they were.")
-    ] = False,
+    restore: Annotated[bool, typer.Option("--restore", help="Restore such files.")] = False,
     retake_baseline: Annotated[
         bool,
         typer.Option(
             "--retake-baseline",
-            help="Run the gates again on the files of the start, with the packages of now.",
+            help="Run the completion commands again on the initial files, with current packages.",
         ),
     ] = False,
     approve: options.Approve = "",
@@ -241,8 +239,9 @@ def resume(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Go on with a loop that waits, crashed or reached a limit: at the next iteration, with what
-    it learnt, and a fresh timer.
+    """Continue a loop that waits, crashed or reached a limit.
+
+    It continues at the next iteration, with its lessons and a new timer.
     """
     from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.lifecycle import resume as go_on
@@ -257,7 +256,7 @@ def resume(
     if keep_edits and restore:
         fail("--keep-edits and --restore exclude one another")
     word: Word = "keep" if keep_edits else "restore" if restore else ""
-    # Found in a session of its own: `drive` opens everything anew, with a person who listens.
+    # Found in a separate session, because `drive` opens the dependencies with a display.
     name, stream = with_dependencies(find)
     bounds = _bounds_of(stream.state, max_iterations, timeout, budget, steps)
     drive(
@@ -280,7 +279,7 @@ def resume(
 
 @app.command("pause")
 def pause(loop: options.Loop = "", json: options.Json = False) -> None:
-    """Let a loop finish its iteration and stand still before the next. `loops resume` goes on."""
+    """Pause a loop after its current iteration. Continue it with `loops resume`."""
     from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.lifecycle import pause as ask
     from taofold.loop.values import DRIVEN
@@ -299,7 +298,7 @@ def pause(loop: options.Loop = "", json: options.Json = False) -> None:
 
 
 _Force: TypeAlias = Annotated[
-    bool, typer.Option("--force", help="Revert although others changed files since.")
+    bool, typer.Option("--force", help="Revert even if files changed since.")
 ]
 _Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before reverting.")]
 
@@ -308,13 +307,14 @@ _Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask b
 def abort(
     loop: options.Loop = "",
     revert: Annotated[
-        bool, typer.Option("--revert/--keep-changes", help="Put the files back [default: keep].")
+        bool,
+        typer.Option("--revert/--keep-changes", help="Revert the loop's changes [default: keep]."),
     ] = False,
     force: _Force = False,
     yes: _Yes = False,
     json: options.Json = False,
 ) -> None:
-    """End a loop for good. It cannot be resumed."""
+    """End a loop permanently. It cannot be resumed."""
     from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.lifecycle import abort as give_up
     from taofold.loop.values import LIVE
@@ -322,7 +322,7 @@ def abort(
     async def work(dependencies: "LoopDependencies") -> "tuple[str, LoopState, Sequence[str]]":
         name = await which(dependencies, loop, {*LIVE, "crashed"})
         state, paths = await give_up(dependencies, name, keep=not revert, force=force)
-        # After the loop has ended, so that nobody begins another iteration in between.
+        # After the loop has ended, so that no other iteration begins in between.
         await _settle(
             dependencies,
             [iteration.run for iteration in state.iterations if iteration.ended is None],
@@ -353,7 +353,7 @@ def revert(
     yes: _Yes = False,
     json: options.Json = False,
 ) -> None:
-    """Put the files back as they were before a loop that has ended."""
+    """Restore the files to their state before a loop that has ended."""
     from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.lifecycle import revert as put_back
     from taofold.loop.values import ENDED
@@ -373,9 +373,9 @@ def revert(
 
 def _confirm(
     what: str = "this overwrites files",
-    question: str = "put the files back as they were before the loop?",
+    question: str = "restore the files to their state before the loop?",
 ) -> None:
-    """Ask before something that cannot be undone, unless --yes was given."""
+    """Asks for confirmation of an action that cannot be undone."""
     from taofold.cli.loops.start import terminal
     from taofold.runtime.approvers import discard_typed
 
@@ -390,18 +390,18 @@ def _confirm(
 def clean(
     loop: options.Loop = "",
     every: Annotated[
-        bool, typer.Option("--all", help="Loops that can be resumed, too: then they no longer can.")
+        bool, typer.Option("--all", help="Include resumable loops, which then cannot be resumed.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")
+        bool, typer.Option("--dry-run", help="Only print what would be removed.")
     ] = False,
     yes: _Yes = False,
     json: options.Json = False,
 ) -> None:
     """Remove the snapshots of loops that have ended, and print their sizes.
 
-    The facts of a loop stay, and so does its report; it can no longer be reverted. Kept are the
-    snapshots of a loop that goes on or can be resumed, and of work that was not brought back.
+    The record and the report of a loop stay, but it can no longer be reverted. Snapshots of running
+    and resumable loops, and of work that was not applied to the project, are kept.
     """
     from taofold.cli.loops.dependencies import with_dependencies
     from taofold.cli.project import home
@@ -419,20 +419,20 @@ def clean(
         found: list[tuple[KeptFolder, str, str]] = []
         for folder in kept_folders(project, home()):
             state = known.get(folder.path)
-            status = "no loop knows it" if state is None else state.status
+            status = "of no known loop" if state is None else state.status
             why = ""
             if loop and folder.loop_id != loop:
                 continue
             if state is not None and status not in ENDED:
-                why = "it goes on"
+                why = "the loop is not over"
             elif status in RESUMABLE and not every:
-                why = "it can be resumed; --all removes it, too"
+                why = "it can be resumed; --all removes it"
             elif (
                 folder.has_work
                 and state is not None
                 and not (state.ended and state.ended.delivered)
             ):
-                why = f"its work was not brought back: {folder.path / 'work'}"
+                why = f"its work was not applied: {folder.path / 'work'}"
             found.append((folder, status, why))
         return found
 
@@ -457,11 +457,11 @@ def clean(
 def report(
     loop: options.Loop = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """History, gate output and diff of a loop, as Markdown or JSON."""
+    """Print a loop's history, command output and diff, as Markdown or JSON."""
     from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.report import report_json, report_markdown
     from taofold.loop.stream import load
@@ -484,7 +484,10 @@ def report(
 
 
 async def _diff(dependencies: "LoopDependencies", loop: str, state: "LoopState") -> str:
-    """From the start to what was kept, while the workspace is there; else the last iteration's."""
+    """Returns the diff from the start to the kept state.
+
+    If the workspace is gone, returns the last iteration's diff.
+    """
     import asyncio
 
     from taofold.core.errors import TaofoldError
@@ -497,7 +500,7 @@ async def _diff(dependencies: "LoopDependencies", loop: str, state: "LoopState")
         ground = await asyncio.to_thread(dependencies.environment, loop, state)
         return await ground.diff(state.baseline.snapshot, choice.snapshot, 100_000)
     except (TaofoldError, OSError):
-        # The workspace is gone or cannot be read: the facts hold the last iteration's diff.
+        # The workspace is gone or unreadable, so the recorded diff is used.
         return state.done[-1].diff
 
 
@@ -508,7 +511,7 @@ def export(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Folder to write into.")
     ] = Path(),
 ) -> None:
-    """Write `loops/<id>/state.json` in the seed's layout: analytics, debug memory, learning."""
+    """Write `loops/ID/state.json` in the layout of the seed project."""
     from taofold.cli.loops.dependencies import with_dependencies
     from taofold.loop.report import state_json
     from taofold.loop.stream import load
@@ -526,7 +529,7 @@ def export(
 
 
 async def _settle(dependencies: "LoopDependencies", runs: list[str]) -> None:
-    """End the runs of a loop that was given up: nobody will go on with them."""
+    """Ends the open runs of an aborted loop."""
     from taofold.core.errors import TaofoldError
     from taofold.runtime import control
 
@@ -546,13 +549,13 @@ def _bounds_of(
     budget: float | None,
     steps: int | None,
 ) -> "LoopLimits":
-    """The limits of a loop that is resumed: what is said now, else what was."""
+    """Returns the limits of a resumed loop: the given options, else the earlier limits."""
     from msgspec.structs import replace
 
     bounds = state.bounds
     return replace(
         bounds,
-        # `or`: the option begins at 1. The others may be 0 on purpose.
+        # `or`, because the option's minimum is 1. The others may be 0.
         iterations=iterations or bounds.iterations,
         seconds=bounds.seconds if minutes is None else minutes * 60,
         usd=bounds.usd if budget is None else budget,

@@ -1,7 +1,7 @@
-"""What a loop of this project works with: log, journal, agent, environment and learner.
+"""The dependencies of a loop of this project: log, journal, agent, environment and learner.
 
-`loop_dependencies` makes it from `.taofold` and closes it. Who watches a loop and is asked is a
-`LoopAudience`, which `drive` makes; what the parts do is in `taofold.loop`.
+`loop_dependencies` makes them from `.taofold` and closes them. A `LoopAudience`, made by `drive`,
+displays the loop and answers its approvals. `taofold.loop` uses the dependencies.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LoopAudience:
-    """Who hears of a loop, and who is asked. Empty for commands that only read."""
+    """The listeners and the approver of a loop. Empty for commands that only read."""
 
     hear: "Hear | None" = None
     before: "Callable[[Sequence[LoopRecord]], None] | None" = None
@@ -38,17 +38,17 @@ class LoopAudience:
     approve: str = ""
     """The value of `--approve`."""
     reach: "Reach | None" = None
-    """What gates reach; None = nothing."""
+    """Network access of gates; None = none."""
 
 
 @asynccontextmanager
 async def loop_dependencies(
     voice: LoopAudience = LoopAudience(), *, create: bool = False
 ) -> "AsyncGenerator[LoopDependencies]":
-    """Everything a loop needs, from this project's `.taofold`.
+    """Opens a loop's dependencies from this project's `.taofold`.
 
     Raises:
-        ConfigError: there is no store yet, and it is not to be created.
+        ConfigError: There is no store, and `create` is False.
     """
     from taofold.log.open import journal_beside
     from taofold.log.patterns.stores import registry_beside
@@ -56,7 +56,7 @@ async def loop_dependencies(
     from taofold.loop.learner import CrossLoopLearner
     from taofold.plugins import SEARCHES, load_all
 
-    search = next(iter(load_all(SEARCHES)), None)  # the registry keeps the rates of one
+    search = next(iter(load_all(SEARCHES)), None)  # the registry stores rates of one search
     log = open_store(create=create, kind="loops")
     journal, registry = journal_beside(log), registry_beside(log)
     try:
@@ -71,14 +71,14 @@ async def loop_dependencies(
             before=voice.before,
         )
     finally:
-        # The log last: journal and registry lie in its file or database (`journal_beside`).
+        # The log last: journal and registry use its file or database (`journal_beside`).
         await registry.close()
         await journal.close()
         await log.close()
 
 
 def with_dependencies(work: "Callable[[LoopDependencies], Awaitable[T]]") -> T:
-    """Do `work` on the loops that there are."""
+    """Runs `work` with the dependencies of existing loops."""
 
     async def done() -> T:
         async with loop_dependencies() as dependencies:
@@ -90,9 +90,9 @@ def with_dependencies(work: "Callable[[LoopDependencies], Awaitable[T]]") -> T:
 def loop_agent(
     folder: Path, state: "LoopState", audience: LoopAudience = LoopAudience()
 ) -> "Agent[Any, Any]":
-    """The agent of a loop, with its tools in the loop's own work root.
+    """Makes the agent of a loop, with its tools in the loop's work root.
 
-    An agent that is made in Python without tools gets those of the default agent.
+    An agent from Python without tools gets the tools of the default agent.
     """
     from taofold.cli.agent_argument import (
         AgentChoice,
@@ -106,7 +106,7 @@ def loop_agent(
     choice = AgentChoice.of(state.wish.agent)
     if not choice.folder:
         raise ConfigError(
-            "this loop does not say how to make its agent: it was not started by this program"
+            "this loop does not record how to make its agent: another program started it"
         )
     agent = make(replace(choice, root=str(folder)), own_approver=True)
     if not made_per_folder(choice.agent) and not has_own_tools(agent):
@@ -115,7 +115,7 @@ def loop_agent(
 
 
 def run_settings(state: "LoopState", agent: "Agent[Any, Any]") -> dict[str, Any]:
-    """What an iteration's run keeps, so that it can be replayed by itself."""
+    """Returns the settings that an iteration's run records, so that it can be replayed alone."""
     from taofold.cli.agent_argument import AgentChoice
 
     limits = {
@@ -123,14 +123,14 @@ def run_settings(state: "LoopState", agent: "Agent[Any, Any]") -> dict[str, Any]
         for name in ("steps", "seconds", "usd")
         if (value := getattr(agent.limits, name)) is not None
     }
-    # Where the iteration worked: a worktree or a copy has a folder of its own.
+    # The iteration's folder: a worktree or a copy has its own.
     folder = state.baseline.folder if state.baseline is not None else state.wish.root
     choice = replace(
         AgentChoice.of(state.wish.agent),
         root=folder,
         limits=limits,
         strict=agent.strict,
-        # What a function wrote is in the run's own settings.
+        # Instructions from a function are in the run's own settings.
         instructions=agent.instructions if isinstance(agent.instructions, str) else "",
     )
     return choice.settings()
@@ -139,7 +139,7 @@ def run_settings(state: "LoopState", agent: "Agent[Any, Any]") -> dict[str, Any]
 def loop_environment(
     loop: str, state: "LoopState", reach: "Reach | None" = None
 ) -> "LoopEnvironment":
-    """The real place of a loop."""
+    """Makes the environment of a loop on this machine."""
     from taofold.loop.environment import open_environment
     from taofold.policy.redaction import Redactor
     from taofold.tools.container_network import Reach

@@ -1,8 +1,8 @@
-"""Drives a loop in front of a person, and ends the program as the loop ended (D1).
+"""Drives a loop at the terminal, and exits with the loop's exit code (D1).
 
-The loop is shown as it goes (`render/loops`) and the person is asked where it must be; then its
-result is printed, as text or JSON, with the commands that the person may want next. What the loop
-works with is in `dependencies`.
+The loop is displayed while it runs (`render/loops`), and approvals are asked at the terminal. Then
+the result is printed, as text or JSON, with suggested commands. `dependencies` provides the loop's
+parts.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def drive(
     json: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Drive a loop in front of a person, and end the program as it ended."""
+    """Drives a loop at the terminal and exits with its exit code."""
     state = drive_visibly(
         loop, work, create=create, approve=approve, reach=reach, quiet=quiet or json
     )
@@ -48,7 +48,7 @@ def drive_visibly(
     quiet: bool = False,
     also: "Callable[[Any], None] | None" = None,
 ) -> "LoopState | None":
-    """Drive a loop in front of a person. None if it was interrupted."""
+    """Drives a loop at the terminal. Returns None if it was interrupted."""
     from taofold.cli.render.loops import LoopDisplay
     from taofold.cli.runs.drive import approver, cancellable
     from taofold.loop.stream import Overtaken
@@ -60,7 +60,7 @@ def drive_visibly(
         if also is not None:
             also(happening)
 
-    # The spinner stops before a question is asked: it would write over it.
+    # The spinner stops before a question, which it would overwrite.
     asking = approver(approve, lambda: show.busy(""))
 
     async def driving() -> "LoopState":
@@ -73,9 +73,9 @@ def drive_visibly(
         return asyncio.run(driving())
     except (KeyboardInterrupt, asyncio.CancelledError):
         show.busy("")
-        say(f"interrupted; what was done is kept. Go on with: {invocation()} loops resume {loop}")
+        say(f"interrupted; all work is kept. Continue with: {invocation()} loops resume {loop}")
         return None
-    # Another process drives the loop now; this one has nothing to undo.
+    # Another process drives the loop now, so there is nothing to undo here.
     except Overtaken as taken:
         show.busy("")
         say(str(taken))
@@ -85,7 +85,7 @@ def drive_visibly(
 
 
 def finish(loop: str, state: "LoopState | None", *, json: bool = False) -> None:
-    """The result on standard output, what to do next on standard error, and the exit code."""
+    """Prints the result to standard output and suggestions to standard error, then exits."""
     from taofold.loop.values import exit_code
 
     if state is None:
@@ -95,7 +95,7 @@ def finish(loop: str, state: "LoopState | None", *, json: bool = False) -> None:
         give_json(as_json(loop, state))
     else:
         why = reason or (state.ended.reason if state.ended is not None else "")
-        stays = "" if state.is_in_place else ", not brought back"
+        stays = "" if state.is_in_place else ", not applied to the project"
         give(f"{loop}: {state.status}{stays}{f', {why}' if why else ''}")
         for text in _next(loop, state):
             say(text)
@@ -103,7 +103,7 @@ def finish(loop: str, state: "LoopState | None", *, json: bool = False) -> None:
 
 
 def as_json(loop: str, state: "LoopState") -> dict[str, Any]:
-    """The result as one JSON object."""
+    """Returns the result as one JSON object."""
     from taofold.loop.report import cross_loop
 
     ended = state.ended
@@ -126,7 +126,7 @@ def as_json(loop: str, state: "LoopState") -> dict[str, Any]:
 
 
 def _next(loop: str, state: "LoopState") -> list[str]:
-    """Commands that a person may want now."""
+    """Returns suggested commands."""
     from taofold.cli.project import home
     from taofold.loop.gates.work_diff import SET_ASIDE
     from taofold.loop.values import RESUMABLE
@@ -139,19 +139,19 @@ def _next(loop: str, state: "LoopState") -> list[str]:
     if state.status == "tampered":
         aside = state_folder(Path(state.wish.root), home(), loop, state.place) / SET_ASIDE
         if aside.is_dir():
-            lines.append(f"what the agent made of protected files is kept in {aside}")
+            lines.append(f"the agent's versions of protected files are in {aside}")
     if state.pause is not None and state.pause.packages:
-        lines.append(f"to take the packages in: {call} loops resume {loop} --retake-baseline")
-        lines.append(f"or put them back as they were: {call} loops resume {loop}")
+        lines.append(f"to accept the packages: {call} loops resume {loop} --retake-baseline")
+        lines.append(f"or restore them, then: {call} loops resume {loop}")
     elif state.status in RESUMABLE:
-        # Without more iterations it would be exhausted again at once.
+        # Without more iterations it would reach the limit again at once.
         more = " --max-iterations N" if state.status == "exhausted" else ""
         lines.append(f"{call} loops resume {loop}{more}")
     return [*lines, f"{call} loops report {loop}"]
 
 
 def _questions(run: str) -> list[str]:
-    """What an iteration's run waits for, and the commands that answer it."""
+    """Returns the waiting approvals of an iteration's run, and the commands that decide them."""
     from taofold.cli.render.story import question
     from taofold.runtime.control import pending
 
@@ -160,5 +160,5 @@ def _questions(run: str) -> list[str]:
 
 
 def warn(text: str) -> None:
-    """Say what a person should know before a loop starts."""
+    """Prints a warning before a loop starts."""
     say(f"warning: {text}")

@@ -1,8 +1,7 @@
-"""`taofold loop`, also `taofold ralph`: iterate until a command proves that the work is done.
+"""Command `taofold loop`, also `taofold ralph`: iterates until a command proves completion.
 
-What was not said is asked at the terminal: five questions, of which one is the gate. No gate is
-guessed silently: one that was inferred from the task is confirmed here, or the program ends with
-what to write.
+A missing completion command is inferred from the task and confirmed at the terminal. Without a
+terminal the program ends with a suggestion. `--interactive` asks five questions.
 """
 
 import asyncio
@@ -217,7 +216,7 @@ def loop(
             task, commands, work, max_iterations, mode
         )
     if not task.strip():
-        fail(f'TASK is missing: {invocation()} loop "what is to be done" --completion CMD')
+        fail(f'TASK is missing: {invocation()} loop "the task" --completion CMD')
     if not commands:
         commands = confirmed_gates(task, work)
     choice = chosen(
@@ -230,9 +229,9 @@ def loop(
         network=network,
         ports=local_port or (),
     )
-    # Made once before anything is written, so that an error comes first.
+    # Made before anything is written, so that errors leave no files.
     described = make(choice, own_approver=True)
-    # An agent made in Python has bound its tools to folders already.
+    # The tools of an agent from Python are already bound to folders.
     if mode != "in-place" and not made_per_folder(agent) and has_own_tools(described):
         fail(
             f"the tools of {agent!r} were made for the project and would not work in the {mode}: "
@@ -262,7 +261,7 @@ def loop(
         allow_edit=tuple(allow_edit or ()),
         scope=tuple(scope or ()),
         second_judge=second_judge,
-        # `--branch` implies `--commit`; a plain `--no-commit` still wins.
+        # `--branch` implies `--commit`, but `--no-commit` takes precedence.
         commit=bool(branch) if commit is None else commit,
         branch=branch,
         memory=_memory(memory),
@@ -275,7 +274,7 @@ def loop(
         model=getattr(described.model, "name", model),
         notes=notes,
     )
-    # Named here, so that an interruption before the first fact can still say what to resume.
+    # Named here, so that the message of an early interruption can name the loop.
     name = loop_id or new_id(task)
     drive(
         name,
@@ -329,13 +328,13 @@ def _memory(word: str) -> int:
 
 
 Ask = Callable[[str], Awaitable[str | None]]
-"""Asks a person for a line; None at the end of the input."""
+"""Asks the user for a line; None at the end of the input."""
 MODES: Final = ("in-place", "worktree", "copy")
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What a person said to the five questions. Empty = as it was."""
+    """Answers to the five questions. Empty = unchanged."""
 
     task: str
     commands: tuple[str, ...]
@@ -345,12 +344,12 @@ class Answers:
 
 
 def terminal() -> bool:
-    """Is there a person who can be asked?"""
+    """Returns whether there is a terminal for questions."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def at_terminal() -> Ask:
-    """Asks at the terminal."""
+    """Returns a function that asks at the terminal."""
     from taofold.cli.approval_prompt import Terminal
     from taofold.cli.render.story import can_colour
 
@@ -358,16 +357,18 @@ def at_terminal() -> Ask:
 
 
 def inferred_gate(task: str, root: Path) -> str:
-    """The gate that a task like "fix the tests" means in this project; "" if it means none."""
+    """Returns the completion command that a task such as "fix the tests" implies here; "" if
+    none.
+    """
     from taofold.loop.gates.criteria import suggestion
 
     return suggestion(task, root)
 
 
 def confirmed_gates(task: str, root: Path) -> tuple[str, ...]:
-    """The gates for a task that names none: inferred, and confirmed by the person.
+    """Returns the completion commands of a task without any: inferred and confirmed by the user.
 
-    Ends the program with 2 if nobody can be asked or nothing is named.
+    Exits with 2 if there is no terminal or no command.
     """
     guess = inferred_gate(task, root)
     if not terminal():
@@ -378,12 +379,12 @@ def confirmed_gates(task: str, root: Path) -> tuple[str, ...]:
         )
     commands = asyncio.run(gate(at_terminal(), guess, root))
     if not commands:
-        fail("without a command that proves completion there is no loop")
+        fail("a loop needs a command that proves completion")
     return commands
 
 
 async def gate(ask: Ask, guess: str, root: Path) -> tuple[str, ...]:
-    """Ask which commands prove completion, until one can be run. () = given up."""
+    """Asks for a completion command until one can be run. Returns () if the user gives up."""
     from taofold.loop.gates.criteria import gates
 
     while True:
@@ -395,7 +396,7 @@ async def gate(ask: Ask, guess: str, root: Path) -> tuple[str, ...]:
         if not command:
             continue
         try:
-            # Made only to see whether it can be run; `start` makes the gates of the loop.
+            # Only a check; `start` makes the gates of the loop.
             gates([command], root)
         except ConfigError as error:
             say(f"error: {error}")
@@ -404,23 +405,21 @@ async def gate(ask: Ask, guess: str, root: Path) -> tuple[str, ...]:
 
 
 async def questions(ask: Ask, task: str, commands: tuple[str, ...], root: Path) -> Answers:
-    """The five questions: task, proof, borders, effort, place."""
+    """Asks the five questions: task, completion, protected things, iterations, workspace."""
     if not task.strip():
-        task = (await ask("1/5 What is to be done?") or "").strip()
+        task = (await ask("1/5 What is the task?") or "").strip()
     else:
         more = (await ask(f"1/5 The task is {task!r}. Anything to add? [enter = no]") or "").strip()
         task = f"{task}. {more}" if more else task
     if not commands:
-        say("2/5 What proves that it is done?")
+        say("2/5 Which command proves that it is done?")
         commands = await gate(ask, inferred_gate(task, root), root)
     else:
         also = await ask(f"2/5 Done when {' AND '.join(commands)}. One more command? [enter = no]")
         commands = (*commands, also.strip()) if also and also.strip() else commands
-    border = (
-        await ask("3/5 What must not be touched, or must be kept? [enter = nothing]") or ""
-    ).strip()
+    border = (await ask("3/5 What must not be changed? [enter = nothing]") or "").strip()
     notes = (f"must be kept: {border}",) if border else ()
-    iterations = await _number(ask, "4/5 How many iterations at most? [enter = 10]")
+    iterations = await _number(ask, "4/5 Maximum number of iterations? [enter = 10]")
     mode = await _mode(ask)
     return Answers(task, commands, notes, iterations, mode)
 
@@ -432,12 +431,12 @@ async def _number(ask: Ask, question: str) -> int | None:
             return None
         if reply.isdigit() and int(reply) > 0:
             return int(reply)
-        say(f"{reply!r} is no number of iterations")
+        say(f"{reply!r} is not a positive whole number")
 
 
 async def _mode(ask: Ask) -> str:
     while True:
-        reply = (await ask(f"5/5 Where: {', '.join(MODES)}? [enter = in-place]") or "").strip()
+        reply = (await ask(f"5/5 Workspace: {', '.join(MODES)}? [enter = in-place]") or "").strip()
         if not reply or reply in MODES:
             return reply
         say(f"{reply!r} is none of {', '.join(MODES)}")

@@ -1,3 +1,3 @@
-"""What commands show: `tables`, the `story` of a run in steps, in a pipe or in colour
-(`rich_voice`), recorded runs (`runs`), a loop as it goes (`loops`), what was learnt (`patterns`).
+"""Displays of commands: `tables`, running runs (`story`, with colours in `rich_voice`), recorded
+runs (`runs`), running loops (`loops`), patterns (`patterns`) and prompts (`prompts`).
 """

@@ -1,7 +1,7 @@
-"""`LoopDisplay`: a loop as it goes, one line for each step: its gates and what they say each time,
-what it was told of earlier loops, the steps of its runs, how it ended.
+"""`LoopDisplay`: shows a running loop, one line for each step: results of its gates, its lessons,
+the steps of its runs, and its end.
 
-Lists of loops and their states are printed by `cli/loops/commands`.
+`cli/loops/commands` prints lists of loops and their states.
 """
 
 import sys
@@ -44,22 +44,22 @@ _LEVELS: Final = {
     "abort": "red",
 }
 _ERRORS: Final = 3
-"""Failing checks that are named."""
+"""Maximum failing checks shown."""
 _WIDE: Final = 160
 
 
 def _safe(text: str) -> str:
-    """A part of a line: its blanks stay, for they are the layout."""
+    """Returns a part of a line without control characters. Spaces are kept, as they are layout."""
     return " ".join(readable(text).splitlines())
 
 
 class LoopDisplay:
-    """Listens to a loop; give it to `LoopDependencies(hear=…)`. Writes to standard error."""
+    """A listener for `LoopDependencies(hear=…)` that writes to standard error."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         colours = can_colour(sys.stderr)
-        # `soft_wrap`: lines are cut to `width` here; rich
-        # would break them in a pipe at 80 characters.
+        # `soft_wrap`, because lines are cut to `width` here, and rich would break them in a pipe at
+        # 80 characters.
         self._console = Console(stderr=True, highlight=False, no_color=not colours, soft_wrap=True)
         self._live, self._quiet = colours and not quiet, quiet
         self._status: Status | None = None
@@ -70,35 +70,35 @@ class LoopDisplay:
 
     @property
     def width(self) -> int:
-        """Characters of a line."""
+        """The maximum characters of a line."""
         return min(self._console.width, _WIDE) if self._live else _WIDE
 
     def _room(self, taken: int) -> int:
-        """Characters of a line that are left beside `taken` ones: enough to say something."""
+        """Returns the characters of a line that are left beside `taken` ones, at least 24."""
         return max(24, self.width - taken)
 
     def named(self, loop: str) -> "LoopDisplay":
-        """The same, which knows the loop's id."""
+        """Sets the loop's id and returns the display."""
         self._loop = loop
         return self
 
     def before(self, records: Sequence[e.LoopRecord]) -> None:
-        """Take in what an earlier process showed."""
+        """Reads the records that an earlier process showed."""
         self._state = fold(records)
 
     def __call__(self, happening: "e.LoopRecord | Happening") -> None:
-        """Show one happening."""
+        """Shows one happening."""
         if self._quiet:
             return
         if isinstance(happening, e.LoopRecord):
-            # The verdict before is kept for what an iteration moved.
+            # The previous state is kept to compare verdicts.
             before, self._state = self._state, reduce(self._state, happening)
             self._fact(happening.event, before)
         elif isinstance(happening, run.Record):
             self._step(shown(happening).event)
 
     def busy(self, doing: str) -> None:
-        """What goes on just now, on a line that goes away; "" = nothing."""
+        """Shows the current activity on a temporary line; "" removes it."""
         if not doing or not self._live:
             if self._status is not None:
                 self._status.stop()
@@ -112,7 +112,7 @@ class LoopDisplay:
             self._status.update(text)
 
     def _say(self, *parts: Part) -> None:
-        """One line; every text of it goes through here, whoever wrote it."""
+        """Prints one line. All text passes here, so foreign text is made safe."""
         safe = [
             _safe(part) if isinstance(part, str) else (_safe(part[0]), part[1]) for part in parts
         ]
@@ -122,7 +122,7 @@ class LoopDisplay:
         match event:
             case e.LoopStarted():
                 self._opening(event)
-                self.busy("the gates run on the files as they are")
+                self.busy("the gates run on the initial files")
             case e.BaselineTaken():
                 self._verdict("start", event.verdict, None)
                 self.busy("looking for lessons of earlier loops")
@@ -144,9 +144,9 @@ class LoopDisplay:
                 self.busy("")
                 self._say(("‖ ", "yellow"), (f"paused: {line(event.reason, 600)}", "bold yellow"))
             case e.PauseAsked():
-                self._say(("‖ ", "yellow"), (f"{event.by} asks for a pause", "yellow"))
+                self._say(("‖ ", "yellow"), (f"{event.by} requested a pause", "yellow"))
             case e.Edited():
-                how = "hold from now on" if event.kept else "were put back"
+                how = "are accepted" if event.kept else "were restored"
                 named = line(", ".join(event.paths), self._room(40))
                 self._say(("   ! ", "yellow"), (f"edited files {how}: {named}", "yellow"))
             case e.BaselineRetaken():
@@ -198,7 +198,7 @@ class LoopDisplay:
             (f"  {took}{'' if verdict.contained else '  not contained'}  {name}".rstrip(), "dim"),
         )
         if verdict.unstarted:
-            # Whole, however long: no work makes such a gate pass.
+            # Shown in full: no work of the agent can make such a gate pass.
             self._say(("   ! ", "yellow"), (verdict.unstarted, "yellow"))
         self._failures(verdict)
         for change in verdict.changes:
@@ -206,7 +206,7 @@ class LoopDisplay:
                 self._say((f"   ! {change.path} was {change.did}, {change.done}", "bold red"))
         if not (verdict.passed or verdict.errors) and verdict.reasons:
             self._say((f"         {line(verdict.reasons[0], self._room(9))}", "red"))
-        # What joined is what "changed" names.
+        # Joined files are listed under "changed".
         left = [text for text in proof(verdict, 5) if not text.startswith(JOINED)]
         for text in (*left, *verdict.notes):
             self._say((f"   {line(text, 400)}", "dim"))
@@ -215,7 +215,7 @@ class LoopDisplay:
         errors = verdict.errors
         for failure in errors[:_ERRORS]:
             name = line(failure.id, 80)
-            # A command that printed nothing of use: why its run counts for nothing is a reason.
+            # If the command printed nothing useful, the verdict's reason is shown.
             known = failure.message or not verdict.reasons
             cause = root_cause(failure) if known else verdict.reasons[0]
             cause = line(cause, max(30, self.width - 14 - len(name)))
@@ -233,12 +233,10 @@ class LoopDisplay:
                 (line(", ".join(lessons.patterns), self._room(30)), "magenta"),
             )
         else:
-            why = lessons.reasons[0] if lessons.reasons else "nothing learnt fits"
-            reason = (
-                "control loop: none, to measure what they are worth" if lessons.control else why
-            )
+            why = lessons.reasons[0] if lessons.reasons else "no pattern fits"
+            reason = "control loop: none, to measure their benefit" if lessons.control else why
             if lessons.rates:
-                reason += "; the search is told the rates of earlier ones"
+                reason += "; the search uses the rates of earlier loops"
             self._say(("   lessons ", "bold"), (line(reason, self._room(12)), "dim"))
 
     def _ended(self, event: e.IterationEnded, before: LoopState) -> None:
@@ -346,7 +344,7 @@ class LoopDisplay:
             )
             return
         room = max(30, self.width - 12 - len(action.tool))
-        # Three fifths for what was called, the rest for what came back.
+        # Three fifths for the call, the rest for the result.
         arguments = parameters(action.parameters, room * 3 // 5)
         self._say(
             (f"{self._steps:>4} ", "dim"),

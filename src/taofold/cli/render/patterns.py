@@ -1,8 +1,7 @@
-"""Patterns for people and as JSON: a table, a page in the source system's layout, lineage, metrics.
+"""Patterns as text and JSON: a table, a page in the source system's layout, lineage, metrics.
 
-The learning curve is drawn as text: a bar for the iterations that each loop took.
-
-The verbs are in `cli/patterns`.
+The learning curve is drawn as text, with a bar for the iterations of each loop. The commands are in
+`cli/patterns`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,14 +21,13 @@ if TYPE_CHECKING:
 HEIGHT: Final = 8
 WIDTH: Final = 60
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
-_LEGEND: Final = "i injected, c control (by lot), n nothing to inject, m by hand"
+_LEGEND: Final = "i injected, c control (random), n nothing to inject, m manual"
 _WINDOW: Final = 5
 
 
 def curve(loops: "Sequence[LoopNote]") -> Iterator[str]:
-    """A bar for each of the newest loops that ended, and the mean of the newest few under it."""
+    """Yields the lines of the learning curve: a bar for each recent loop, and means below."""
     ended = sorted([note for note in loops if note.ended], key=lambda note: note.ended)
-    # One bar is no curve.
     if len(ended) < 2:
         return
     newest = ended[-WIDTH:]
@@ -78,14 +76,14 @@ _YET: Final = "not enough loops yet"
 
 
 def day(at: int) -> str:
-    """A time for people, "—" if there is none."""
+    """Returns a time as text; "—" if there is none."""
     from taofold.core.text import iso
 
     return f"{iso(at)[:19]}Z" if at else "—"
 
 
 def rate(pattern: "Pattern") -> str:
-    """The rate with its raw counts; of anti-patterns how often they failed."""
+    """Returns the success rate with its counts; for anti-patterns the failure rate."""
     counts = pattern.counts
     if counts.rate is None:
         return "—" if pattern.claim is None else "claimed"
@@ -96,7 +94,7 @@ def rate(pattern: "Pattern") -> str:
 
 
 def listing(patterns: "Sequence[Pattern]") -> None:
-    """One line each."""
+    """Prints a table of patterns."""
     table(
         ("pattern", "type", "success", "uses", "state", "tags", "what"),
         [
@@ -121,7 +119,7 @@ def _state(pattern: "Pattern") -> str:
 
 
 def as_json(pattern: "Pattern") -> dict[str, Any]:
-    """The whole pattern, with the figures that people see."""
+    """Returns the whole pattern, with the displayed figures."""
     import msgspec
 
     counts, share, anti = pattern.counts, pattern.counts.rate, pattern.kind == "anti"
@@ -155,7 +153,7 @@ def as_json(pattern: "Pattern") -> dict[str, Any]:
 
 
 def source_json(source: "PatternSource") -> dict[str, Any]:
-    """A loop that has to do with a pattern."""
+    """Returns a loop that found or used a pattern."""
     return {
         "loop_id": source.loop,
         "timestamp": day(source.at),
@@ -168,7 +166,7 @@ def source_json(source: "PatternSource") -> dict[str, Any]:
 
 
 def impact_json(pattern: "Pattern", stats: "LoopStats") -> dict[str, Any]:
-    """What seeing the pattern was worth, in iterations."""
+    """Returns the benefit of showing the pattern, in iterations."""
     from taofold.learning.metrics import impact
 
     average, injected, held = impact(pattern, stats)
@@ -180,7 +178,7 @@ def impact_json(pattern: "Pattern", stats: "LoopStats") -> dict[str, Any]:
 
 
 def page(pattern: "Pattern", stats: "LoopStats") -> None:
-    """Everything about a pattern, in the layout of the source system."""
+    """Prints a pattern in the layout of the source system."""
     give(f"Pattern: {pattern.id}")
     give(f"Name: {line(pattern.name, _WIDE)}")
     give(f"Type: {_TITLES[pattern.kind]}")
@@ -195,7 +193,7 @@ def page(pattern: "Pattern", stats: "LoopStats") -> None:
     give(f"  Average Impact: {_impact(pattern, stats)}")
     if pattern.claim is not None:
         claimed = pattern.claim.counts
-        give(f"  Claimed on import: {claimed.successes} of {claimed.usage} uses, not believed")
+        give(f"  Claimed on import: {claimed.successes} of {claimed.usage} uses, not counted")
     give("Source Loops:")
     for source in pattern.sources:
         give(f"  - {line(source.loop, 80)} ({_role(source)})")
@@ -265,7 +263,7 @@ def _block(title: str, text: str) -> Iterator[str]:
 
 
 def lineage(pattern: "Pattern") -> None:
-    """Discovery and uses in order of time."""
+    """Prints discovery and uses in order of time."""
     give(f"Pattern: {pattern.id}")
     for source in pattern.lineage:
         word, claimed = source.role.capitalize(), "  claimed by a file" * source.claimed
@@ -275,7 +273,7 @@ def lineage(pattern: "Pattern") -> None:
 
 
 def metrics(measured: "LearningMetrics", loops: "Sequence[LoopNote]") -> None:
-    """Counts and benefit as a table, and the learning curve."""
+    """Prints counts and benefit as a table, and the learning curve."""
     from taofold.learning.metrics import ENOUGH
 
     document = measured.as_json()
@@ -289,8 +287,8 @@ def metrics(measured: "LearningMetrics", loops: "Sequence[LoopNote]") -> None:
     table(("measure", "value"), rows)
     if not benefit.enough:
         say(
-            f"{_YET} to know a benefit: {benefit.stats.shown.loops} of {ENOUGH} loops that were "
-            f"told something, {benefit.stats.held.loops} of {ENOUGH} control loops"
+            f"{_YET} to measure a benefit: {benefit.stats.shown.loops} of {ENOUGH} loops with "
+            f"lessons, {benefit.stats.held.loops} of {ENOUGH} control loops"
         )
     for text in curve(loops):
         give(text)

@@ -33,15 +33,15 @@ def _lines(prompt: Mapping[str, Any], calls: int) -> Iterator[str]:
         yield from (_part(part) for part in message["parts"])
     yield f"\n── {times(len(prompt['tools']), 'tool')} " + "─" * 40
     if not prompt["tools"]:
-        yield "None are offered natively: what the model may do stands in the system prompt."
+        yield "None are offered natively: the system prompt lists the model's actions."
     for tool in prompt["tools"]:
         yield f"{tool['name']}: {tool['description']}\n  {render(tool['parameters'])}"
     if prompt["allowed"] is not None:
-        yield f"of which the model may call now: {', '.join(prompt['allowed']) or 'none'}"
+        yield f"allowed in this call: {', '.join(prompt['allowed']) or 'none'}"
     if prompt["schema"] is not None:
         yield f"\n── schema of the reply {'─' * 40}\n{render(prompt['schema'])}"
     settings = ", ".join(f"{name}={value!r}" for name, value in prompt["settings"].items())
-    yield f"\n── settings {'─' * 40}\n{settings or 'those of the model and its provider'}"
+    yield f"\n── settings {'─' * 40}\n{settings or 'defaults of the model and its provider'}"
 
 
 def _part(part: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""`RichVoice`: the steps of a run in colours and compact blocks, with a line for what is going on.
+"""`RichVoice`: shows the steps of a run in colour, with a line for the current activity.
 
-Which steps there are is decided by `story`. Imported only for a terminal that has colours.
+`story` decides which steps are shown. Imported only for a terminal with colours.
 """
 
 from typing import Final
@@ -31,13 +31,13 @@ _SIGNS: Final = {
     "timeout": ("⏱", "red"),
 }
 _THOUGHT: Final = 400
-"""Characters of a thought that are shown."""
+"""Maximum characters of a thought."""
 _TAIL: Final = 200
-"""Characters of a streaming reply that are kept for its one line."""
+"""Maximum characters of a streaming reply on its line."""
 
 
 class RichVoice(SilentVoice):
-    """Compact blocks in colour, and a line that shows what is going on."""
+    """Shows compact blocks in colour, and a line for the current activity."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
@@ -45,7 +45,7 @@ class RichVoice(SilentVoice):
         self._doing = self._tail = ""
 
     def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
-        """Run, agent, model, goal."""
+        """Shows run, agent, model and goal."""
         head = Text.assemble(
             (line(started.agent, 40), "bold"), (f"  {line(started.model, 60)}  {run}", "dim")
         )
@@ -53,7 +53,7 @@ class RichVoice(SilentVoice):
         self._print("", Text(line(started.goal, 300)), child=child)
 
     def thought(self, number: int, thought: Thought, *, child: bool) -> None:
-        """Its number, type and text."""
+        """Shows a thought's number, type and text."""
         colour = _COLOURS.get(thought.type, "default")
         text = Text.assemble(
             (f"{thought.type}{' (critical)' * thought.critical}  ", f"bold {colour}"),
@@ -63,11 +63,11 @@ class RichVoice(SilentVoice):
         self._print(f"{number}", text, child=child, style="bold")
 
     def thinking(self, text: str, *, child: bool) -> None:
-        """Its size and its beginning."""
+        """Shows the size and the beginning of thinking."""
         self._print("", Text(thought_line(text), "dim italic"), child=child)
 
     def action(self, action: Action, mark: str, *, child: bool) -> None:
-        """Tool and parameters."""
+        """Shows a tool and its parameters."""
         width = max(30, self.console.width - 12 - len(action.tool))
         text = Text.assemble(
             (f"{mark} " if mark else "", "dim"),
@@ -78,7 +78,7 @@ class RichVoice(SilentVoice):
         self._print("→", text, child=child, style="cyan")
 
     def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
-        """Status, key line, duration; the sums at the right."""
+        """Shows status, key line and duration, with totals at the right."""
         sign, colour = _SIGNS.get(seen.status, ("?", "default"))
         took = duration(seen.duration_ms) if seen.duration_ms else ""
         room = self.console.width - 12 - 4 * child - len(took)
@@ -88,19 +88,19 @@ class RichVoice(SilentVoice):
             (result, "" if seen.status == "success" else colour),
             (f"  {took}" if took else "", "dim"),
         )
-        # Beside the result if both fit, else on a line of their own.
+        # Totals go beside the result if both fit, else on their own line.
         beside = totals if len(result) + len(totals) + 4 <= room else ""
         self._print(sign, text, child=child, style=colour, right=beside)
         if totals and not beside:
             self._print("", Text(""), child=child, right=totals)
 
     def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
-        """The text."""
+        """Shows a note."""
         style = "red" if alarm else "yellow"
         self._print("!", Text(line(text, 300), style), child=child, style=style)
 
     def busy(self, doing: str) -> None:
-        """A line with a spinner, which goes away."""
+        """Shows a temporary line with a spinner."""
         self._doing, self._tail = doing, ""
         if not doing:
             self._stop()
@@ -112,13 +112,13 @@ class RichVoice(SilentVoice):
             self._status.update(self._now())
 
     def delta(self, text: str) -> None:
-        """The end of the reply so far, on the same line."""
+        """Shows the end of the current reply on that line."""
         self._tail = (self._tail + text)[-_TAIL:]
         if self._status is not None:
             self._status.update(self._now())
 
     def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
-        """How it ended, and what it cost."""
+        """Shows the end of the run and its costs."""
         good = isinstance(event, e.RunFinished) and event.success
         colour = "green" if good else "yellow" if isinstance(event, e.Parked) else "red"
         self._print("", Text(""), child=False)
@@ -152,7 +152,7 @@ class RichVoice(SilentVoice):
 
 
 class StillVoice(RichVoice):
-    """Shows the past: nothing is going on."""
+    """Shows recorded runs, without the line for current activity."""
 
     def busy(self, doing: str) -> None:
-        """Nothing."""
+        """Does nothing."""

@@ -1,8 +1,7 @@
-"""Recorded runs as text and as JSON: the state and the steps of one, the differences of two.
+"""Recorded runs as text and JSON: state and steps of one run, differences of two.
 
-For `taofold runs list`, `show` and `diff`; these verbs are in `cli/runs`. A difference is one of
-events: ids, times, durations, epochs and owners do not count, for they always differ. A run that
-goes on is shown by `story`.
+Used by `taofold runs list`, `show` and `diff` in `cli/runs`. Differences compare events without
+ids, times, durations, epochs and owners, which always differ. `story` shows running runs.
 """
 
 import os
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
 
 
 def started_of(run: str, records: Sequence[e.Record]) -> e.RunStarted:
-    """How the run began.
+    """Returns the first event of a run.
 
     Raises:
-        ConfigError: the log does not say.
+        ConfigError: The log lacks it.
     """
     started = opening(records)
     if started is None:
@@ -43,19 +42,19 @@ def started_of(run: str, records: Sequence[e.Record]) -> e.RunStarted:
 
 
 def state_json(run: str, records: Sequence[e.Record]) -> dict[str, Any]:
-    """The state after the last of `records` as JSON, with the session that the run belongs to."""
+    """Returns the state after `records` as JSON, with the run's session."""
     started = opening(records)
     return {**run_state_json(run, records), "session": started.session if started else ""}
 
 
 def tell(run: str, records: Sequence[e.Record], *, travelled: bool, status: str) -> None:
-    """The run on standard output, as its trace was; `status` is what a person sees it as now."""
-    # Without the branches that a rewind took back.
+    """Prints a run like its live trace; `status` is its displayed status."""
+    # Without records that a rewind took back.
     alive = live(records)
     story = Story(_voice(), run, waved=True)
     for record in alive:
         story(record)
-    # As the story above, and as `--json`: guesses are masked.
+    # Guessed secrets are masked, as in the trace and in `--json`.
     state = fold(map(shown, records))
     for text in _state(
         state, records[-1].seq if records else -1, travelled=travelled, status=status
@@ -69,7 +68,7 @@ def _state(state: RunState, seq: int, *, travelled: bool, status: str) -> list[s
         lines.append(f"state after event {seq}: {state.status} ({totals(state)})")
     elif state.status in ("running", "new"):
         lines.append(f"status: {status} ({totals(state)})")
-    # Calls without a result: what a resumed run has to begin with.
+    # Calls without a result, with which a resumed run begins.
     for opened in state.open.values():
         for slot in opened.slots:
             if slot.observation is None:
@@ -84,7 +83,7 @@ def _state(state: RunState, seq: int, *, travelled: bool, status: str) -> list[s
 
 
 def _voice() -> "Voice":
-    """On standard output; without the line that shows what is going on."""
+    """Returns the display for standard output, without a line for current activity."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return PlainVoice(sys.stdout)
     from rich.console import Console
@@ -97,21 +96,21 @@ def _voice() -> "Voice":
 _LOOSE = frozenset(
     {"ms", "duration_ms", "at", "expires_at", "settings", "session", "parent", "run"}
 )
-"""Fields that differ from run to run."""
+"""Fields that differ in every run."""
 _WHOLE = frozenset({"parameters", "result", "data", "update", "output", "content"})
-"""What a model or a tool said: names in there are theirs, and all of it counts."""
+"""Fields with text of a model or a tool: all their content is compared."""
 
 
 class Difference(NamedTuple):
-    """What `compare` found. Sequence numbers, events and steps of either run."""
+    """The result of `compare`: first different records and different steps."""
 
     same: bool
     first: tuple[e.Record | None, e.Record | None] | None
     steps: list[tuple[int, list[str], list[str]]]
-    """Number, and what either run has there; only where they differ."""
+    """Step numbers with the lines of both runs, only for steps that differ."""
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Returns the difference as JSON values."""
         first: Any = None
         if self.first is not None:
             first = [None if record is None else _as_json(record) for record in self.first]
@@ -120,7 +119,7 @@ class Difference(NamedTuple):
 
 
 def compare(a: Sequence[e.Record], b: Sequence[e.Record]) -> Difference:
-    """The first event in which they differ, and the steps that do."""
+    """Compares two runs: the first different event, and all different steps."""
     first_run, theirs = _compared(a), _compared(b)
     first = next(
         (
@@ -141,7 +140,7 @@ def compare(a: Sequence[e.Record], b: Sequence[e.Record]) -> Difference:
 
 
 def difference_text(difference: Difference) -> str:
-    """The first events of two runs that differ, then the steps that do, line by line."""
+    """Returns the first different events of two runs and the different steps as text."""
     if difference.first is None:
         return "the same: every event agrees (times and ids apart)"
     lines = ["the first events that differ:"]
@@ -191,17 +190,17 @@ def _lines(step: Step | None) -> list[str]:
 
 
 async def status(log: Log, row: RunRow) -> str:
-    """The status for display: `queued`, `interrupted` or `forked` if no process drives the run."""
+    """Returns the displayed status: `queued`, `interrupted` or `forked` without a driver."""
     return as_seen(row, await log.read(row.run)) if _is_left(row) else row.status
 
 
 def as_seen(row: RunRow, records: Sequence[e.Record]) -> str:
-    """The same of a run whose `records` were read already."""
+    """Returns the displayed status of a run with known `records`."""
     if not _is_left(row):
         return row.status
     events = [record.event for record in records]
     began = next((n for n, event in enumerate(events) if isinstance(event, e.Forked)), None)
-    # What is before `Forked` was copied; a `Resumed` behind it says that the fork was driven.
+    # Records before `Forked` are copies; a `Resumed` after it shows that the fork was driven.
     alone = began is not None and not any(isinstance(event, e.Resumed) for event in events[began:])
     if alone:
         return "forked"
@@ -210,5 +209,5 @@ def as_seen(row: RunRow, records: Sequence[e.Record]) -> str:
 
 
 def _is_left(row: RunRow) -> bool:
-    """Does the log say that it runs, while nobody drives it?"""
+    """Returns whether the run's status is running but no process drives it."""
     return row.status == "running" and not driven(row)

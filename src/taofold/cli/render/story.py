@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _WHY = {
     "tier 2 asks": "it writes, or its author or your policy wants it asked about",
-    "tier 3 always asks": "its author or your policy wants your word every time",
+    "tier 3 always asks": "its author or your policy wants your approval every time",
 }
 """The policy's reasons that only repeat the tier."""
 

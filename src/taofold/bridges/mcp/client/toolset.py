@@ -1,12 +1,11 @@
 """MCP servers as toolsets: `Agent(..., tools=[McpServer.stdio("npx", "-y", "…")])`.
 
-`McpServer` is what people configure. It is started or connected when its tools are first needed, in
-the background, and kept for as long as the process lives, or until `close`. What it says is data:
-it never lowers a tier unless `trust` says so, and a tool that changed or is new since the server
-was met is called only after a person has accepted it. Resources and prompts of the server are read
-by tools of ours (`readers`), or by the program itself, which may also wait for changes of
-resources. Where credentials depend on who asks, each principal has a connection of its own. What is
-done with a server that is up is in `remote_server`.
+`McpServer` is the public class. It starts or connects the server in the background when its tools
+are first needed, and keeps it until `close` or the end of the process. The server's data never
+lowers a tier unless `trust` is set. A tool that is changed or new since the first contact is called
+only after the user has accepted it. Resources and prompts are read by tools (`readers`) or by the
+program itself, which can also wait for changes of resources. If credentials depend on the
+principal, each principal has its own connection. `remote_server` talks to the connected server.
 """
 
 import asyncio
@@ -59,34 +58,35 @@ Mode = Literal["auto", "legacy"]
 
 
 class McpOptions(TypedDict, total=False):
-    """What every way to make an `McpServer` takes."""
+    """Options of all constructors of `McpServer`."""
 
     name: str
-    """In messages and as prefix; by default taken from the command or the host."""
+    """Name in messages and prefix. Default: from the command or the host."""
     prefix: str | None
-    """Before each tool's name; by default `name_`."""
+    """Prefix of each tool's name. Default: `name_`."""
     tools: Iterable[str]
-    """Only these, by the server's names; by default all."""
+    """Only these tools, by the server's names. Default: all."""
     trust: bool
-    """Believe what it says of its tools: what is read-only is tier 1 then."""
+    """Trust the server's hints: read-only tools get tier 1."""
     timeout: float
-    """Seconds that a call may take, if the model asks for no other time."""
+    """Seconds of a call, unless the model sets another time."""
     connect_timeout: float
-    """Seconds that starting and connecting may take."""
+    """Seconds for starting and connecting."""
     mode: Mode
-    """`legacy` speaks the older protocol, for servers that ask while they work."""
+    """`legacy` uses the older protocol, for servers that ask questions during a call."""
     required: bool
-    """Without the server there is no agent; else there are only no such tools."""
+    """True: an unreachable server is an error. False: the agent runs without its tools."""
     resources: bool
     """Offer tools that list and read its resources."""
     prompts: bool
     """Offer tools that list and fill in its prompts."""
     roots: Iterable[str | Path]
-    """Folders that it is told of when it asks for them; by default none."""
+    """Folders that the server may list. Default: none."""
     sampling: bool
-    """May it ask, each time with a person's word, for an answer of the run's own model?"""
+    """True: the server may request answers of the run's model. Each request needs approval."""
     pins: Path | bool
-    """Folder of what was accepted; True = the operator's, False = forget it with the process."""
+    """Folder of the accepted definitions. True = the operator's folder, False = keep them in
+    memory."""
 
 
 _URI: Final[dict[str, Any]] = {
@@ -118,11 +118,10 @@ def readers(
     options: McpOptions,
     lacks: Collection[str] = (),
 ) -> list[Tool]:
-    """The tools that the options ask for, without those for what the server does not declare.
+    """Makes the tools for resources and prompts that the options request and the server declares.
 
-    Requests to an untrusted server need an approval.
-
-    Each reads as the principal of the run that calls it.
+    Requests to an untrusted server need approval. Each tool reads as the principal of the calling
+    run.
     """
     tier = Tier.AUTO if options.get("trust", False) else Tier.CARD
 
@@ -162,14 +161,14 @@ def readers(
 
 SLACK: Final = 5.0
 EFFECTS: Final[tuple[Sideeffect, ...]] = ("read", "idempotent", "once")
-"""The more careful ones last."""
+"""Effects, the most careful last."""
 PRINCIPALS: Final = 64
-"""With credentials of their own, whose connections one server keeps open."""
+"""Maximum open connections of one server for principals with their own credentials."""
 _LOGGER: Final = logging.getLogger("taofold.mcp")
 
 
 def _renewed_copy(copy: Tool, original: Tool, renewed: Tool) -> Tool:
-    """What becomes of somebody's changed copy of `original`: nothing that he raised is lowered."""
+    """Renews a changed copy of `original`. Tiers and effects that the copy raised stay raised."""
     effect = max(copy.effect, renewed.effect, key=EFFECTS.index)
     return replace(
         copy,
@@ -206,7 +205,7 @@ def _place(
 
 
 class McpServer(Toolset):
-    """The tools of one MCP server. It is asked for them at the first use."""
+    """The tools of one MCP server, listed at the first use."""
 
     __slots__ = (
         *(
@@ -234,7 +233,7 @@ class McpServer(Toolset):
         self.address = address
         selection = options.get("tools")
         if selection is not None:
-            options["tools"] = list(selection)  # it is gone through more than once
+            options["tools"] = list(selection)  # it is iterated more than once
         self._options = options
         self._offered_inputs = ServerInputs(
             tuple([Path(folder) for folder in options.get("roots", ())]),
@@ -243,17 +242,17 @@ class McpServer(Toolset):
         self.label = options.get("name") or address.label
         pins = options.get("pins", True)
         folder = None if isinstance(pins, bool) else pins
-        # A server object in this process is our own code: nothing is kept about it by default.
+        # A server object in this process is the program's own code, so its tools are not pinned.
         pinned = address.kind != "here" if pins is True else pins is not False
         self._pins = Pins(Pins.file(address, folder) if pinned else None, address.words)
         self._lock = threading.Lock()
         self._made: dict[str, Tool] | None = None
         self._made_of = 0
-        """The changes of the pins that `_made` knows of."""
+        """Number of changes of the pins when `_made` was built."""
         self._renewing: Future[None] | None = None
         self._server: RemoteServer | None = None
         self._personal: OrderedDict[str, RemoteServer] = OrderedDict()
-        """By the principal's id, where each has credentials of its own; the newest last."""
+        """Servers by principal id, if each has its own credentials; the newest last."""
 
     @classmethod
     def stdio(
@@ -264,7 +263,7 @@ class McpServer(Toolset):
         cwd: str | Path = "",
         **options: Unpack[McpOptions],
     ) -> Self:
-        """A program to start. It inherits PATH, HOME and the like, and what `env` says."""
+        """A program to start. It inherits PATH, HOME and similar variables, and gets `env`."""
         address = ServerAddress("stdio", command, tuple(args), dict(env or {}), str(cwd))
         return cls(address, **options)
 
@@ -277,14 +276,13 @@ class McpServer(Toolset):
         oauth: OAuth | None = None,
         **options: Unpack[McpOptions],
     ) -> Self:
-        """A server that speaks streamable HTTP.
+        """A server over streamable HTTP.
 
-        `headers` may be a function that gives them, awaited if need be: it is asked once, and
-        again whenever the server answers 401. One with a parameter gets the principal of the run
-        that calls (None where the tools are listed): each principal has its own connection then,
-        with its own credentials. With `oauth`, the tokens are used for which somebody
-        has signed in (`taofold mcp login`), or the client's own credentials; with
-        `OAuth(per_principal=True)` those for which the principal of the run has signed in.
+        `headers` may be a function, also async. It is called once, and again after each response
+        401. A function with a parameter gets the principal of the calling run (None when tools are
+        listed); each principal then has its own connection and credentials. `oauth` uses the tokens
+        of a sign-in (`taofold mcp login`) or the client's own credentials.
+        `OAuth(per_principal=True)` uses the tokens of the run's principal.
         """
         return cls(_place("http", url, headers, oauth), **options)
 
@@ -297,7 +295,9 @@ class McpServer(Toolset):
         oauth: OAuth | None = None,
         **options: Unpack[McpOptions],
     ) -> Self:
-        """A server that speaks the older HTTP with server-sent events; `headers` as in `http`."""
+        """A server over the older HTTP transport with server-sent events; `headers` as in
+        `http`.
+        """
         return cls(_place("sse", url, headers, oauth), **options)
 
     @classmethod
@@ -321,19 +321,19 @@ class McpServer(Toolset):
         return self is other
 
     def _all(self) -> dict[str, Tool]:
-        """The tools as they are accepted now; waits for the server the first time.
+        """Returns the currently accepted tools; waits for the server the first time.
 
         Raises:
-            ConfigError: it is required and cannot be reached, or cannot be used as described.
+            ConfigError: The server is required and unreachable, or its options are wrong.
         """
-        # A thread's lock: tools are looked up from synchronous code, on any thread.
+        # A thread lock, because synchronous code on any thread looks up tools.
         with self._lock:
             if self._made is None:
                 seconds = self._options.get("connect_timeout", 30.0)
                 work = submit(self._offer())
                 try:
-                    # Connecting and listing may each take their time;
-                    # the slack lets their own errors come first.
+                    # Connecting and listing have a timeout each; the slack lets their own errors
+                    # come first.
                     self._made = work.result(2 * seconds + SLACK)
                 except TimeoutError:
                     work.cancel()
@@ -347,7 +347,7 @@ class McpServer(Toolset):
             return self._made
 
     def _renew(self) -> None:
-        """List the tools again in the background, for the next lookup."""
+        """Lists the tools again in the background, for the next lookup."""
         if self._renewing is None or self._renewing.done():
             self._renewing = submit(self._renewed())
 
@@ -361,33 +361,33 @@ class McpServer(Toolset):
             self._made = made
 
     async def open(self) -> Self:
-        """Ask for the tools now, without holding up the event loop."""
+        """Lists the tools now, without blocking the event loop."""
         if self._made is None:
             await asyncio.to_thread(self._all)
         return self
 
     async def close(self) -> None:
-        """End the connection and the program. A later call opens it again."""
+        """Closes the connection and stops the program. A later call opens it again."""
         for server in (self._server, *self._personal.values()):
             if server is not None:
                 await on_loop(server.connection.close())
 
     async def __aenter__(self) -> Self:
-        """`open`."""
+        """Calls `open`."""
         return await self.open()
 
     async def __aexit__(self, *_: object) -> None:
-        """`close`."""
+        """Calls `close`."""
         await self.close()
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """What the server lists and cannot be offered, and why."""
+        """Listed tools that cannot be offered, with reasons."""
         return () if self._server is None else self._server.skipped
 
     @property
     def instructions(self) -> str:
-        """What the server says of itself. It is data: nothing puts it into a prompt."""
+        """The server's instructions. They are foreign data and never put into a prompt."""
         return "" if self._server is None else self._server.instructions
 
     async def _offer(self) -> dict[str, Tool]:
@@ -409,7 +409,7 @@ class McpServer(Toolset):
         tools: dict[str, Tool] = {}
         prefix = options.get("prefix")
         prefix = f"{self.label}_" if prefix is None else prefix
-        # Also those that are gone for now: while they are, nobody else has their names.
+        # Includes tools that are missing now, so that no other tool gets their names.
         named = safe_names(selection or {*names, *self._pins.known()}, prefix)
         for entry in definitions_now:
             if selection is None or entry.name in selection:
@@ -418,12 +418,12 @@ class McpServer(Toolset):
                 aliases = tuple([form for form in forms if form != name])
                 tools[name] = self._tool(entry, name, aliases)
         for tool in readers(self.label, self._served_to, prefix, options, self._server.lacks):
-            # A tool of the server's wins over a reader of ours with the same name.
+            # A server's tool takes precedence over a reader with the same name.
             tools.setdefault(tool.name, tool)
         return tools
 
     def _refuse_missing(self, names: Sequence[str], listed: Sequence[str]) -> None:
-        """Raise `ConfigError` if the options name a tool that is not among `names`."""
+        """Raises `ConfigError` if the options name a tool that is not in `names`."""
         missing = [name for name in self._options.get("tools") or () if name not in names]
         if missing:
             raise ConfigError(
@@ -432,7 +432,7 @@ class McpServer(Toolset):
             )
 
     def _work(self, address: ServerAddress) -> RemoteServer:
-        """The server at work, as it is reached from `address`."""
+        """Makes the client of the server at `address`."""
         options = self._options
         only = options.get("tools")
         return RemoteServer(
@@ -447,7 +447,10 @@ class McpServer(Toolset):
         )
 
     def _for(self, principal: Principal) -> RemoteServer:
-        """The server at work for `principal`. On the connections' loop: nobody else looks."""
+        """Returns the client for `principal`.
+
+        Runs on the connections' loop, so it needs no lock.
+        """
         assert self._server is not None
         if not self.address.per_principal:
             return self._server
@@ -459,13 +462,13 @@ class McpServer(Toolset):
         return server
 
     def _tool(self, definition: Definition, name: str, aliases: tuple[str, ...]) -> Tool:
-        """The tool that `definition` describes, which becomes another when another is accepted."""
+        """Makes the tool of `definition`. It is renewed when another definition is accepted."""
 
         async def call(ctx: RunContext[Any], parameters: dict[str, Any]) -> Outcome:
             loop = asyncio.get_running_loop()
 
             def report(text: str) -> None:
-                # Back from the connections' thread to the loop of the run.
+                # From the connections' thread to the run's event loop.
                 loop.call_soon_threadsafe(ctx.report, text)
 
             async def back(work: Awaitable[T]) -> T:
@@ -531,40 +534,40 @@ class McpServer(Toolset):
         return await on_loop(chosen())
 
     async def resources(self) -> list[dict[str, Any]]:
-        """The server's resources, as it lists them."""
+        """Returns the server's list of resources."""
         return await on_loop((await self._served()).pages("resources"))
 
     async def templates(self) -> list[dict[str, Any]]:
-        """The forms of uris (RFC 6570) that the server can read, as it lists them."""
+        """Returns the server's list of URI templates (RFC 6570)."""
         return await on_loop((await self._served()).pages("resource_templates"))
 
     async def changes(self, *uris: str) -> AsyncGenerator[str]:
-        """The uri of one of these resources whenever the server says that it has changed.
+        """Yields the uri of one of these resources whenever the server reports a change.
 
             async for uri in server.changes("memo://today"):
                 print(await server.read(uri))
 
-        After the server was away each is given once more, since nobody knows what was missed.
+        After a lost connection each uri is yielded once, because changes may have been missed.
 
         Raises:
-            MCPError: of the mcp package; the server has no subscriptions.
+            MCPError: An error of the mcp package: the server has no subscriptions.
         """
         server, loop = await self._served(), asyncio.get_running_loop()
         changed: asyncio.Queue[str] = asyncio.Queue()
         pending = set[str]()
 
         def note(uri: str) -> None:
-            # Once, until somebody has looked: a server may say it a thousand times a second.
+            # Reported once until it is read: a server may send many notifications per second.
             if uri not in pending:
                 pending.add(uri)
                 changed.put_nowait(uri)
 
         def heard(uri: str) -> None:
-            # Back from the connections' thread to the loop of whoever watches.
+            # From the connections' thread to the watcher's event loop.
             loop.call_soon_threadsafe(note, uri)
 
         watching = asyncio.ensure_future(on_loop(server.watch(uris, heard)))
-        # What ends the watching must not be waited for behind a change that never comes.
+        # Waited for in parallel, because the watching may end without another change.
         waiting = asyncio.ensure_future(changed.get())
         try:
             while True:
@@ -580,13 +583,13 @@ class McpServer(Toolset):
             watching.cancel()
 
     async def prompts(self) -> list[dict[str, Any]]:
-        """The server's prompts, as it lists them."""
+        """Returns the server's list of prompts."""
         return await on_loop((await self._served()).pages("prompts"))
 
     async def read(self, uri: str) -> str:
-        """The contents of a resource: text, or what it is."""
+        """Returns a resource as text, or a description of it."""
         return str((await on_loop((await self._served()).read(uri))).value)
 
     async def prompt(self, name: str, /, **arguments: str) -> str:
-        """A prompt filled in, a line for each message."""
+        """Returns a filled-in prompt, one line for each message."""
         return await on_loop((await self._served()).prompt(name, arguments))

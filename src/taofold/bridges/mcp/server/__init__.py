@@ -1,8 +1,8 @@
-"""Agents and tools as an MCP server, for other people's clients.
+"""Agents and tools as an MCP server.
 
-`offers` are the agents and tools that a client may call and their runs, without the protocol.
-`server` answers the requests of clients, in the words of MCP (`translation`); a run that takes
-longer than a request becomes one of its `tasks`.
+`offers` holds the callable agents and tools and their runs, without the protocol. `server` handles
+the requests of clients, with the messages of `translation`. A run that takes longer than a request
+becomes one of its `tasks`.
 """
 
 from importlib import import_module
@@ -16,7 +16,7 @@ __all__ = ["Offers", "http_app", "make_server", "serve_stdio"]
 
 
 def __getattr__(name: str) -> Any:
-    # `offers` is of use without the mcp package, which `server` imports.
+    # `offers` works without the mcp package, which `server` imports.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "offers" if name == "Offers" else "server"

@@ -1,9 +1,9 @@
-"""`Offers`: the agents and tools that a client of our MCP server may call, and the runs they begin.
+"""`Offers`: the agents and tools that an MCP client may call, and the runs that calls start.
 
-An agent takes a goal; a tool is called directly, which is a run of its own with one step that the
-client wrote: so it is governed, recorded and, if it must wait for a person, goes on later in any
-process. A run is started here, found again, waited for and decided on, only by the client whose it
-is; `run_outcome` is what came of it. Knows nothing about the protocol; `server` does.
+An agent takes a goal. A direct call of a tool is a run with one step that the client wrote, so it
+is governed and recorded, and can wait for an approval and continue in any process. Only the client
+that started a run can find it, wait for it and decide its approvals. `run_outcome` returns a run's
+result. Knows nothing about the protocol.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from taofold.runtime.setup import Approval, Decision
 from taofold.tools import Tool, Toolset
 
 PREFIX: Final = "mcp:"
-"""Before the tool's name in the name of the agent of a direct call."""
+"""Prefix of the agent's name in a direct call, before the tool's name."""
 RESUME: Final = "resume_run"
 WRAP: Final = "result"
-"""Where a structured result lies that is no object."""
+"""Key that wraps a structured result that is no object."""
 LOOK_S: Final = 0.2
-"""Seconds between two looks at a run that somebody else drives."""
+"""Seconds between two checks of a run that another process drives."""
 _GOAL: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"goal": {"type": "string", "description": "What the agent should do."}},
@@ -48,7 +48,7 @@ _GOAL: Final[dict[str, Any]] = {
 
 
 def direct(task: Task) -> Strategy[Answer]:
-    """One call that somebody else wrote: its observation is the answer."""
+    """Runs one call of the client; its observation is the answer."""
     thought = Thought(f"an MCP client calls {task.data['tool']}")
     call = Action(str(task.data["tool"]), dict(task.data["parameters"]), "asked for by the client")
     [observation] = yield Act(thought, (call,), planned=True)
@@ -59,7 +59,10 @@ def direct(task: Task) -> Strategy[Answer]:
 
 @dataclass(frozen=True, slots=True)
 class McpOffer:
-    """One thing a client may call. `settings` are kept with its runs, to make the agent again."""
+    """One agent or tool that a client may call.
+
+    `settings` are stored with its runs, to make the agent again.
+    """
 
     name: str
     description: str
@@ -67,19 +70,22 @@ class McpOffer:
     agent: Agent[Any, Any]
     tools: tuple[Tool, ...]
     tool: str = ""
-    """Of a direct call; "" = an agent with a goal."""
+    """The tool of a direct call; "" = an agent with a goal."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     result_schema: Mapping[str, Any] | None = None
-    """Of the structured result; None = it is text, or nobody knows."""
+    """Schema of the structured result; None = text, or unknown."""
 
     def structured(self, output: Any) -> dict[str, Any] | None:
-        """The output (JSON) as it is promised; what is no object lies below `result`."""
+        """Returns the output in the form of `result_schema`.
+
+        A value that is no object is wrapped in `result`.
+        """
         if self.result_schema is None or not _wrapped(self.agent.answer.schema):
             return output if is_object(output) else None
         return {WRAP: output}
 
     def start(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The goal of a run of it, and what the run is begun with besides."""
+        """Returns the goal of a run and the other options to begin it."""
         if self.tool:
             data = {"tool": self.tool, "parameters": dict(arguments)}
             return f"call {self.tool}", {"data": data}
@@ -87,30 +93,30 @@ class McpOffer:
 
     @property
     def reads(self) -> bool:
-        """Does nothing that it can do change anything?"""
+        """True if all its tools only read."""
         return all(tool.effect == "read" for tool in self.tools)
 
     @property
     def repeatable(self) -> bool:
-        """May it be called twice with the same effect as once?"""
+        """True if a second call has no further effect."""
         return all(tool.effect != "once" for tool in self.tools)
 
     @property
     def tier(self) -> Tier:
-        """The highest of its tools'."""
+        """The highest tier of its tools."""
         return max((tool.tier for tool in self.tools), default=Tier.AUTO)
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """Everything on offer, with the log and on whose behalf it runs."""
+    """All offers, with their log and the principal that runs them."""
 
     by_name: Mapping[str, McpOffer]
     log: Log
     principal: Principal = Principal()
     policy: Policy = field(default_factory=Policy)
     redactor: Redactor = field(default_factory=environment_redactor)
-    """Takes out what people at the client write: knows every secret of what is on offer."""
+    """Removes the secrets of all offers from texts that users of the client write."""
 
     @classmethod
     def of(
@@ -123,10 +129,10 @@ class Offers:
         policy: Policy | None = None,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> "Offers":
-        """Offers of agents and tools. `settings` are by the agents' names.
+        """Makes offers of agents and tools. `settings` are by the agents' names.
 
         Raises:
-            ConfigError: a name occurs twice, or is reserved.
+            ConfigError: A name occurs twice or is reserved.
         """
         rules = Policy() if policy is None else policy
         offers = [
@@ -144,10 +150,10 @@ class Offers:
     async def run(
         self, name: str, arguments: Mapping[str, Any], hear: Callable[[Happening], None] | None
     ) -> RunResult[Any]:
-        """Start what `name` offers.
+        """Runs the offer `name`.
 
         Raises:
-            ConfigError: the agent cannot run; the goal is empty.
+            ConfigError: The agent cannot run, or the goal is empty.
         """
         offer, run = self.by_name[name], new_id()
         if hear is not None:
@@ -158,22 +164,22 @@ class Offers:
         )
 
     async def begin(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Put a run of what `name` offers into the log; whoever calls `advance` drives it.
+        """Creates a run of the offer `name` in the log; `advance` drives it later.
 
         Raises:
-            ConfigError: the agent cannot run; the goal is empty.
+            ConfigError: The agent cannot run, or the goal is empty.
         """
         offer = self.by_name[name]
         goal, options = offer.start(arguments)
         return await offer.agent.begin(goal, principal=self.principal, **options)
 
     async def resume(self, run: str, hear: Callable[[Happening], None]) -> RunResult[Any]:
-        """Carry on a run that was started here, or wait for its end; an ended run's result.
+        """Resumes a run that was started here or waits for its end. Returns its result.
 
-        Whoever lost the answer, by a time-out or with the connection, gets it here.
+        A client that lost the response gets it this way.
 
         Raises:
-            Refused: it is not one of ours.
+            Refused: The run was not started here.
         """
         offer = await self.first(run)
         while True:
@@ -185,13 +191,13 @@ class Offers:
             except Conflict:
                 if not (await self.log.row(run)).held:
                     raise
-            await asyncio.sleep(LOOK_S)  # the call that began it still drives it
+            await asyncio.sleep(LOOK_S)  # the call that began the run still drives it
 
     async def first(self, run: str) -> McpOffer:
-        """What `run` was started with.
+        """Returns the offer of a run.
 
         Raises:
-            Refused: it is not one of the principal's, or was not started here.
+            Refused: The run belongs to another principal or was not started here.
         """
         first = await self._first(run)
         offer = self.by_name.get(first.agent.removeprefix(PREFIX))
@@ -204,11 +210,11 @@ class Offers:
         return offer
 
     async def decide(self, approval: Approval, decision: Decision) -> None:
-        """Put the principal's decision where the run looks for it.
+        """Records the principal's decision in the run's inbox.
 
         Raises:
-            Refused: the policy or the approval does not let it stand. The words name the run, for
-                it still waits, and the client has no other place to read its id.
+            Refused: The policy or the approval does not allow it. The message names the run, which
+                still waits, because the client has no other source of its id.
         """
         by, policy, redactor = self.principal, self.policy, self.redactor
         try:
@@ -230,7 +236,7 @@ class Offers:
 
 
 def run_outcome(result: RunResult[Any]) -> Observation:
-    """What came of a run, as one observation."""
+    """Returns the result of a run as one observation."""
     if result.success:
         return Observation(result.output)
     why = shown_value(result.error) or result.stop_reason
@@ -244,7 +250,7 @@ def _agent(agent: Agent[Any, Any], settings: Mapping[str, Any]) -> McpOffer:
     inner = tuple(agent.toolset.values())
     promised = agent.answer.schema
     if promised is not None and _wrapped(promised):
-        # The protocol's structured results are objects; clients of the package unwrap this one.
+        # The protocol's structured results are objects; clients of the package unwrap this key.
         definitions = promised.get("$defs", {})
         bare = {name: value for name, value in promised.items() if name != "$defs"}
         promised = {"type": "object", "properties": {WRAP: bare}, "required": [WRAP]}

@@ -1,15 +1,13 @@
-"""Answers the requests of MCP clients: `taofold serve --mcp`. `make_server` makes the server, which
-`serve_stdio` or `http_app` opens.
+"""The MCP server of `taofold serve --mcp`: `make_server`, opened by `serve_stdio` or `http_app`.
 
-`ClientRequests` lists, calls and cancels for them what is in `offers`, and speaks by `translation`.
-What must wait for a person is asked of the person at the client where the client can ask
-(elicitation, in either era); where it cannot, the error names the run, which `resume_run` carries
-on once somebody has decided.
+`ClientRequests` lists, calls and cancels `offers` with the messages of `translation`. An approval
+is asked through the client if it supports elicitation, in either protocol version. If not, the
+error names the run, and `resume_run` continues it after the decision.
 
-A call that takes longer becomes a task (`tasks`) where the client understands these.
+A long call becomes a task (`tasks`) if the client supports tasks.
 
-Whoever started this process speaks through standard input and output, with that user's rights.
-Over HTTP each request is somebody's, or is refused: runs are theirs, and so are decisions.
+Over standard input and output the client has the rights of the user who started the process. Over
+HTTP each request needs a principal, who owns its runs and decisions.
 """
 
 import sys
@@ -69,7 +67,7 @@ INSTRUCTIONS: Final = (
 PATH: Final = "/mcp"
 _HERE: Final = ("127.0.0.1", "localhost", "[::1]")
 PRINCIPAL: Final = "taofold.principal"
-"""Where the scope of an HTTP request says whose it is."""
+"""Key of the principal in the ASGI scope of an HTTP request."""
 _RUN: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"run_id": {"type": "string"}},
@@ -79,9 +77,9 @@ _RUN: Final[dict[str, Any]] = {
 
 
 def make_server(offers: Offers, *, name: str = "taofold", elicit: bool = True) -> Any:
-    """The server (of the mcp package's low level) that offers `offers`.
+    """Makes a low-level server of the mcp package for `offers`.
 
-    Without `elicit` the person at the client decides nothing: every approval waits in the log.
+    Without `elicit` the client is not asked: every approval waits in the log.
     """
     requests = ClientRequests(offers, elicit=elicit)
     server: Any = Server(
@@ -105,24 +103,24 @@ def make_server(offers: Offers, *, name: str = "taofold", elicit: bool = True) -
 
 
 class ClientRequests:
-    """Answers the requests of clients."""
+    """Handlers of the requests of clients."""
 
     def __init__(self, offers: Offers, *, elicit: bool) -> None:
         self._offers, self._elicit = offers, elicit
         self.tasks = RunTasks()
 
     def schema(self, name: str) -> Mapping[str, Any] | None:
-        """Of the tool `name`."""
+        """Returns the schema of the tool `name`, or None."""
         if name == RESUME:
             return _RUN
         offer = self._offers.by_name.get(name)
         return None if offer is None else offer.schema
 
     def _admitted(self, context: Any, right: Right) -> Offers:
-        """The offers, on behalf of whoever sent the request, if their roles give `right`.
+        """Returns the offers for the request's principal if its roles give `right`.
 
         Raises:
-            MCPError: they do not; or it came over HTTP, and nobody said from whom.
+            MCPError: The roles do not, or an HTTP request has no principal.
         """
         offers, request = self._offers, context.request
         if request is not None:
@@ -136,7 +134,7 @@ class ClientRequests:
         return offers
 
     async def list_tools(self, context: Any, _params: Any) -> Any:
-        """Everything on offer, in one page."""
+        """Returns all tools, in one page."""
         self._admitted(context, "read")
         again = types.Tool(
             name=RESUME,
@@ -149,7 +147,7 @@ class ClientRequests:
         return types.ListToolsResult(tools=[*tools, again])
 
     async def call_tool(self, context: Any, params: Any) -> Any:
-        """Run what is named, or carry on with what a person answered."""
+        """Runs a tool, or continues its run with the user's answers."""
         schema, arguments = self.schema(params.name), dict(params.arguments or {})
         if schema is None:
             raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name!r}")
@@ -163,15 +161,14 @@ class ClientRequests:
         offers = self._admitted(context, "start")
         reporter = ProgressReporter(context)
         try:
-            # The state is sealed by the package
-            # (`RequestStateBoundary`): a client cannot make one up.
+            # The package seals the state (`RequestStateBoundary`), so a client cannot forge it.
             begun = ""
             if params.request_state and params.input_responses:
                 begun = params.request_state
-                # Whose run it is, before anything is decided in it.
+                # Checks the owner of the run before a decision.
                 offer = await offers.first(begun)
                 if not await self._decided(offers, begun, params.input_responses):
-                    # Whoever dismissed a question is not asked it again.
+                    # A dismissed question is not asked again.
                     return waiting_result(await offer.agent.result(begun))
             elif params.name == RESUME:
                 begun = str(arguments["run_id"])
@@ -191,7 +188,10 @@ class ClientRequests:
     async def _tasked(
         self, offers: Offers, context: Any, run: str, reporter: ProgressReporter, *, anew: bool
     ) -> Any:
-        """The result if the run has one soon, else the run as a task; `anew`: begun before."""
+        """Returns the result if the run ends soon, else a task.
+
+        `anew`: the run was begun before.
+        """
         if anew:
             await self.tasks.reopen(offers, run)
         if not await self.tasks.soon(offers, run, reporter):
@@ -199,19 +199,19 @@ class ClientRequests:
         offer = await offers.first(run)
         result = await offer.agent.result(run)
         if result.status == "waiting" and not (self._elicit and can_ask(context)):
-            # Somebody will decide elsewhere: the client need not ask how that is going.
+            # The decision is made elsewhere, so the client gets a task.
             return await self.tasks.created(offers, run)
         return await self._ended(offers, context, result, reporter)
 
     async def _ended(
         self, offers: Offers, context: Any, result: RunResult[Any], reporter: "ProgressReporter"
     ) -> Any:
-        """The result for the client: asks it for what the run waits for, where it can."""
+        """Returns the result for the client. Asks the client for approvals if it can."""
         while result.status == "waiting" and result.pending:
             waiting = result.pending[0]
             if not self._elicit or not can_ask(context):
                 return waiting_result(result)
-            # The call ends here, with questions; the client calls again with the answers.
+            # The call returns the questions; the client repeats it with the answers.
             if str(context.protocol_version) >= "2026":
                 params = types.ElicitRequestFormParams(
                     message=question_text(waiting), requested_schema=answer_form(waiting)
@@ -233,13 +233,13 @@ class ClientRequests:
         return final_result(await offers.first(result.run_id), result)
 
     async def get_task(self, context: Any, params: Any) -> Any:
-        """How far the run has come, its questions, or its result."""
+        """Returns the task: its progress, its questions, or its result."""
         offers = self._admitted(context, "read")
         asks = self._elicit and can_ask(context)
         return await self._of_task(self.tasks.seen(offers, params.task_id, asks=asks))
 
     async def update_task(self, context: Any, params: Any) -> Any:
-        """Take what the person at the client answered."""
+        """Records the user's answers to a task."""
         offers = self._admitted(context, "start")
         inputs: Mapping[str, Any] = params.input_responses or {}
         responses = {
@@ -254,21 +254,21 @@ class ClientRequests:
         return types.EmptyResult()
 
     async def cancel_task(self, context: Any, params: Any) -> Any:
-        """Ask the run to stop."""
+        """Requests the cancellation of a task's run."""
         offers = self._admitted(context, "cancel")
         return await self._of_task(self.tasks.cancel(offers, params.task_id))
 
     async def _of_task(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What `work` gives; what is wrong with it, as an error of the protocol."""
+        """Returns the result of `work`. Converts its errors to protocol errors."""
         try:
             return await work
         except (ConfigError, Refused, Conflict, RunError, ValueError) as error:
             raise MCPError(types.INVALID_PARAMS, str(error)) from None
 
     async def _decided(self, offers: Offers, run: str, responses: Mapping[str, Any]) -> bool:
-        """Put the answers of the client into the inbox of the run.
+        """Records the client's answers in the run's inbox.
 
-        False: a question was dismissed without an answer.
+        Returns False if a question was dismissed without an answer.
         """
         dismissed = False
         waiting = {approval.id: approval for approval in await control.pending(offers.log, run)}
@@ -286,18 +286,18 @@ class ClientRequests:
 
 
 async def serve_stdio(server: Any) -> None:
-    """Serve the client at standard input and output until it leaves.
+    """Serves a client over standard input and output until it disconnects.
 
-    Whatever else is printed goes to standard error: it would break the protocol.
+    Other output goes to standard error, because it would break the protocol.
     """
     async with stdio_server() as (reading, writing):
-        # Inside: `stdio_server` has taken the real standard output by now.
+        # Inside the block `stdio_server` already holds the real standard output.
         with redirect_stdout(sys.stderr):
             await server.run(reading, writing, server.create_initialization_options())
 
 
 Authenticate: TypeAlias = Callable[[Any], Principal | None]
-"""`(ASGI scope) -> who sent the request`; None = nobody known, and the answer is 401."""
+"""`(ASGI scope) -> principal of the request`; None = unknown, and the response is 401."""
 
 
 def http_app(
@@ -306,11 +306,11 @@ def http_app(
     host: str = "127.0.0.1",
     hosts: Iterable[str] = (),
 ) -> Any:
-    """An ASGI application that serves streamable HTTP at `/mcp`, lifespan included.
+    """Makes an ASGI application for streamable HTTP at `/mcp`, with its lifespan.
 
-    Every request is somebody's: there is no default for `authenticate`. A session belongs to the
-    principal that opened it, who may have 32 at once. Requests for another Host than this machine
-    or one of `hosts` (the names of a proxy in front of it), or from a foreign Origin, are refused.
+    Every request needs a principal, so `authenticate` has no default. A session belongs to the
+    principal that opened it, who may have 32 at once. A Host other than this machine or one of
+    `hosts` (names of a proxy), or a foreign Origin, is refused.
     """
     names = [*_HERE, host, *hosts]
     security = TransportSecuritySettings(

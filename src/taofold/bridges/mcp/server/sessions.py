@@ -1,8 +1,9 @@
-"""A bound on the sessions over HTTP of one principal, and what a request may ask of the package.
+"""A limit on the HTTP sessions of one principal.
 
-The package bounds all sessions together, so that one principal could take them all. It ends a
-session when its client does, or after half an hour without a request; the counts here follow
-these rules from the requests and answers that pass. Knows nothing about tools or runs.
+The package only limits the total of all sessions, so one principal could take them all. It ends a
+session on the client's request or after half an hour without requests; this module counts sessions
+by the same rules. It also removes a header that the package cannot handle. Knows nothing about
+tools or runs.
 """
 
 from collections import defaultdict
@@ -12,14 +13,14 @@ from time import monotonic
 from typing import Any, Final, TypeAlias
 
 MOST_SESSIONS: Final = 32
-"""Sessions of one principal at once."""
+"""Maximum concurrent sessions of one principal."""
 IDLE_S: Final = 30 * 60.0
 """Seconds after which the package ends a session without requests."""
 _ID: Final = b"mcp-session-id"
 _VERSION: Final = b"mcp-protocol-version"
 _RESUME: Final = b"last-event-id"
 _STATELESS: Final = b"2026"
-"""From this year on the protocol has no sessions."""
+"""Protocol versions from this year on have no sessions."""
 
 App: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -27,12 +28,12 @@ App: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 @dataclass(slots=True)
 class _Session:
     requests: int = 0
-    """Under way."""
+    """Running requests."""
     used: float = 0.0
 
 
 class BoundedSessions:
-    """Passes requests on to `app` while their principal has not opened too many sessions."""
+    """Forwards requests to `app` unless their principal has too many sessions."""
 
     def __init__(self, app: App, most: int = MOST_SESSIONS) -> None:
         self._app, self._most = app, most
@@ -40,8 +41,8 @@ class BoundedSessions:
         self._opening: defaultdict[str, int] = defaultdict(int)
 
     async def __call__(self, principal: str, scope: Any, receive: Any, send: Any) -> None:
-        """Answers one request of `principal`; 429 if it would be a session too many."""
-        # No events are kept, so none can be sent again: the package fails at the header.
+        """Handles one request of `principal`; responds 429 above the limit."""
+        # Events are not stored, so none can be resent; the package fails on this header.
         headers = [(name, value) for name, value in scope["headers"] if name.lower() != _RESUME]
         scope = {**scope, "headers": headers}
         named = dict(headers)
@@ -100,7 +101,7 @@ class BoundedSessions:
 
 
 async def refused(send: Any, status: int, error: str, detail: str, *headers: Any) -> None:
-    """Answers with an error in JSON."""
+    """Sends an error response in JSON."""
     body = f'{{"error": "{error}", "detail": "{detail}"}}'.encode()
     first = [
         (b"content-type", b"application/json"),

@@ -1,8 +1,8 @@
-"""`RunTasks`: runs that outlive a request, as tasks of the MCP extension for them.
+"""`RunTasks`: runs that outlive a request, as tasks of the MCP extension.
 
-A client that loses an answer asks for it by the run's id. A task's state is what the log says, so a
-client finds it again after a restart of this process, which then carries the run on. Which requests
-make a task is up to `server`.
+A client that lost a response polls it by the run's id. A task's state comes from the log, so it
+survives a restart of this process, which then resumes the run. `server` decides which requests
+become tasks.
 """
 
 import asyncio
@@ -32,40 +32,40 @@ from taofold.runtime.endings import RESUMABLE
 from taofold.runtime.setup import Approval
 
 SOON_S: Final = 1.0
-"""Seconds for which a call is held open; a run that takes longer becomes a task."""
+"""Seconds for which a call stays open. A longer run becomes a task."""
 LOOK_MS: Final = 1000
-"""Milliseconds between two looks at a task, as clients are told."""
+"""Suggested milliseconds between two polls of a task."""
 _MESSAGE: Final = 200
 
 
 class TaskParams(RequestParams):
-    """Of every request about a task."""
+    """Parameters of every request about a task."""
 
     task_id: str = Field(alias="taskId")
     input_responses: dict[str, Any] | None = Field(None, alias="inputResponses")
 
 
 def takes_tasks(context: Any) -> bool:
-    """Does the client of the request understand tasks?"""
+    """Returns whether the client supports tasks."""
     able = context.session.client_capabilities
     extensions: Mapping[str, Any] = getattr(able, "extensions", None) or {}
     return str(context.protocol_version) >= "2026" and EXTENSION in extensions
 
 
 class RunTasks:
-    """The runs that this process carries on for tasks."""
+    """The runs that this process drives for tasks."""
 
     def __init__(self) -> None:
         self._driven: dict[str, asyncio.Task[Any]] = {}
         self._news: dict[str, str] = {}
-        """What was told last of a run that is driven."""
+        """Last progress message of each driven run."""
         self._asked: dict[str, tuple[int, list[Approval]]] = {}
-        """The questions of a run that waits, and at how many events they were read."""
+        """Open questions of each waiting run, with its number of events when they were read."""
 
     def drive(
         self, offers: Offers, run: str, agent: Any, hear: Callable[[Happening], None] | None = None
     ) -> "asyncio.Task[Any]":
-        """Carry a run on, whoever waits for it."""
+        """Drives a run in the background. Returns the running task if there is one."""
         driving = self._driven.get(run)
         if driving is not None:
             return driving
@@ -86,12 +86,12 @@ class RunTasks:
         self._news.pop(run, None)
         driving = self._driven.pop(run)
         if not driving.cancelled():
-            driving.exception()  # the run's log says what happened
+            driving.exception()  # the run's log has the error
 
     async def soon(self, offers: Offers, run: str, hear: Callable[[Happening], None]) -> bool:
-        """Carry the run on; does it end, or wait for a person, while the call is held open?
+        """Drives the run. Returns whether it ends or waits within `SOON_S` seconds.
 
-        Who cancels the call meanwhile interrupts the run, as with any call.
+        Cancelling the call interrupts the run.
         """
         offer = await offers.first(run)
         hear(Progress(run, offer.name, f"run {run}"))
@@ -106,23 +106,23 @@ class RunTasks:
         return (await offers.log.row(run)).status in (*ENDED, "waiting")
 
     async def reopen(self, offers: Offers, run: str) -> None:
-        """Have a run go on that was interrupted, or waited for what has been answered.
+        """Continues a run that was interrupted or has its answers.
 
         Raises:
-            Refused: it is not one of the principal's.
+            Refused: The run belongs to another principal.
         """
         offer = await offers.first(run)
         row = await offers.log.row(run)
         if row.status in ENDED and (await offer.agent.result(run)).stop_reason in RESUMABLE:
-            with suppress(Conflict, Refused):  # somebody was quicker
+            with suppress(Conflict, Refused):  # another process reopened it
                 await runs.reopen(offers.log, run)
         self.drive(offers, run, offer.agent)
 
     async def cancel(self, offers: Offers, run: str) -> Any:
-        """Ask the run to stop; one that has ended is left as it is.
+        """Requests the cancellation of a run; does nothing if it has ended.
 
         Raises:
-            Refused: it is not one of the principal's.
+            Refused: The run belongs to another principal.
         """
         await offers.first(run)
         with suppress(Refused):
@@ -132,21 +132,21 @@ class RunTasks:
         return EmptyResult()
 
     async def created(self, offers: Offers, run: str) -> dict[str, Any]:
-        """The answer to a call: the task that it became."""
+        """Returns the response to a call that became a task."""
         row = await offers.log.row(run)
         return {**self._described(row, "working"), "resultType": TASK, "_meta": _marked(run)}
 
     async def seen(self, offers: Offers, run: str, *, asks: bool) -> dict[str, Any]:
-        """The task as a client is shown it. `asks`: the client can put questions to a person.
+        """Returns the task for a client. `asks`: the client can ask its user questions.
 
         Raises:
-            Refused: it is not one of the principal's.
+            Refused: The run belongs to another principal.
         """
         offer = await offers.first(run)
         row = await offers.log.row(run)
         if row.status in ENDED:
             result = await offer.agent.result(run)
-            if result.stop_reason == "interrupted":  # by the end of a process, not by a person
+            if result.stop_reason == "interrupted":  # by the end of a process, not by a user
                 await self.reopen(offers, run)
                 return self._described(row, "working")
             self._asked.pop(run, None)
@@ -172,7 +172,7 @@ class RunTasks:
         }
 
     async def _waiting(self, offers: Offers, row: RunRow) -> list[Approval]:
-        """The open questions, read again only when something has happened since."""
+        """Returns the open questions; reads them again only after new events."""
         cached = self._asked.get(row.run)
         if cached is None or cached[0] != row.events:
             self._asked[row.run] = cached = row.events, await control.pending(offers.log, row.run)

@@ -1,9 +1,8 @@
-"""From our values to the messages of MCP, and back.
+"""Conversion between taofold's values and MCP messages.
 
-To a client: the definition of what it may call (`described`), the result of a run, the question
-that a run puts to a person with the form for the answer, and the progress of a call
-(`ProgressReporter`). From a client: the decision that a person's answer is. Knows nothing about
-requests, rights or the log.
+To a client: tool definitions (`described`), results of runs, questions of runs with their forms,
+and the progress of a call (`ProgressReporter`). From a client: a user's answer as a decision. Knows
+nothing about requests, rights or the log.
 """
 
 import asyncio
@@ -24,9 +23,9 @@ from taofold.core.values import Tier
 from taofold.runtime.setup import Approval, Decision, DecisionWord
 
 LAST_WORDS: Final = 2.0
-"""Seconds for which a result waits until its progress was told."""
+"""Seconds for which a result waits until all progress is sent."""
 _NEWS: Final = 200
-"""Characters of a thought or a report that a client is told."""
+"""Maximum characters of a progress message."""
 _CONSENT: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {
@@ -43,7 +42,7 @@ _ANSWER: Final[dict[str, Any]] = {
 
 
 def news_of(happening: Happening) -> str | None:
-    """What a client is told of it: a tool's report, a step's thought; None of all else."""
+    """Returns the progress message for a tool's report or a step's thought; else None."""
     if isinstance(happening, Progress):
         return happening.text.strip()[:_NEWS]
     if isinstance(happening, e.Record) and isinstance(happening.event, e.Proposed):
@@ -52,21 +51,21 @@ def news_of(happening: Happening) -> str | None:
 
 
 class ProgressReporter:
-    """A listener that tells the client of the progress: what is thought, what tools report."""
+    """A listener that sends thoughts and tool reports to the client as progress."""
 
     def __init__(self, context: Any) -> None:
         self._context, self._count = context, 0
         self._last: asyncio.Task[None] | None = None
 
     def __call__(self, happening: Happening) -> None:
-        """Tell of a step that begins, or of a tool's progress."""
+        """Sends the progress of a step or a tool."""
         text = news_of(happening)
         if text is not None:
             self._say(text)
 
     def _say(self, text: str) -> None:
         self._count += 1
-        # A chain: each waits for the one before, because progress must rise.
+        # Each message waits for the one before, because progress must increase.
         self._last = asyncio.ensure_future(self._tell(float(self._count), text, self._last))
 
     async def _tell(self, count: float, text: str, before: "asyncio.Task[None] | None") -> None:
@@ -74,11 +73,11 @@ class ProgressReporter:
             await before  # in order
         try:
             await self._context.session.report_progress(count, None, text)
-        except Exception:  # noqa: BLE001 - a client that hears nothing must not stop the run
+        except Exception:  # noqa: BLE001 - a lost progress message must not stop the run
             return
 
     async def close(self) -> None:
-        """Wait until everything is said, but not for long."""
+        """Waits until all progress is sent, at most `LAST_WORDS` seconds."""
         if self._last is not None:
             await asyncio.wait([self._last], timeout=LAST_WORDS)
             self._last.cancel()
@@ -105,7 +104,7 @@ def can_ask(context: Any) -> bool:
     asking = None if able is None else able.elicitation
     if asking is None:
         return False
-    return asking.form is not None or asking.url is None  # older clients do not say which
+    return asking.form is not None or asking.url is None  # older clients do not declare a mode
 
 
 def question_text(approval: Approval) -> str:
@@ -122,10 +121,10 @@ def answer_form(approval: Approval) -> dict[str, Any]:
 
 
 def decision_of(approval: Approval, action: str, content: Mapping[str, Any]) -> Decision | None:
-    """What the person at the client said; None if he said nothing.
+    """Returns the user's decision; None if the user dismissed the question.
 
     Raises:
-        Refused: it holds a number that JSON has not.
+        Refused: The answer has NaN or Infinity.
     """
     for path in not_finite(dict(content)):
         raise Refused(f"{path}: NaN and Infinity are no numbers of JSON")
@@ -138,7 +137,7 @@ def decision_of(approval: Approval, action: str, content: Mapping[str, Any]) -> 
         return Decision("answer", by=by, answer=msgspec.json.encode(dict(content)).decode())
     if approval.wants_text:
         return Decision("answer", by=by, answer=str(content.get("answer", "")))
-    # Anything but a plain yes is a no.
+    # Only `true` is an approval.
     verdict: DecisionWord = "approve" if content.get("approve") is True else "deny"
     return Decision(verdict, by=by, reason=str(content.get("reason", "")))
 
@@ -172,7 +171,7 @@ def tool_result(
 
 
 def final_result(offer: McpOffer, result: RunResult[Any]) -> Any:
-    """The result of a run that has ended."""
+    """Returns the result of an ended run for the client."""
     if not result.success:
         return tool_result(run_outcome(result).result, failed=True, run=result.run_id)
     value = result.output if offer.tool else result.state.output
