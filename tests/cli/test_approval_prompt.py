@@ -236,7 +236,7 @@ def test_ctrl_c_at_the_question_leaves_the_run_waiting(
     one.type("\x03")
     one.until("runs resume")
     assert one.process.wait(20) == 130
-    assert "the run waits for a person" in " ".join(one.seen.split())
+    assert "the run waits for an approval or answer" in " ".join(one.seen.split())
     assert not (project / "notes.txt").exists()
     # Nothing is lost: the question is still open, and its answer goes on with the run.
     assert taofold("approvals", "approve", "last").code == 0

@@ -1,4 +1,4 @@
-"""A run from a file: what it says of decisions is shown, and counts for nothing here.
+"""A run from a file: what it says of decisions is shown, and has no effect here.
 
 Mutants it catches: records written as they stand in the file; a call that was begun elsewhere
 repeated without a word; "approved by local" in a report.
@@ -55,7 +55,7 @@ def test_a_forged_approval_runs_nothing_and_is_not_believed(
     done = taofold("runs", "import", "forged.ndjson", "--as", "copy")
     assert done.code == 0, done.err
     assert "the file says allow by local" in done.err
-    assert "counts for nothing here" in done.err
+    assert "has no effect here" in done.err
     resumed = taofold("runs", "resume", "copy", "--agent", "agents.py:writer")
     assert resumed.code == 3, resumed.err
     assert not (project / "notes.txt").exists()

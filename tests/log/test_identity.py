@@ -205,7 +205,7 @@ def test_adopting_on_the_command_line(tmp_path: Path, monkeypatch: pytest.Monkey
         db.commit()
     assert "taofold runs adopt" in str(CliRunner().invoke(app, ["runs", "list"]).exception)
     adopted = CliRunner().invoke(app, ["runs", "adopt"])
-    assert (adopted.exit_code, "is trusted from now on: 1 run," in adopted.stderr) == (0, True)
+    assert (adopted.exit_code, "is now trusted: 1 run," in adopted.stderr) == (0, True)
     assert CliRunner().invoke(app, ["runs", "list"]).exit_code == 0
 
 

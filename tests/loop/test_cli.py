@@ -245,7 +245,7 @@ def test_an_approval_pauses_the_loop_with_3_and_resume_goes_on(
     assert "approvals list" in err
     while code == 3:
         [asked, *_] = json.loads(taofold("approvals", "list", "--json").out)
-        assert f"it waits for: {asked['summary'].splitlines()[0]}" in err
+        assert f"waits for approval: {asked['summary'].splitlines()[0]}" in err
         assert f"approvals approve {asked['id']}    (or deny)" in err
         assert taofold("approvals", "approve", asked["id"]).code == 0
         code, _, err = taofold("loops", "resume", "--approve", "wait")
@@ -286,7 +286,7 @@ def test_a_loop_killed_inside_an_action_asks_whether_it_happened_and_says_how_to
     code, out, err = taofold("loops", "resume", "--approve", "wait")
     assert (code, out) == (3, "x: paused, awaiting_approval\n")
     [asked] = json.loads(taofold("approvals", "list", "--json").out)
-    assert "it waits for: slow_deploy" in err
+    assert "waits for approval: slow_deploy" in err
     assert asked["question"] in err
     assert f"it happened:   {invocation()} approvals approve {asked['id']} --done" in err
     assert taofold("approvals", "approve", asked["id"], "--done").code == 0

@@ -1,8 +1,8 @@
-"""Keeps secrets out of tracebacks: what Python, threads and logging write of an exception.
+"""Removes secrets from tracebacks of Python, threads and logging.
 
-Code of others (a model, a tool, an agent file) may raise an error whose text holds a key. What a
-run records of it is redacted by the run; this is for what reaches the terminal and a server's
-output besides. Knows the environment's values and those of agents that a command has made (`know`).
+Foreign code (a model, a tool, an agent file) may raise an error whose text contains a key. A run
+redacts its own records; this module redacts the output of the terminal and of a server. It knows
+the environment's values and those of agents that a command made (`know`).
 """
 
 import logging
@@ -18,12 +18,12 @@ _known: Final[set[str]] = set()
 
 
 def know(values: Iterable[str]) -> None:
-    """Hides these values in tracebacks, too."""
+    """Adds values to hide in tracebacks."""
     _known.update(values)
 
 
 def hide_secrets() -> None:
-    """Installs the hooks, once in a process."""
+    """Installs the hooks, once per process."""
     if threading.excepthook is not _of_thread:
         threading.excepthook = _of_thread
         logging.setLogRecordFactory(_record)
@@ -32,7 +32,7 @@ def hide_secrets() -> None:
 def print_traceback(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """`sys.excepthook` that hides secrets."""
+    """Prints a traceback without secrets; a `sys.excepthook`."""
     sys.stderr.write(redacted("".join(traceback.format_exception(kind, error, trace))))
 
 
@@ -46,21 +46,21 @@ def _of_thread(failed: threading.ExceptHookArgs) -> None:
 
 class _Record(logging.LogRecord):
     def getMessage(self) -> str:  # noqa: N802 - logging's name
-        """The message without secrets: it may quote the error."""
+        """Returns the message without secrets, because it may quote the error."""
         return redacted(super().getMessage(), guesses=False)
 
 
 def _record(*args: Any, **options: Any) -> logging.LogRecord:
     record = _Record(*args, **options)
     if record.exc_info and record.exc_info[1] is not None:
-        # A formatter takes the text that is there.
+        # A formatter uses an existing text.
         record.exc_text = redacted("".join(traceback.format_exception(*record.exc_info))).rstrip()
     return record
 
 
 def redacted(text: str, *, guesses: bool = True) -> str:
-    """Returns `text` without the values that are known here."""
-    # Imported here: only a process that has something to say pays for it.
+    """Returns `text` without known secrets."""
+    # Imported on demand, because most processes print no traceback.
     from taofold.policy.redaction import Redactor
 
     return Redactor({*_known, *Redactor.secrets_in(os.environ)}, guesses=guesses).text(text)

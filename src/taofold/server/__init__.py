@@ -1,11 +1,11 @@
-"""The HTTP server: runs, their events, approvals, and who may do what.
+"""The HTTP server: runs, events, approvals and access rights.
 
-Everything it shows is a projection of the log, and everything it changes goes through the
-same functions as the command line. It knows nothing about models or tools beyond their names.
+All responses are projections of the log, and all changes use the same functions as the command
+line. It knows nothing about models or tools beyond their names.
 
-`app` is the ASGI application: `middleware` first (it counts, limits and audits), then `auth`, then
-an `endpoint` of `api`, `agui` or the `console`. `server` puts the parts together, `catalog` are its
-agents, `streams` a run's events for all who watch it.
+`app` is the ASGI application: first `middleware` (metrics, limits, audit), then `auth`, then an
+`endpoint` of `api`, `agui` or the `console`. `server` connects the parts, `catalog` holds its
+agents, and `streams` sends a run's events to its watchers.
 """
 
 from importlib import import_module
@@ -19,7 +19,7 @@ __all__ = ["Server", "Settings", "create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    # MCP over HTTP uses this middleware alone, where AG-UI's package need not be installed.
+    # MCP over HTTP uses only this middleware and must work without AG-UI's package.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "app" if name == "create_app" else "server"

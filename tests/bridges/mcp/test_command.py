@@ -106,7 +106,7 @@ def test_a_person_answers_a_servers_question_at_the_command_line(tmp_path: Path)
     run = said("run", "mod:agent", "wipe /x", code=3).split()[1].strip(":")
     said("approvals", "approve", run, code=0)
     waits = said("runs", "resume", run, code=3)
-    assert "asks in the middle of its call: the server 's' asks: │ really wipe /x?" in waits
+    assert "asks during its call: the server 's' asks: │ really wipe /x?" in waits
     assert "│ the server 's' asks:\n  │ │ really wipe /x?" in waits
     assert "it wants: ok" in waits
     assert "--answer" in waits

@@ -1,8 +1,8 @@
-"""Turns the events of a run into the steps that a person is shown, and says them in plain lines.
+"""Turns the events of a run into displayed steps, and prints them as plain lines.
 
-`Story` follows a run and its children and speaks through a `Voice`: none, plain lines for a pipe,
-or the colours of `rich_voice`. Beside it: what waits for a person, with the commands that answer
-it, and the summary of a run that ended.
+`Story` listens to a run and its children and displays them through a `Voice`: silent, plain lines
+for a pipe, or colours (`rich_voice`). `question` shows a waiting approval with the commands that
+decide it. `summary` describes an ended run.
 """
 
 import os
@@ -39,24 +39,26 @@ if TYPE_CHECKING:
 
 
 _WHY = {
-    "tier 2 asks": "it writes, or its author or your policy wants it asked about",
-    "tier 3 always asks": "its author or your policy wants your approval every time",
+    "tier 2 asks": "it writes, or its author or your policy requires approval",
+    "tier 3 always asks": "its author or your policy requires approval every time",
 }
-"""The policy's reasons that only repeat the tier."""
+"""Better texts for the policy's reasons that only repeat the tier."""
 
 
 def approval_reason(reason: str) -> str:
-    """The reason in words that say more than the tier does."""
+    """Returns a reason that says more than the tier."""
     return _WHY.get(reason, reason)
 
 
 def doubtful(approval: "Approval") -> bool:
-    """Was it started before an interruption, so that nobody knows whether it happened?"""
+    """Returns whether the action was started before an interruption, so that its result is
+    unknown.
+    """
     return bool(approval.question) and approval.action.tool != ASK_USER and approval.form is None
 
 
 def question(approval: "Approval") -> list[str]:
-    """What is asked, and the commands that answer it."""
+    """Returns the lines of a question, with the commands that answer it."""
     call = f"{invocation()} approvals"
     if approval.action.tool == ASK_USER:
         return [
@@ -73,7 +75,7 @@ def question(approval: "Approval") -> list[str]:
         return [*asks, *field_lines, f'  {call} approve {approval.id} --answer "…"    (or deny)']
     preview = approval.preview or approval.action.tool
     beginning = clip(visible_line(preview.partition("\n")[0]), 1000)
-    what = _foreign(beginning, first="it waits for: ")
+    what = _foreign(beginning, first="waits for approval: ")
     if beginning != preview:
         what.append(f"  … (all of it: {call} list {approval.run} --json)")
     if not doubtful(approval):
@@ -88,20 +90,22 @@ def question(approval: "Approval") -> list[str]:
 
 
 def _foreign(text: str, first: str = f"  {BAR}") -> list[str]:
-    """What a model or a tool asks, so that it cannot look like the commands below it."""
+    """Returns the text of a model or a tool behind bars, so that it cannot look like a command."""
     from taofold.runtime.approvers import terminal_columns
 
     return framed(text, terminal_columns() - 2, first=first, further=f"  {CONTINUED}")
 
 
 WAVED: Final = "--approve all"
-"""The reason of an approval that was given to everything."""
+"""The recorded reason of an approval by `--approve all`."""
 _LINES: Final = 4
-"""Besides the one that names the log."""
+"""Maximum lines, besides the one that names the log."""
 
 
 def summary(state: RunState) -> list[str]:
-    """What it called and how often, what failed and what was refused; no line says nothing."""
+    """Returns lines with the number of calls, failures and refusals by tool; empty lines are
+    skipped.
+    """
     calls, failed, refused = Counter[str](), Counter[str](), Counter[str]()
     for step in state.steps:
         for action, observation in zip(step.actions, step.observations, strict=False):
@@ -111,7 +115,7 @@ def summary(state: RunState) -> list[str]:
                 refused[action.tool] += 1
                 continue
             calls[action.tool] += 1
-            # Adding False makes an entry of 0, which `+failed` drops again below.
+            # Adding False makes an entry of 0, which `+failed` drops below.
             failed[action.tool] += observation.status in ("failure", "timeout")
     counted = [("calls", calls), ("failed", +failed), ("refused", refused)]
     return [_line(name, count) for name, count in counted if count][:_LINES]
@@ -122,49 +126,49 @@ def _line(name: str, count: Counter[str]) -> str:
 
 
 class Voice(Protocol):
-    """Says it. `child` marks what happens inside a child run."""
+    """Displays the steps of a run. `child` marks steps of a child run."""
 
     def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
-        """A run begins."""
+        """Shows the beginning of a run."""
         ...
 
     def thought(self, number: int, thought: Thought, *, child: bool) -> None:
-        """A step begins."""
+        """Shows the beginning of a step."""
         ...
 
     def thinking(self, text: str, *, child: bool) -> None:
-        """What the model thought before the step, where it shows that."""
+        """Shows the model's thinking before the step, if the model returns it."""
         ...
 
     def action(self, action: Action, mark: str, *, child: bool) -> None:
-        """What it wants to do; `mark` is its place in a batch, "" if it is alone."""
+        """Shows an action; `mark` is its place in a batch, "" for a single action."""
         ...
 
     def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
-        """What came back; `totals` only behind the last of a step."""
+        """Shows an observation; `totals` only after the last one of a step."""
         ...
 
     def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
-        """Something beside the steps: an approval, a broken rule, a limit."""
+        """Shows a note besides the steps: an approval, a violation, a limit."""
         ...
 
     def busy(self, doing: str) -> None:
-        """What is going on just now; "" = nothing."""
+        """Shows the current activity; "" = none."""
         ...
 
     def delta(self, text: str) -> None:
-        """A piece of a reply as it streams in."""
+        """Shows a part of a streaming reply."""
         ...
 
     def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
-        """The run ended, or waits."""
+        """Shows that the run ended or waits."""
         ...
 
 
 class Story:
-    """Listens to a run and its children. Give it to `Agent.run(listener=…)`.
+    """A listener for a run and its children, for `Agent.run(listener=…)`.
 
-    `waved`: what `--approve all` allowed is shown on one line, without its question.
+    `waved`: an approval by `--approve all` is shown on one line, without its question.
     """
 
     def __init__(self, voice: Voice, run: str, *, waved: bool = False) -> None:
@@ -173,12 +177,12 @@ class Story:
         self._runs: defaultdict[str, WatchedRun] = defaultdict(WatchedRun)
 
     def before(self, records: list[e.Record]) -> None:
-        """Take in what was shown in an earlier life of the run."""
+        """Reads records that were shown before the run was resumed."""
         for record in records:
             self._runs[record.run].feed(shown(record))
 
     def __call__(self, happening: Happening) -> None:
-        """Show one happening."""
+        """Shows one happening."""
         if isinstance(happening, Delta):
             self._voice.delta(happening.text)
             return
@@ -189,7 +193,7 @@ class Story:
         self._tell(watched.feed(shown(happening)), watched.state)
 
     def totals(self, run: str) -> str:
-        """What the run has used so far."""
+        """Returns the totals of the run so far."""
         return totals(self._runs[run].state) if run in self._runs else ""
 
     def _tell(self, change: WatchedChange, state: RunState) -> None:
@@ -208,7 +212,7 @@ class Story:
                 voice.busy(f"{tool} is running")
             case e.Observed():
                 self._observed(change, event, state, child=child)
-            # A child's end is shown as the result of the call that started it.
+            # The end of a child run is shown as the result of its call.
             case e.RunFinished() | e.Parked() if not child:
                 voice.busy("")
                 self._release()
@@ -247,14 +251,14 @@ class Story:
             case "ask":
                 text = f"asks for approval (tier {event.tier}): {approval_reason(event.reason)}"
                 if event.deciders is not None and event.deciders.own is None:
-                    text += "; not from who started the run"
+                    text += "; you started the run and cannot approve it"
                 if event.request is not None:
-                    text = f"asks in the middle of its call: {event.reason}"
-                # Held back until the answer is known, if everything is waved through.
+                    text = f"asks during its call: {event.reason}"
+                # Held back until the decision is known, for `--approve all`.
                 self._held.append((text, child))
                 if not self._waved:
                     self._release()
-            # The question was held back, so nothing is shown twice for what nobody was asked.
+            # The question was held back, so only one line is shown.
             case "allow" if event.reason == WAVED:
                 self._held.clear()
                 voice.note("allowed by --approve all", child=child)
@@ -270,14 +274,14 @@ class Story:
                 voice.note(f"{event.verdict} by {event.decider}{text}", alarm=True, child=child)
 
     def _release(self) -> None:
-        """Tell the questions that were held back."""
+        """Shows the questions that were held back."""
         for text, child in self._held:
             self._voice.note(text, child=child)
         self._held.clear()
 
 
 def totals(state: RunState) -> str:
-    """`3 steps · 4 calls · 2.1k tokens · $0.00 · 12.0 s`."""
+    """Returns totals such as `3 steps · 4 calls · 2.1k tokens · $0.00 · 12.0 s`."""
     return " · ".join(
         (
             times(len(state.steps), "step"),
@@ -294,17 +298,17 @@ def _mark(index: int, batch: bool) -> str:
 
 
 _THOUGHT: Final = 400
-"""Characters of a thought that are shown."""
+"""Maximum characters of a thought."""
 
 
 def can_colour(stream: TextIO) -> bool:
-    """Is `stream` a terminal that may be coloured?"""
-    # no-color.org: a variable that is set but empty does not count.
+    """Returns whether `stream` is a terminal that supports colours."""
+    # no-color.org: an empty variable does not count.
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def voice(*, quiet: bool = False) -> "Voice":
-    """The voice for standard error as it is."""
+    """Returns the voice for the current standard error."""
     if quiet:
         return SilentVoice()
     if not can_colour(sys.stderr):
@@ -315,7 +319,7 @@ def voice(*, quiet: bool = False) -> "Voice":
 
 
 class SilentVoice:
-    """Says nothing."""
+    """A voice that prints nothing."""
 
     def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
         """Nothing."""
@@ -346,7 +350,7 @@ class SilentVoice:
 
 
 class PlainVoice(SilentVoice):
-    """One line for each thing that happens, without colours."""
+    """A voice that prints one line for each event, without colours."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -393,12 +397,12 @@ class PlainVoice(SilentVoice):
 
 
 def thought_line(thinking: str) -> str:
-    """What a model thought, on one line: `runs log --json` has it all."""
+    """Returns the model's thinking on one line; `runs log --json` has the whole text."""
     return f"thinking, {len(thinking):,} characters: {line(thinking, 100)}"
 
 
 def key_line(observation: Observation, width: int) -> str:
-    """What matters of an observation, on one line."""
+    """Returns the key facts of an observation on one line."""
     remark = f" ({clip(observation.remark, width // 3)})" if observation.remark else ""
     width -= len(remark)
     if observation.extraction:
@@ -413,7 +417,7 @@ def key_line(observation: Observation, width: int) -> str:
 
 
 def ending_text(event: e.RunFinished | e.Parked) -> str:
-    """The end in words."""
+    """Returns the end of a run as text."""
     if isinstance(event, e.Parked):
         what = "an answer" if event.reason == "awaiting_input" else "an approval"
         return f"waiting for {what}"

@@ -1,7 +1,8 @@
-"""Tables: of runs, of approvals, and any other; and how long `ago` something happened.
+"""Tables of runs, approvals and other rows, and times as `ago`.
 
-Coloured on a terminal, where columns that do not fit are left out; aligned text in a pipe. What
-models, tools and files say is made visible in every cell: it must not act on the terminal.
+On a terminal tables have colours, and columns that do not fit are left out. In a pipe they are
+aligned text. Control characters in cells are made visible, so that foreign text cannot act on the
+terminal.
 """
 
 import os
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def ago(then: int, now: int) -> str:
-    """How long ago, in one unit. Milliseconds since the epoch."""
+    """Returns the time since `then` in one unit, as in "3 min ago".
+
+    Times are milliseconds since the epoch.
+    """
     seconds = max(0, now - then) // 1000
     for size, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
@@ -43,11 +47,11 @@ _COLOURS: Final = {
     "aborted": "dim",
 }
 _LEAST: Final = 20
-"""Characters that the last column is worth showing with."""
+"""Minimum characters of the last column."""
 
 
 def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
-    """Runs, one line each."""
+    """Prints runs, one per line."""
     table_rows = [
         (
             row.run,
@@ -63,7 +67,7 @@ def runs_table(rows: "Sequence[RunRow]", now: int) -> None:
 
 
 def approvals_table(pending: "Sequence[Approval]", now: int, notes: Mapping[str, str]) -> None:
-    """Pending actions, one line each; `notes` says what else is to be known of one, by its id."""
+    """Prints pending actions, one per line; `notes` has remarks by id."""
     table_rows = [
         (
             approval.id,
@@ -80,7 +84,7 @@ def approvals_table(pending: "Sequence[Approval]", now: int, notes: Mapping[str,
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table; what cells hold is made visible, and one line, whoever wrote it."""
+    """Prints a table. Control characters are made visible, and each cell is one line."""
     rows = [tuple([" ".join(visible(cell).splitlines()) for cell in row]) for row in rows]
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         _rich(head, rows)
@@ -101,7 +105,7 @@ def _rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     columns = fitting(head, rows, console.width)
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for position in columns:
-        # The first is folded rather than cut: half an id is of no use to another command.
+        # The first column is folded, not cut: other commands need whole ids.
         whole = position not in (0, len(head) - 1)
         drawn.add_column(head[position], no_wrap=whole, overflow="ellipsis" if whole else "fold")
     for row in rows:
@@ -110,16 +114,16 @@ def _rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def fitting(head: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    """The columns that `room` characters are enough for: half a figure tells nothing.
+    """Returns the columns that fit into `room` characters; columns are never cut.
 
-    The first stays whole: it is what other commands are given. Of the rest the second tells
-    most, then the last; what is between them goes from the right.
+    The first column, which other commands need, always stays. Then come the second and the last
+    one; the columns between them are dropped from the right.
     """
     widths = [max([len(row[at]) for row in (head, *rows)]) + 3 for at in range(len(head))]
     widths[-1] = min(widths[-1], _LEAST + 3)
     columns = list(range(len(head)))
     while len(columns) > 1 and sum([widths[at] for at in columns]) > room:
-        # Of three columns the last one goes, so that the second stays.
+        # Of three columns the last one is dropped, so that the second stays.
         columns.pop(-2 if len(columns) > 3 else -1)
     return columns
 

@@ -1,6 +1,6 @@
-"""`taofold run` and `taofold runs …`.
+"""Commands `taofold run` and `taofold runs …`.
 
-Verbs: `drive` (`run`, and how any run is driven before a person), `read` (what only looks),
-`change`, `exchange` (export, import, migrate). `find` is the run that a person means; how runs
-are shown is in `render`.
+`drive` has `run` and drives any run at the terminal. `read` has the commands that only read,
+`change` those that change runs, `exchange` export, import, backup and migration. `find` resolves a
+RUN argument. `render` displays runs.
 """

@@ -1,6 +1,6 @@
-"""`taofold runs resume|cancel|steer|fork|rate|delete|adopt`: what people do to a run.
+"""Commands `taofold runs resume|cancel|steer|fork|rate|delete|adopt`, which change runs.
 
-How a run that goes on is driven and shown is in `drive`.
+`drive` drives and displays a resumed run.
 """
 
 import sys
@@ -33,14 +33,14 @@ def resume(
     approve: options.Approve = "",
     takeover: Annotated[
         bool,
-        typer.Option("--takeover", help="Take it from a process that lives but is stuck."),
+        typer.Option("--takeover", help="Take the run from a live but stuck process."),
     ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Carry on a run that waits, was interrupted or forked, was cancelled, or failed (error).
+    """Continue a run that waits, was interrupted, forked or cancelled, or failed with an error.
 
-    `runs list` shows which; what was done is not done again.
+    `runs list` shows the status of runs. Completed actions are not repeated.
     """
 
     async def work(log: "Log") -> "tuple[str, list[Record]]":
@@ -62,13 +62,13 @@ def go_on(
     json: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Resume run `name` before the person, and end with its exit code."""
+    """Resumes run `name` at the terminal and exits with its exit code."""
     from taofold.cli.agent_argument import approved_by, make, recorded_choice
     from taofold.cli.project import open_store
     from taofold.cli.render.runs import started_of
     from taofold.cli.runs.drive import drive, finish
 
-    # Made before the log is opened for driving: a faulty agent file leaves the run as it is.
+    # Made before the log is opened, so that a faulty agent file does not change the run.
     resumed: Agent[Any, Any] = make(
         recorded_choice(started_of(name, records), agent, model), own_approver=True
     )
@@ -93,7 +93,7 @@ def go_on(
 
 @app.command()
 def cancel(run: options.Run) -> None:
-    """Stop a run: nothing starts afterwards, what was done is kept."""
+    """Stop a run. No further action starts; its log is kept."""
     from taofold.runtime import control
 
     async def work(log: "Log") -> tuple[str, bool]:
@@ -101,15 +101,15 @@ def cancel(run: options.Run) -> None:
         return name, await control.cancel(log, name)
 
     name, ended = with_log(work)
-    say(f"{name} is cancelled" if ended else f"{name} was told to stop; it ends at its next turn")
+    say(f"{name} is cancelled" if ended else f"{name} will stop at its next turn")
 
 
 @app.command()
 def steer(
     run: options.Run,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model should know.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Message to the model.")],
 ) -> None:
-    """Send the model a message that it reads once, at its next turn."""
+    """Send a message to the run's model, which reads it at its next turn."""
     from taofold.runtime import control
 
     if not text.strip():
@@ -130,14 +130,14 @@ def steer(
 def fork(
     run: options.Run,
     at: options.Seq = None,
-    go: Annotated[bool, typer.Option("--continue", help="Go on with the new run at once.")] = False,
+    go: Annotated[bool, typer.Option("--continue", help="Run the new run at once.")] = False,
     agent: options.AgentName = "",
     model: options.ModelName = "",
     approve: options.Approve = "",
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Branch off at the last complete step at or before --at. Files are not taken back."""
+    """Copy a run up to the last complete step at or before --at. Files are not restored."""
     from taofold.clocks import clock
     from taofold.runtime import run as runs
     from taofold.runtime.run import new_id
@@ -153,14 +153,14 @@ def fork(
 
     name, cut, records, command = with_log(work)
     if not json:
-        say(f"{new} branches off from {name} after event {cut}; files were not taken back")
+        say(f"{new} is a copy of {name} up to event {cut}; files were not restored")
     if go:
         go_on(new, records, agent, model, approve, json=json, quiet=quiet)
     elif json:
         give_json({"id": new, "from": name, "seq": cut})
     else:
         give(new)
-        say(f"go on with: {command}")
+        say(f"continue with: {command}")
 
 
 @app.command()
@@ -171,13 +171,13 @@ def rate(
         typer.Argument(metavar="VALUE", help="good, bad, or a number from 0 (bad) to 1 (good)."),
     ],
     note: Annotated[
-        str, typer.Option("--note", "-m", metavar="TEXT", help="Why; what would have been right.")
+        str, typer.Option("--note", "-m", metavar="TEXT", help="Reason, or the right answer.")
     ] = "",
     json: options.Json = False,
 ) -> None:
-    """Say what you think of a run; said again, it takes the place of what you said before.
+    """Rate a run. A new rating replaces your earlier one.
 
-    It stands beside the run's log, in `runs show`, and in the cases of `eval --from-rated`.
+    Ratings are stored beside the log. `runs show` displays them, and `eval --from-rated` uses them.
     """
     from taofold.runtime.ratings import Rating, rate
     from taofold.views import rating_json
@@ -200,10 +200,10 @@ def rate(
 
 @app.command()
 def delete(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Ids, or their beginnings.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Ids or their beginnings.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete runs, their children and what only they refer to. There is no way back."""
+    """Delete runs permanently, with their child runs and results that only they use."""
     from taofold.runtime.control import children
     from taofold.runtime.ownership import driven
 
@@ -212,29 +212,29 @@ def delete(
         for prefix in runs:
             name = await find(log, prefix)
             names += [name, *await children(log, name)]
-        # All are looked at before one is deleted: half of a deletion helps nobody.
+        # All runs are checked before the first is deleted.
         for name in names:
             if driven(await log.row(name)):
                 fail(f"{name} is being driven by a live process; cancel it first", code=1)
-        # A run may be named itself and be the child of another that is.
+        # A named run may also be a child of another named run.
         return list(dict.fromkeys(names))
 
     names = with_log(named)
     many = times(len(names), "run")
     if not yes:
         if not sys.stdin.isatty():
-            fail(f"this deletes {many} for good; say --yes to mean it", USAGE)
+            fail(f"this deletes {many} permanently; confirm with --yes", USAGE)
         say("\n".join(names))
         from taofold.runtime.approvers import discard_typed
 
         discard_typed()
-        typer.confirm(f"delete {many} for good?", abort=True, err=True)
+        typer.confirm(f"delete {many} permanently?", abort=True, err=True)
 
-    # Opened anew: no database stays locked while a person thinks about the question.
+    # Opened again, so that the database is not locked during the question.
     async def work(log: "Log") -> None:
         from taofold.runtime.ratings import forget
 
-        # Before the runs: deleting wipes the file of what was dropped, too.
+        # Before the runs, because deleting them also wipes dropped data from the file.
         await forget(log, names)
         for name in names:
             await log.delete(name)
@@ -245,9 +245,9 @@ def delete(
 
 @app.command()
 def adopt() -> None:
-    """Trust this project's log although another user or machine created it, or it is a copy.
+    """Trust this project's log that another user or machine created, or that is a copy.
 
-    From then on the approvals that were given in it count as yours: look at its runs.
+    The approvals in it then count as yours, so check its runs.
     """
     import asyncio
 
@@ -257,9 +257,7 @@ def adopt() -> None:
 
     address = log_address()
     if address:
-        raise ConfigError(
-            "a log that the environment names is trusted by whoever names it", path=LOG
-        )
+        raise ConfigError("a log named by the environment is already trusted", path=LOG)
     lacking = lacks_records(home() / FILE)
     log = open_store(adopt=True)
 
@@ -270,11 +268,11 @@ def adopt() -> None:
 
     counted = asyncio.run(count())
     say(
-        f"{str(home() / FILE)!r} is trusted from now on: "
+        f"{str(home() / FILE)!r} is now trusted: "
         f"{times(sum(counted.values()), 'run')}, {counted.get('waiting', 0)} of them waiting"
     )
     if lacking:
         say(
-            f"its last records are missing: it was copied while it was in use, without {FILE}-wal; "
-            "actions that were done could be done again: look at the runs that have not ended"
+            f"its last records are missing: it was copied in use, without {FILE}-wal; "
+            "actions could be repeated, so check the runs that have not ended"
         )

@@ -1,8 +1,7 @@
-"""`taofold run`, and how any run is driven in front of a person.
+"""Command `taofold run`, and the driver of all runs at the terminal.
 
-The trace, approvals (`--approve` says who gives them), Ctrl-C and SIGTERM, the result and the exit
-code are the same for a run that is resumed, forked or steered. `--set KEY=VALUE` is what a run's
-state starts with.
+Trace, approvals (`--approve`), Ctrl-C and SIGTERM, result and exit code are the same for resumed
+and forked runs.
 """
 
 import asyncio
@@ -44,7 +43,7 @@ Listener: TypeAlias = "Callable[[Happening], None]"
 Work: TypeAlias = "Callable[[Listener, Approver | None], Awaitable[RunResult[Any]]]"
 
 APPROVE: Final = ("ask", "all", "wait")
-"""Who approves: the person at the terminal, nobody is asked, or the run waits."""
+"""Values of `--approve`: ask at the terminal, approve all, or wait."""
 
 
 _NAME: Final = re.compile(r"[^\W\d][\w-]*")
@@ -52,15 +51,15 @@ _INPUT: Final = "Input"
 
 
 def assignments(pairs: Sequence[str]) -> dict[str, Any]:
-    """The values by key: JSON where a value can be read as such, else its text.
+    """Parses KEY=VALUE pairs. Values are read as JSON, else as text.
 
-    Ends the program if one is not KEY=VALUE, or a key is given twice.
+    Exits if a pair is malformed or a key is given twice.
     """
     assignments: dict[str, Any] = {}
     for assignment in pairs:
         key, sign, text = assignment.partition("=")
         if not sign or not _NAME.fullmatch(key):
-            fail(f"--set takes KEY=VALUE, KEY being a name, not {assignment!r}")
+            fail(f"--set takes KEY=VALUE with a name as KEY, not {assignment!r}")
         if key in assignments:
             fail(f"--set gives {key!r} twice")
         assignments[key] = _value(text)
@@ -205,7 +204,7 @@ def run(
     tagged = _tagged(tags or [])
     files = [Attachment(path) for path in attach or ()]
     for file in files:
-        file.load()  # what is wrong with a file is said before anything else happens
+        file.load()  # report faulty files first
     bounds = {
         "steps": steps,
         "tool_calls": tool_calls,
@@ -226,7 +225,7 @@ def run(
         tools=tools or (),
         recursive=recursive,
     )
-    # Before the store is made: a faulty agent file leaves no `.taofold` behind.
+    # Before the store is made, so that a faulty agent file leaves no `.taofold` behind.
     chosen_agent = make(choice, own_approver=True)
     if reason := lacking_for(chosen_agent, goal):
         fail(reason)
@@ -239,7 +238,7 @@ def run(
             from taofold.core.values import Principal
             from taofold.views import inner_session
 
-            # As a server names it: `ann/x` of this machine's user is no conversation of ann's.
+            # Named as by a server: `ann/x` of this machine's user is no session of ann.
             named = inner_session(Principal(), named)
         return (
             await approved_by(chosen_agent, approve, approver)
@@ -248,7 +247,7 @@ def run(
                 [goal, *files] if files else goal,
                 run_id=name,
                 session=named,
-                # Who types a goal here has not seen what another run waits for.
+                # The user has not seen the question of a waiting run.
                 if_waiting="refuse",
                 data=data,
                 tags=tagged,
@@ -261,19 +260,19 @@ def run(
 
 
 def _arguments(agent: str, goal: str) -> tuple[str, str]:
-    """AGENT may be left out: then the one argument is the goal."""
+    """Returns agent and goal. A single argument is the goal."""
     from taofold.cli.agent_argument import is_file
     from taofold.files.python_references import is_name
 
     if not goal:
-        # One argument that looks like an agent is one whose goal was forgotten, not a goal.
+        # A single argument that looks like an agent means that the goal is missing.
         if is_file(agent) or is_name(agent):
-            fail(f'GOAL is missing: {invocation()} run {agent} "what to do"')
+            fail(f'GOAL is missing: {invocation()} run {agent} "the task"')
         agent, goal = "", agent
     if goal == "-":
         goal = sys.stdin.read()
     if not goal.strip():
-        fail("GOAL is empty: say what to do")
+        fail('GOAL is empty: give a task, as in `taofold run "the task"`')
     return agent, goal
 
 
@@ -288,10 +287,10 @@ def drive(
     told: "list[Record] | None" = None,
     go_on: str = "",
 ) -> "RunResult[Any] | None":
-    """Do `work` and show it; print the result. None if it was interrupted.
+    """Runs `work`, shows it and prints the result. Returns None if it was interrupted.
 
-    `told` is what an earlier life of the run already showed; `go_on` the command that goes on with
-    the run, if it is more than `runs resume RUN`.
+    `told` are the records shown before a resume. `go_on` is the command that continues the run.
+    Default: `runs resume RUN`.
     """
     from taofold.cli.render.story import Story, voice
     from taofold.core.events import Record
@@ -300,7 +299,7 @@ def drive(
     story = Story(speaker, run, waved=approve == "all")
     heard: list[Record] = []
     command = go_on or f"{invocation()} runs resume {run}"
-    # A resumed run numbers its steps on, and adds to the sums it had.
+    # A resumed run continues its step numbers and totals.
     story.before(told or [])
 
     def hear(happening: "Happening") -> None:
@@ -318,7 +317,7 @@ def drive(
         return None
     except LogError as error:
         speaker.busy("")
-        # Before the first event the log itself cannot be used (exit 2); later the run failed (1).
+        # Before the first event the log is unusable (exit 2); later the run failed (exit 1).
         if not heard:
             raise
         fail(str(error), UNREACHED)
@@ -331,22 +330,22 @@ def drive(
 
 
 def _interrupted(known: "Sequence[Record]", command: str) -> str:
-    """What is so after Ctrl-C, and the command that goes on."""
+    """Returns the message after Ctrl-C, with the command that continues the run."""
     from taofold.core.events import Parked
 
     waits = bool(known) and isinstance(known[-1].event, Parked)
-    state = "the run waits for a person" if waits else "what was done is kept"
-    return f"interrupted; {state}. Go on with: {command}"
+    state = "the run waits for an approval or answer" if waits else "all steps are kept"
+    return f"interrupted; {state}. Continue with: {command}"
 
 
 def finish(result: "RunResult[Any] | None") -> None:
-    """End the program with the exit code of `result`."""
+    """Exits with the exit code of `result`."""
     raise typer.Exit(INTERRUPTED if result is None else code_of(result.state))
 
 
 def show(result: "RunResult[Any]", go_on: str, *, json: bool, summary: bool = True) -> None:
-    """The result on standard output; what a person can do next on standard error."""
-    # Not at the top, as elsewhere: `--help` imports this module.
+    """Prints the result to standard output and suggestions to standard error."""
+    # Imported here, because `--help` imports this module.
     from taofold.cli.render.story import summary as summary_of
     from taofold.policy.redaction.views import shown_value
 
@@ -362,13 +361,13 @@ def show(result: "RunResult[Any]", go_on: str, *, json: bool, summary: bool = Tr
     if summary:
         for text in summary_of(result.state):
             say(text)
-    elif result.error:  # a quiet run says at least why it failed
+    elif result.error:  # a quiet run still reports its error
         say(f"{result.status}: {shown_value(result.error)}")
     say(f"log: {invocation()} runs show {result.run_id}")
 
 
 def as_json(result: "RunResult[Any]") -> dict[str, Any]:
-    """The result as one JSON object. What it took is named as HTTP names it."""
+    """Returns the result as one JSON object, with the names of the HTTP API."""
     from taofold.policy.redaction.views import shown_value
     from taofold.views import approval_json, counts_json
 
@@ -401,23 +400,22 @@ def _next(result: "RunResult[Any]", go_on: str) -> None:
 
 
 async def cancellable(work: "Awaitable[T]", log: "Log") -> T:
-    """`work`, which a polite request to end (SIGTERM) cancels as Ctrl-C does."""
+    """Runs `work`, which SIGTERM cancels like Ctrl-C."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is not None and sys.platform != "win32":
-        # `kill` and a container's stop end a run as Ctrl-C does: its log is
-        # closed, nothing is lost.
+        # `kill` and the stop of a container close the log, so nothing is lost.
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
     try:
         return await work
     finally:
         await log.close()
-        # Only if a model was called: importing the HTTP client here would cost every command.
+        # Only if a model was called: an import of the HTTP client would slow every command.
         if (http := sys.modules.get("taofold.models.transport")) is not None:
             await http.aclose_all()
 
 
 def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
-    """Who approves, by the word of `--approve`; `before` is called before a person is asked."""
+    """Returns the approver for `--approve`; `before` is called before each question."""
     approve = approve or "ask"
     if approve not in APPROVE:
         fail(f"--approve is one of {', '.join(APPROVE)}, not {approve!r}")
@@ -433,13 +431,13 @@ def approver(approve: str, before: Callable[[], None]) -> "Approver | None":
 
 
 def _everything(asking: "PromptApprover | None") -> "Approver":
-    """Approves every action. What only a person can know is asked, or waits."""
+    """Returns an approver that approves all actions. Questions are asked, or the run waits."""
     from taofold.cli.render.story import WAVED
     from taofold.runtime.ledger import Park
     from taofold.runtime.setup import Decision
 
     async def approve(request: "Approval") -> "Decision | list[Decision]":
-        # A question is not approved but answered: after a crash nobody may guess what happened.
+        # A question needs an answer: after a crash the result of an action must not be guessed.
         if not request.question:
             return Decision("allow", reason=WAVED)
         if asking is None:

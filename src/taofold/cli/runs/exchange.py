@@ -1,8 +1,8 @@
-"""`taofold runs export|import`, `taofold log backup|migrate`: runs and logs, into and out of it.
+"""Commands `taofold runs export|import` and `taofold log backup|migrate`.
 
-Runs as text that another log can import, and as traces (otlp, opik) with their child runs, in a
-file or sent to a back end; with `--content` also what was said, for which the run's agent is made
-again. A whole log goes from a file to a database, or back.
+A run is exported as text for another log, or as a trace (otlp, opik) with its child runs, to a file
+or a back end. `--content` adds prompts and replies, for which the run's agent is made again. A
+whole log is copied between a file and a database.
 """
 
 import os
@@ -34,10 +34,10 @@ app = typer.Typer()
 
 
 def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
-    """The run's id, and the spans of it and of the runs below it.
+    """Returns the run's id and the spans of it and its child runs.
 
-    With `content` the prompts are those that were sent, as far as its agent can be made and makes
-    the same ones; else they are put together from the log.
+    With `content` the spans have the sent prompts if the agent can be made and derives the same
+    ones; otherwise prompts are assembled from the log.
     """
     from taofold.cli.render.runs import started_of
     from taofold.telemetry.projection import spans_of
@@ -47,8 +47,7 @@ def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
         roots: Roots = {}
         waiting: list[tuple[str, Agent[Any, Any] | None]] = [(name, None)]
         spans: list[Span] = []
-        # A caller before its children: their spans hang
-        # below the root that `roots` remembers of it.
+        # A caller comes before its children, whose spans are below the caller's root in `roots`.
         while waiting:
             current, caller = waiting.pop(0)
             records = await log.read(current)
@@ -61,12 +60,12 @@ def trace_of(run: str, content: bool = False) -> "tuple[str, list[Span]]":
 
 
 async def stored_agent(log: "Log", run: str, name: str = "") -> "Agent[Any, Any]":
-    """Returns the agent of a stored run, offline; that of a child run is found by its callers.
+    """Returns the agent of a stored run, offline. A child run's agent is found through its callers.
 
     Args:
         log: The log that holds the run.
         run: The run's id.
-        name: An agent file or module:attr that takes the place of the recorded one.
+        name: An agent file or module:attr that replaces the recorded one.
 
     Raises:
         ConfigError: The agent cannot be made.
@@ -94,20 +93,20 @@ async def _prompts(
 
 
 def _agent(started: "RunStarted", caller: "Agent[Any, Any] | None") -> "Agent[Any, Any] | None":
-    """The agent of a stored run, if it can be made: a child's is a tool of its caller's."""
+    """Returns the agent of a stored run, or None. A child's agent is a tool of its caller."""
     from taofold.agent.prompts import called_agent
     from taofold.cli.agent_argument import make, recorded_choice
     from taofold.core.errors import TaofoldError
     from taofold.runtime.model import ReplayModel
 
-    # An export calls no model: the replies are in the log, only prompts are made anew.
+    # An export calls no model: the replies are in the log, only prompts are derived again.
     stand_in = ReplayModel(started.model, started.profile)
     if caller is not None:
         child = called_agent(caller, started.agent)
         return None if child is None else child.replace(model=stand_in)
     try:
         return make(recorded_choice(started), stand_in)
-    # The agent's code may be gone or changed; the trace is then made of the log alone.
+    # The agent's code may be gone or changed; then the trace uses the log only.
     except (TaofoldError, ExceptionGroup, ImportError, OSError):
         return None
 
@@ -123,9 +122,9 @@ _ENDS: Final = {
     ".json": "react-json",
 }
 _FORMAT: Final = "|".join(FORMATS)
-Format = Annotated[str, typer.Option("--format", "-f", metavar=_FORMAT, help="What the text is.")]
+Format = Annotated[str, typer.Option("--format", "-f", metavar=_FORMAT, help="Format of the text.")]
 _OUT: Final = "|".join((*FORMATS, *TRACES))
-OutFormat = Annotated[str, typer.Option("--format", "-f", metavar=_OUT, help="What to write.")]
+OutFormat = Annotated[str, typer.Option("--format", "-f", metavar=_OUT, help="Format to write.")]
 
 
 @app.command("export")
@@ -133,24 +132,24 @@ def export_run(
     run: options.Run,
     format: OutFormat = "ndjson",  # noqa: A002 - the word
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Instead of printing it.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
     ] = None,
     endpoint: Annotated[
         str,
         typer.Option(
             "--endpoint",
             metavar="URL",
-            help="Send the trace there. Keys come from OTEL_EXPORTER_OTLP_HEADERS or OPIK_API_KEY.",
+            help="Send the trace to this URL. Keys: OTEL_EXPORTER_OTLP_HEADERS or OPIK_API_KEY.",
         ),
     ] = "",
     content: Annotated[
-        bool, typer.Option("--content", help="With what was said, redacted, in the trace.")
+        bool, typer.Option("--content", help="Add redacted prompts and replies to the trace.")
     ] = False,
 ) -> None:
-    """A run as text, or as a trace (otlp, opik) with its child runs.
+    """Export a run as text, or as a trace (otlp, opik) with its child runs.
 
-    ndjson keeps everything, also images and large results; tao-yaml and react-json its thoughts,
-    actions, observations.
+    ndjson has everything, including images and large results. tao-yaml and react-json have
+    thoughts, actions and observations.
     """
     from taofold.log.formats import export as formats
 
@@ -172,25 +171,25 @@ def export_run(
 
 
 async def _blobs(log: "Log", records: "list[Record]") -> dict[str, bytes]:
-    """The bytes that the records name; what is gone from the log is said."""
+    """Returns the blobs of the records. Reports missing ones."""
     blobs: dict[str, bytes] = {}
     for digest in dict.fromkeys([d for record in records for d in record.event.blobs()]):
         try:
             blobs[digest] = await log.blob(digest)
         except LogError as error:
-            say(f"note: the export lacks bytes that the run names: {error}")
+            say(f"note: data of the run is missing in the export: {error}")
     return blobs
 
 
 def _export_trace(run: str, format: str, output: Path | None, endpoint: str, content: bool) -> None:  # noqa: A002
     if endpoint and output is not None:
-        fail("--endpoint sends the trace, --output writes it: give one of them")
+        fail("give either --endpoint, which sends the trace, or --output, which writes it")
     from taofold.telemetry import otel
 
     name, spans = trace_of(run, content)
     translate = otel.OtelTranslation(content=content)
     if endpoint:
-        # Keys come from the environment, never from the command line, where `ps` shows them.
+        # Keys come from the environment, because `ps` shows command lines.
         backend: Backend = "opik" if format == "opik" else "otlp"
         where = otel.post(spans, translate, backend=backend, endpoint=endpoint)
         say(f"{name}: {len(spans)} spans sent to {where}")
@@ -202,9 +201,9 @@ def _write(text: str, output: Path | None, what: str) -> None:
     if output is None:
         give(text.removesuffix("\n"))
         return
-    # An export never writes over a file, nor through a link: there is no --force.
+    # An export never overwrites a file or follows a link.
     if os.path.lexists(output):
-        fail(f"{str(output)!r} exists; choose another name")
+        fail(f"{str(output)!r} already exists; choose another name")
     write_file(output, text.encode())
     say(f"{what} in {output}")
 
@@ -213,14 +212,14 @@ def _write(text: str, output: Path | None, what: str) -> None:
 def import_run(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="- reads standard input.")],
     format: Format = "",  # noqa: A002 - the word
-    name: Annotated[str, typer.Option("--as", metavar="ID", help="Under this run id.")] = "",
+    name: Annotated[str, typer.Option("--as", metavar="ID", help="Run id to use.")] = "",
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse what would be mended on the way in.")
+        bool, typer.Option("--strict", help="Refuse text that needs repairs.")
     ] = False,
 ) -> None:
-    """Take in a run from text. It can be read and measured; going on needs --agent.
+    """Import a run from text. It can be read and measured; to continue it, name its --agent.
 
-    What it says of decisions is history: whatever is not done is asked anew.
+    Decisions in the text are only history: actions that are not done need approval again.
     """
     from taofold.clocks import clock
     from taofold.log.formats import export as formats
@@ -252,7 +251,7 @@ def _text(file: Path) -> str:
 
 
 async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], source: str) -> str:
-    """Write the records as a run of whoever takes them in: as history, without authority."""
+    """Stores the records as a run of the importing user. Its decisions have no authority."""
     from msgspec.structs import replace
 
     from taofold.clocks import clock
@@ -265,7 +264,7 @@ async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], so
     try:
         history = as_import(records, source, principal=owner, at=clock())
     except ValueError as error:
-        raise ConfigError(f"it is no run: {error}", path=source) from error
+        raise ConfigError(f"not a run: {error}", path=source) from error
     state, run = fold(history), history[0].run
     started = state.started
     assert started is not None, "an import begins with run_started"
@@ -276,15 +275,15 @@ async def _take(log: "Log", records: "list[Record]", blobs: dict[str, bytes], so
         updated_at=history[-1].at,
     )
     try:
-        # All or nothing: a crash leaves no half of a run behind.
+        # One transaction, so that a crash leaves no partial run.
         await log.create(row, records=history, blobs=blobs, disk=True)
     except Conflict as error:
         raise ConfigError(
-            f"there is already a run {run!r}; take it in under another id with --as ID"
+            f"there is already a run {run!r}; import it under another id with --as ID"
         ) from error
     for claim in started.imported.claims if started.imported else ():
         claimed = [*claim.decisions, *(["begun"] if claim.started else [])]
-        say(f"note: {claim.tool}: the file says {', '.join(claimed)}; that counts for nothing here")
+        say(f"note: {claim.tool}: the file says {', '.join(claimed)}, which has no effect here")
     return run
 
 
@@ -294,36 +293,36 @@ def _known(name: str, *, writing: bool = False) -> None:
         fail(f"--format is one of {choices}, not {name!r}")
 
 
-log_app = typer.Typer(no_args_is_help=True, help="The log as a whole.")
+log_app = typer.Typer(no_args_is_help=True, help="Back up or migrate the whole log.")
 
 
 @log_app.command("migrate")
 def migrate(
     source: Annotated[str, typer.Argument(metavar="FROM", help="sqlite:PATH or postgresql://…")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="An empty one, of either kind.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="An empty log, of either kind.")],
 ) -> None:
-    """Copy a log, with loops and patterns, to an empty one, and check that everything arrived.
+    """Copy a log, with loops and patterns, to an empty one, and verify the copy.
 
-    Nobody may drive runs of it meanwhile: stop servers and workers first. The source stays as it
-    is; take it away afterwards, so that nobody goes on with it.
+    Stop all servers and workers first. The source is not changed; remove it afterwards, so that it
+    is not used by mistake.
     """
     from taofold.log.transfer import migrate as moved
 
     done = moved(source, target)
     for table, rows in done.rows.items():
         give(f"{table:8} {rows}")
-    say(f"everything arrived: digest {done.digest}")
+    say(f"the copy is complete: digest {done.digest}")
 
 
 @log_app.command("backup")
 def backup(
     target: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
 ) -> None:
-    """Copy this project's log to a file, complete, while servers and workers use it.
+    """Copy this project's log completely to a file, even while servers and workers use it.
 
-    A copy of runs.db alone would lack what lies in runs.db-wal. To restore: stop what uses the log,
-    put the file in place of .taofold/runs.db and delete runs.db-wal and runs.db-shm beside it. A
-    copy of the backup, or one from another machine, is then trusted by `taofold runs adopt`.
+    A plain copy of runs.db lacks the records in runs.db-wal. To restore, stop all programs that use
+    the log, replace .taofold/runs.db by the backup, and delete runs.db-wal and runs.db-shm. If the
+    backup was copied or is from another machine, trust it with `taofold runs adopt`.
     """
     from sqlite3 import Error
 
@@ -331,12 +330,12 @@ def backup(
     from taofold.log.sqlite.open import copy_to, explain, faults_in
 
     if log_address():
-        raise ConfigError("back it up as its database is: pg_dump, or a base backup", path=LOG)
+        raise ConfigError("back up its database with pg_dump or a base backup", path=LOG)
     source = home() / FILE
     if not source.exists():
         fail(f"there is no log: {str(source)!r} does not exist")
     if target.exists():
-        fail(f"{str(target)!r} exists: name a new file")
+        fail(f"{str(target)!r} already exists: name a new file")
     try:
         copy_to(source, target)
     except Error as error:
@@ -353,4 +352,4 @@ def backup(
 
 @log_app.callback()
 def log() -> None:
-    """The log as a whole."""
+    """Back up or migrate the whole log."""

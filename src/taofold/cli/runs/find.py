@@ -1,6 +1,6 @@
-"""Finds the run that a person means, and its records; closes the log behind a command.
+"""Resolves RUN arguments and reads records; closes the log after a command.
 
-A run is meant by its id, the beginning of one, or `last`.
+RUN is an id, its beginning, or `last`.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SHOWN: Final = 5
 _RECENT: Final = 200
-"""Runs among which one is looked for that is spelled nearly so."""
+"""Number of recent runs searched for similar ids."""
 
 
 def with_log(work: "Callable[[Log], Awaitable[T]]", *, create: bool = False) -> T:
-    """Do `work` with the project's log and close it."""
+    """Runs `work` with the project's log and closes it."""
     from taofold.cli.project import open_store
 
     log = open_store(create=create)
@@ -39,18 +39,18 @@ def with_log(work: "Callable[[Log], Awaitable[T]]", *, create: bool = False) -> 
 
 
 async def find(log: "Log", reference: str) -> str:
-    """The id that `reference` is, or begins; `last` is the newest run's.
+    """Resolves `reference` to a run id; `last` is the newest run.
 
     Raises:
-        UnknownRun: there is none, with what is near.
-        ConfigError: several begin so.
+        UnknownRun: No run matches; the message has similar ids.
+        ConfigError: Several runs match.
     """
-    # A whole id comes first: it may be the beginning of others, and `last` may be one.
+    # A complete id is matched first: it may be the beginning of others, and `last` may be an id.
     with suppress(UnknownRun):
         return (await log.row(reference)).run
     if reference == "last" and (newest := await _newest(log)):
         return newest
-    # One more than is shown, to know whether there are more.
+    # One more than shown, to detect further matches.
     ids = await log.ids(reference, limit=_SHOWN + 1) if reference else []
     if len(ids) == 1:
         return ids[0]
@@ -65,9 +65,9 @@ async def find(log: "Log", reference: str) -> str:
 
 
 async def _newest(log: "Log") -> str:
-    """The newest run that no other called, else the newest of all; "" if there is none."""
+    """Returns the newest root run, else the newest run; "" if there is none."""
     first, before = "", 0
-    # Child runs are newer than their caller, so the newest row is seldom the one that is meant.
+    # Child runs are newer than their caller, so the newest row is often a child.
     while rows := await log.rows(before=before):
         first = first or rows[0].run
         for row in rows:
@@ -80,7 +80,7 @@ async def _newest(log: "Log") -> str:
 async def records_of(
     log: "Log", reference: str, at: int | None = None
 ) -> "tuple[str, list[Record]]":
-    """The run's id and its records, up to `at`."""
+    """Returns the run's id and its records, up to `at`."""
     run = await find(log, reference)
     records = await log.read(run)
     if at is None:

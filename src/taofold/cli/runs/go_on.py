@@ -1,6 +1,6 @@
-"""The command that goes on with a run; it works as it is pasted.
+"""`resume_command`: the command that continues a run, ready to paste.
 
-A run that another called is gone on with at its root, an iteration of a loop by its loop.
+A child run is continued through its root run, an iteration through its loop.
 """
 
 from shlex import quote
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from taofold.log.log import Log
 
 PLACEHOLDER = "FILE.py:NAME"
-"""Stands for the agent of a run that does not say how it is made."""
+"""Placeholder for the agent of a run that does not record it."""
 
 
 async def resume_command(log: "Log", run: str, agent: str = "", model: str = "") -> str:
-    """Returns the command that goes on with `run`, with the `agent` and `model` of the command that
-    is asked: who had to name them needs them again.
+    """Returns the command that continues `run`.
+
+    `agent` and `model` are the options of the current command, which are needed again.
     """
     from taofold.cli.agent_argument import is_recorded
     from taofold.core.state import opening
@@ -36,7 +37,7 @@ async def resume_command(log: "Log", run: str, agent: str = "", model: str = "")
 
 
 async def _loop_of(log: "Log", run: str) -> str:
-    """Returns the loop of which `run` is an iteration, "" if it is none."""
+    """Returns the loop of the iteration `run`; "" if it is no iteration."""
     from taofold.log.open import journal_beside
     from taofold.loop.stream import load
 

@@ -1,6 +1,6 @@
-"""`taofold runs list|show|log|metrics|check|diff|replay`: the verbs that only read.
+"""Commands `taofold runs list|show|log|metrics|check|diff|replay`, which only read.
 
-How runs are printed is in `render/runs`.
+`render/runs` prints runs.
 """
 
 import os
@@ -25,20 +25,20 @@ app = typer.Typer()
 
 
 _RUNNING = ("running", "queued", "interrupted", "forked")
-"""What `running` in the log may turn out to be."""
+"""Displayed statuses of a run that is `running` in the log."""
 LAST = "last"
 STATUSES = (*_RUNNING, "waiting", "finished", "limited", "failed", "cancelled")
 
 
 @app.command("list")
 def list_runs(
-    status: Annotated[str, typer.Option(metavar="STATUS", help="Only these.")] = "",
-    session: Annotated[str, typer.Option(metavar="NAME", help="Only of this session.")] = "",
+    status: Annotated[str, typer.Option(metavar="STATUS", help="Only this status.")] = "",
+    session: Annotated[str, typer.Option(metavar="NAME", help="Only this session.")] = "",
     tag: Annotated[str, typer.Option(metavar="NAME=VALUE", help="Only runs with this tag.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most so many.")] = 30,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="At most N.")] = 30,
     json: options.Json = False,
 ) -> None:
-    """The runs of this project, newest first."""
+    """List the runs of this project, newest first."""
     from msgspec.structs import replace
 
     from taofold.cli.render.runs import status as status_of
@@ -55,14 +55,14 @@ def list_runs(
         if status not in _RUNNING:
             rows = await log.rows(status=status, session=session, tag=tag, limit=limit)
         else:
-            # All of them: what `running` really is, is only known after each was looked at.
+            # All rows: the displayed status is known only after reading each run.
             rows = await log.rows(status="running", session=session, tag=tag, limit=0)
         current = [replace(row, status=await status_of(log, row)) for row in rows]
         return [row for row in current if status in ("", row.status)][:limit]
 
     rows = with_log(work)
     if json:
-        # As HTTP shows a run, besides what only the log's row has.
+        # The HTTP API's form of a run, with further fields of the log's row.
         give_json([{**_only_here(row), **run_json(row)} for row in rows])
     elif rows:
         runs_table(rows, clock())
@@ -73,16 +73,16 @@ def list_runs(
 def _only_here(row: "RunRow") -> dict[str, Any]:
 
     fields: dict[str, Any] = plain(row)
-    # HTTP's name for it is `id`.
+    # The HTTP API's name is `id`.
     del fields["run"]
     return fields
 
 
 class _ShowCommand(TyperCommand):
-    """`show`, whose `--prompt` may stand without a number: the last prompt."""
+    """The command `show`. `--prompt` without a number means the last prompt."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Completes a bare `--prompt`."""
+        """Adds the value of a bare `--prompt`."""
         for place, word in enumerate(args):
             following = args[place + 1 : place + 2]
             if word == "--prompt" and (not following or not _is_number(following[0])):
@@ -103,13 +103,13 @@ def show(
         str,
         typer.Option(
             metavar="[N]",
-            help="Show what the model was sent in its N-th call, by default in its last one.",
+            help="Show the prompt of the N-th model call. Default: the last one.",
         ),
     ] = "",
     agent: options.AgentName = "",
     json: options.Json = False,
 ) -> None:
-    """The state of a run and its steps; with --at, as it was after that event."""
+    """Show the state and steps of a run; with --at, its state after that event."""
     if prompt:
         _show_prompt(run, prompt, agent, json=json)
         return
@@ -145,7 +145,7 @@ def _show_prompt(run: str, number: str, agent: str, *, json: bool) -> None:
 
     sent = with_log(work)
     if not sent:
-        fail("this run asked no model yet")
+        fail("this run has made no model call")
     if not _is_number(number):
         fail(f"--prompt is the number of a model call or {LAST!r}, not {number!r}")
     chosen = len(sent) if number == LAST else int(number)
@@ -163,7 +163,7 @@ def _show_prompt(run: str, number: str, agent: str, *, json: bool) -> None:
 
 @app.command("log")
 def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False) -> None:
-    """Every event of a run on one line; with --json as NDJSON, complete."""
+    """Print the events of a run, one per line; with --json complete, as NDJSON."""
     import msgspec
 
     from taofold.core.text import iso, line
@@ -190,7 +190,7 @@ def log_of(run: options.Run, at: options.Seq = None, json: options.Json = False)
 
 @app.command()
 def metrics(run: options.Run, json: options.Json = False) -> None:
-    """The measures of a run, computed from its log."""
+    """Show the metrics of a run, computed from its log."""
     from taofold.core.metrics import measure
     from taofold.core.text import value
 
@@ -209,13 +209,13 @@ def metrics(run: options.Run, json: options.Json = False) -> None:
 def check(
     run: options.Run,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Judge a lenient run as if it had been strict.")
+        bool, typer.Option("--strict", help="Judge a lenient run as a strict one.")
     ] = False,
     json: options.Json = False,
 ) -> None:
     """Check a run against the seven points of the TAO checklist.
 
-    Prints what a lenient run was not asked for as a note. Exit code 1 if a point fails.
+    Points that a lenient run need not fulfil are printed as notes. Exits with 1 if a point fails.
     """
     from msgspec import structs
 
@@ -244,7 +244,7 @@ def diff(
     second: Annotated[str, typer.Argument(metavar="B", help="Another run.")],
     json: options.Json = False,
 ) -> None:
-    """Where two runs part: the first different event, then step by step. 1 if they differ."""
+    """Compare two runs: the first different event, then each step. Exits with 1 if they differ."""
     from taofold.cli.render.runs import compare, difference_text
 
     async def work(log: "Log") -> "tuple[list[Record], list[Record]]":
@@ -261,7 +261,7 @@ def diff(
 
 @app.command()
 def replay(run: options.Run, agent: options.AgentName = "", json: options.Json = False) -> None:
-    """Re-derive a run without model, tools or network; exit code 1 at the first difference."""
+    """Derive a run again from its log, offline. Exits with 1 at the first difference."""
     from taofold.cli.agent_argument import make, recorded_choice
     from taofold.cli.render.runs import started_of
     from taofold.core.errors import ReplayDiverged
@@ -271,7 +271,7 @@ def replay(run: options.Run, agent: options.AgentName = "", json: options.Json =
         name = await find(log, run)
         records = await log.read(name)
         started = started_of(name, records)
-        # No key and no network is needed: the model's replies come from the log.
+        # Replies come from the log, so no key and no network is needed.
         stand_in = ReplayModel(started.model, started.profile)
         replayed = make(recorded_choice(started, agent), stand_in).replace(log=log)
         try:

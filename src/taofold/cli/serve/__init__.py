@@ -1,4 +1,4 @@
-"""`taofold serve` and `taofold work`: agents over HTTP or MCP, tokens, workers.
+"""Commands `taofold serve` and `taofold work`: agents over HTTP or MCP, tokens, workers.
 
-`commands` are the verbs; `http` and `mcp` open the port, and are imported only then.
+`commands` has the commands. `http` and `mcp` open the port and are imported on demand.
 """

@@ -1,8 +1,7 @@
-"""Where the tokens and sign-in sessions of this project's servers are kept.
+"""The places of tokens and sign-in sessions of this project's servers.
 
-They lie in the log's database, where all servers of the log look, or in this user's state folder.
-They never lie in the project: a repository brings files of its own, and whoever made them would be
-let in.
+They are in the log's database, which all servers of the log read, or in this user's state folder.
+They are never in the project, because the author of a repository could add files to it and sign in.
 """
 
 import os
@@ -26,11 +25,11 @@ def token_place(file: Path | None, log: Log | None) -> Path | Shared:
     """Returns the place of the tokens: `file`, the database of `log`, or a file of this user.
 
     Raises:
-        ConfigError: the project brings tokens or sessions, or a folder cannot be used.
+        ConfigError: The project contains tokens or sessions, or a folder cannot be used.
     """
     if file is not None:
         refuse_planted()
-        # The operator named it, so links on the way are the operator's (`/run/secrets`).
+        # The operator named the file, so links are followed (`/run/secrets`).
         return Path(os.path.realpath(file))
     return _place("tokens", log)
 
@@ -51,18 +50,18 @@ def _place(name: str, log: Log | None) -> Path | Shared:
 
 
 def refuse_planted() -> None:
-    """Refuses tokens and sessions that lie in the project's folder.
+    """Refuses tokens and sessions in the project's folder.
 
     Raises:
-        ConfigError: there are such.
+        ConfigError: There are such files.
     """
     for name in _PLANTED:
         planted = home() / name
         if os.path.lexists(planted):
             raise ConfigError(
-                f"{str(planted)!r} would let somebody in, and may have come with the project: it "
-                "is not used. Delete it; tokens of yours are made with "
-                f"`{invocation()} serve tokens add NAME --role ROLE` and kept in "
+                f"{str(planted)!r} could let strangers sign in, and may be part of the project: it "
+                "is not used. Delete it; create tokens with "
+                f"`{invocation()} serve tokens add NAME --role ROLE`, stored in "
                 f"{str(project_state_folder(home()))!r}"
             )
 
@@ -72,4 +71,4 @@ def announce_accepted(tokens: TokenStore, signin: Signin | None = None) -> None:
     accepted = times(tokens.active(), "token")
     if signin is not None:
         accepted += f" and {times(signin.active(), 'session')}"
-    say(f"accepted besides this machine's own token: {accepted} (in {tokens.path})")
+    say(f"accepted, besides this machine's own token: {accepted} (in {tokens.path})")

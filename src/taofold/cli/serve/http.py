@@ -1,6 +1,6 @@
-"""The processes of `taofold serve` and `taofold work`: put together, and run until told to stop.
+"""Runs the processes of `taofold serve` and `taofold work`.
 
-The verbs and their options are in `commands`; what the server does is in `taofold.server`.
+`commands` has the commands and options; `taofold.server` is the server.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ from taofold.server.uvicorn_server import server_for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What the command line said."""
+    """The options of `taofold serve`."""
 
     agents: Mapping[str, Agent[Any, Any]]
     host: str
     port: int
     tokens: Path | None
-    """A file; None: in the log's database, or in this user's state folder."""
+    """A file of tokens; None: the log's database or this user's state folder."""
     hosts: frozenset[str]
     origins: frozenset[str]
     most_runs: int
@@ -49,28 +49,28 @@ class ServeOptions:
 
 
 def serve(plan: ServeOptions) -> None:
-    """Serve until told to stop.
+    """Serves until it is stopped.
 
     Raises:
-        ConfigError: it must not be opened so.
+        ConfigError: The server must not be opened with these options.
     """
     log = _opened_log()
     tokens, local = TokenStore(token_place(plan.tokens, log)), LocalToken.of_user()
     tokens.all()  # raises now if the file cannot be read
-    # Made now: the first request must not be the one that finds the folder unwritable.
+    # Made now, so that an unwritable folder is reported at the start.
     local.value()
     here = plan.host in LOOPBACK or loopback(plan.host)
     if not here and not tokens.configured:
         raise ConfigError(
-            f"{plan.host} is reachable from elsewhere, and there are no tokens: make one with "
+            f"{plan.host} is reachable from other machines, but there are no tokens: add one with "
             f"`{invocation()} serve tokens add NAME --role ROLE`, or serve 127.0.0.1",
             path="--host",
         )
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    # Bound before the server is built: a taken port is an error message, not a traceback.
+    # Bound before the server is built, so that a used port gives an error message.
     listener = _listener(plan.host, plan.port)
     port = listener.getsockname()[1]
-    # A wildcard address is no name that a client could send as its Host.
+    # A wildcard address is no valid Host of a client.
     named = frozenset[str]() if plan.host in ("0.0.0.0", "::") else frozenset({plan.host.lower()})  # noqa: S104 - compared
     server = Server(
         log,
@@ -96,7 +96,7 @@ def serve(plan: ServeOptions) -> None:
     uvicorn = server_for(create_app(server), plan.host, port)
 
     async def work() -> None:
-        # The port listens already, so the link works as soon as it is printed.
+        # The port already listens, so the printed link works at once.
         _announce(server, plan, port)
         try:
             await uvicorn.serve(sockets=[listener])
@@ -113,7 +113,7 @@ def work(
     stop_s: float,
     rebuild: Rebuild,
 ) -> None:
-    """Drive runs of the log until told to stop, then let each come to a place where it can wait."""
+    """Drives runs of the log until it is stopped, then waits until each run can be handed over."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     log = _opened_log()
     server = Server(
@@ -128,7 +128,7 @@ def work(
 
     async def until_told() -> None:
         stop = asyncio.Event()
-        # Not as an exception: runs come to a place where they can wait, then the process ends.
+        # Not as an exception: runs reach a place where they can wait, then the process ends.
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await server.start()
@@ -137,7 +137,7 @@ def work(
             f"at most {times(most_runs, 'run')} at once"
         )
         await stop.wait()
-        say("stopping: others go on with what is under way")
+        say("stopping: other workers continue the open runs")
         await server.stop()
         await log.close()
 
@@ -145,7 +145,7 @@ def work(
 
 
 def _opened_log() -> Log:
-    """The log, as soon as its server is there: machines start in any order."""
+    """Opens the log; waits until its database is reachable, as machines start in any order."""
     delay_s, told = 0.5, False
     while True:
         try:
@@ -173,7 +173,7 @@ def _announce(server: Server, plan: ServeOptions, port: int) -> None:
     say(f"serving {', '.join(server.catalog.names)} at {base}")
     announce_accepted(server.tokens, server.signin)
     say(f"sign in (once, within 10 minutes): {link}")
-    # On curl's command line every user of the machine could read the token.
+    # On curl's command line other users of the machine could read the token.
     header = f"{invocation()} serve tokens local --header"
     say(f"programs on this machine: {header} | curl -H @- {base}/me")
     if plan.browser:

@@ -1,7 +1,7 @@
-"""The process of `taofold serve --mcp`: agents and tools for MCP clients, over standard input and
-output, or over HTTP for this machine alone, where each request needs a token.
+"""Runs the process of `taofold serve --mcp`: agents and tools for MCP clients.
 
-The options are in `commands`; requests are answered by `taofold.bridges.mcp.server`.
+It serves standard input and output, or HTTP for this machine only, where each request needs a
+token. `commands` has the options; `taofold.bridges.mcp.server` handles requests.
 """
 
 import asyncio
@@ -37,20 +37,19 @@ def serve_mcp(
     tokens: Path | None = None,
     hosts: frozenset[str] = frozenset(),
 ) -> None:
-    """Serve until the client leaves (standard input and output) or Ctrl-C (HTTP).
+    """Serves until the client disconnects (standard input and output) or Ctrl-C (HTTP).
 
-    `hosts` are the names by which a proxy is reached that passes requests on to this machine.
-
-    `agents` are agent files or module:attr, each also as NAME=AGENT; `tools` are module:attr,
-    whose functions are called directly, under the operator's policy.
+    `hosts` are the names of a proxy that forwards requests to this machine. `agents` are agent
+    files or module:attr, also as NAME=AGENT. `tools` are module:attr; their functions are called
+    directly, under the operator's policy.
 
     Raises:
-        ConfigError: something cannot be offered; a host that is not this machine.
+        ConfigError: Something cannot be offered, or the host is not this machine.
     """
     if http and host not in LOOPBACK:
         raise ConfigError(
-            f"MCP is served on this machine only, not on {host!r}: it speaks plain HTTP. "
-            "Put it behind a proxy with TLS, and name that with --allow-host",
+            f"MCP is served on this machine only, not on {host!r}: it uses plain HTTP. "
+            "Put it behind a TLS proxy, and give its name with --allow-host",
             path="--host",
         )
     try:
@@ -66,7 +65,7 @@ def serve_mcp(
         app = http_app(server, protection.authenticate, host, hosts)
         _serve_http(_protected(app, protection), host, port, log)
         return
-    # On standard error, as all prose: standard output belongs to the protocol.
+    # On standard error, because standard output belongs to the protocol.
     say("serving MCP on standard input and output")
     asyncio.run(_stdio(serve_stdio(server), log))
 
@@ -107,7 +106,7 @@ def _serve_http(app: Any, host: str, port: int, log: "Log") -> None:
         port=port,
         log_level="warning",
         ws="none",
-        # X-Forwarded-For would let any client say that it is this machine.
+        # With X-Forwarded-For any client could pretend to be this machine.
         proxy_headers=False,
     )
     try:
@@ -132,11 +131,11 @@ def _offers(
     from taofold.files.python_references import load
 
     if not agents and not tools:
-        raise ConfigError("name what to offer: agent files, module:attr, or tools")
+        raise ConfigError("nothing to serve: give agent files, module:attr, or --mcp-tool")
     offered, settings = list[Any](), dict[str, Any]()
     for argument in agents:
         name, sign, agent = (
-            # A path may hold `=` too: only what looks like a name in front of it is one.
+            # A path may contain `=`, too: only a name before it is a NAME.
             argument.partition("=") if _NAMED.match(argument) else ("", "", argument)
         )
         choice = chosen(agent, root, model=model, autonomy=autonomy, strict=strict)

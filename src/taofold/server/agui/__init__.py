@@ -1,5 +1,5 @@
-"""AG-UI 1.0: runs as conversations of a client that speaks that protocol.
+"""AG-UI 1.0: runs as conversations for clients of that protocol.
 
-`endpoint` is its one route, `projection` projects records to the protocol's events, which
+`endpoint` is its only route. `projection` turns records into the protocol's events, which
 `translation` makes.
 """

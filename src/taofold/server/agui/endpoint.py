@@ -1,11 +1,11 @@
-"""`POST /ag-ui`: a conversation with an agent, for clients that speak AG-UI 1.0.
+"""`POST /ag-ui`: a conversation with an agent, for AG-UI 1.0 clients.
 
-A thread is a session of its principal. Each request starts a run, carries on the one that waits, or
-comes back to one that it began before; the answer is a stream of the run's events, from the log.
-History and roles of the request are not believed, for the log knows them. Its tools are what the
-client does itself (`client_tools`), its state what the new run's tools find. Results and answers
-among its messages become decisions of the run here; `translation` has their form. A client that
-leaves ends the run only if it asked so (`abortRun`).
+A thread is a session of its principal. Each request starts a run, continues a waiting one, or
+reconnects to one that it began. The response is a stream of the run's events, from the log. History
+and roles in the request are ignored, because the log has them. The request's tools run in the
+client (`client_tools`); its state is passed to the new run's tools. Results and answers among its
+messages become decisions of the run; `translation` converts them. A client that disconnects ends
+the run only if it requested that (`abortRun`).
 """
 
 import asyncio
@@ -46,43 +46,42 @@ from taofold.server.streams.response import event_response, leave, while_allowed
 from taofold.tools.attachments import Attachment, Prompt
 
 LOOK_S: Final = 0.5
-"""Seconds between two looks at the log, should nobody say that something happened."""
+"""Seconds between two reads of the log without a notification."""
 _LONGEST_NAME: Final = 150
 LARGEST_STATE: Final = 65_536
-"""Bytes of the state that a client brings along."""
+"""Maximum bytes of a client's state."""
 _OVER: Final = (404, 409, 410)
-"""Refusals after which the run goes on without this answer: it was resolved, or is too late."""
+"""Refusals after which the run continues without this answer: it was resolved or is too late."""
 ASKED: Final = "ag-ui"
-"""Of the server's settings of a run: which request began it."""
+"""Key in the server's settings of a run for the request that began it."""
 _ENCODER: Final = EventEncoder()
 
 
 @dataclass(frozen=True, slots=True)
 class _StreamSource:
-    """What one request is answered with."""
+    """The source of one response stream."""
 
     projection: Projection
     reader: RecordReader
     notes: list[BaseEvent] = field(default_factory=list[BaseEvent])
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Of the whole thread, for a client that comes back."""
+    """Messages of the whole thread, for a reconnecting client."""
     end: e.Record | None = None
-    """The end of a run that had ended before."""
+    """The last record of a run that had already ended."""
 
 
 async def talk(call: ApiCall) -> Response:
-    """Start a run of the thread, carry on the one that waits, or come back to one."""
+    """Starts a run of the thread, continues a waiting one, or reconnects to one."""
     body: RunAgentInput = call.body
     server = call.server
     thread, name = _named(body.thread_id), _named(body.run_id)
-    # Asked before anything is written: a run must not begin whose stream is then refused.
+    # Checked before anything is written, so that no run begins whose stream is refused.
     cancel = _cancels(body)
     if cancel:
         server.require(call.principal, "cancel")
     server.watching.room(call.principal.id)
     session = await server.session_to_continue(call.principal, f"ag-ui/{thread}")
-    # The newest run decides: a session has at most one
-    # run that has not ended (the log refuses two).
+    # Only the newest run can be open: the log refuses two open runs in a session.
     rows = await server.log.rows(session=session, limit=1)
     last = rows[0] if rows else None
     source = await _source(call, last, session, thread, name)
@@ -94,10 +93,10 @@ async def talk(call: ApiCall) -> Response:
 async def _source(
     call: ApiCall, last: RunRow | None, session: str, thread: str, name: str
 ) -> _StreamSource:
-    """What the request means for the `last` run of the thread: answer it, come back, or begin.
+    """Answers the thread's `last` run, reconnects to it, or begins a new run.
 
     Raises:
-        Problem: 409, the thread is busy, or nothing in it waits for the answers.
+        Problem: 409, the thread is busy, or no run waits for the answers.
     """
     body: RunAgentInput = call.body
     server = call.server
@@ -122,7 +121,7 @@ async def _source(
 
 
 async def _told(call: ApiCall, session: str, thread: str, name: str) -> _StreamSource | None:
-    """What a message means for the thread's waiting run; None: the run was withdrawn for it.
+    """Applies a message to the thread's waiting run. Returns None if the run was withdrawn.
 
     Raises:
         Problem: 403, the caller may not do that; 409, the run waits for something else.
@@ -130,17 +129,17 @@ async def _told(call: ApiCall, session: str, thread: str, name: str) -> _StreamS
     body: RunAgentInput = call.body
     log = call.server.log
     last = await waiting_run(log, session)
-    if last is None:  # it went on in this moment
+    if last is None:  # it was continued at this moment
         raise Problem(409, "session_busy", "the thread has a run that has not ended")
     if not body.messages or not isinstance(body.messages[-1], UserMessage):
-        # Nobody answered: the client gets the open questions once more.
+        # There is no answer, so the client gets the open questions again.
         source = _StreamSource(Projection(last.run, thread, name), RecordReader(log, last.run))
         source.projection.before([record async for record in source.reader.pull()])
         return source
     goal = _goal(body)
     if_waiting = _if_waiting(body)
     if if_waiting == "answer" and not isinstance(goal, str):
-        if_waiting = "withdraw"  # an answer is text: nothing that came with it may be lost
+        if_waiting = "withdraw"  # an answer is text, and its files must not be lost
     question = await session_question(call, last, if_waiting)
     if question is None:
         await withdraw(call, last)
@@ -150,7 +149,7 @@ async def _told(call: ApiCall, session: str, thread: str, name: str) -> _StreamS
 
 
 async def _answered_in(server: Server, last: RunRow, body: RunAgentInput) -> bool:
-    """Was the newest message taken for an answer by the run that is under way?"""
+    """Returns whether the newest message already answered the running run."""
     message = body.messages[-1] if body.messages else None
     if not isinstance(message, UserMessage):
         return False
@@ -160,10 +159,10 @@ async def _answered_in(server: Server, last: RunRow, body: RunAgentInput) -> boo
 
 
 def _if_waiting(body: RunAgentInput) -> IfWaiting:
-    """What a message does while a run of the thread waits.
+    """Returns how a message applies to a waiting run.
 
     Raises:
-        Problem: 422, there is no such way.
+        Problem: 422, the value is unknown.
     """
     props: Any = body.forwarded_props
     wish = props.get("if_waiting", "answer") if is_object(props) else "answer"
@@ -173,7 +172,7 @@ def _if_waiting(body: RunAgentInput) -> IfWaiting:
 
 
 async def _ignored_tools(server: Server, run: str, body: RunAgentInput) -> list[BaseEvent]:
-    """Says which of the client's tools the run does not have, if there are any."""
+    """Returns events that name client tools that the run does not have."""
     if not body.tools:
         return []
     offers: Any = (await _settings(server, run)).get(CLIENT_TOOLS, ())
@@ -183,17 +182,17 @@ async def _ignored_tools(server: Server, run: str, body: RunAgentInput) -> list[
 
 
 async def _settings(server: Server, run: str) -> dict[str, Any]:
-    """What this server kept with the run when it began it."""
+    """Returns this server's settings of the run."""
     started = opening(await server.log.read(run, limit=1))
     settings: Any = None if started is None else started.settings.get(SETTINGS)
     return settings if is_object(settings) else {}
 
 
 def _cancels(body: RunAgentInput) -> bool:
-    """Does the client want the run to stop when it leaves (`abortRun`)?
+    """Returns whether the run is cancelled when the client disconnects (`abortRun`).
 
     Raises:
-        Problem: 422, it says neither yes nor no.
+        Problem: 422, the value is unknown.
     """
     props: Any = body.forwarded_props
     wish = props.get("on_disconnect", "continue") if is_object(props) else "continue"
@@ -203,7 +202,7 @@ def _cancels(body: RunAgentInput) -> bool:
 
 
 def _answered(last: RunRow | None, resume: Iterable[ResumeEntry]) -> bool:
-    """Has the run ended that the answers are for? Then they were given before."""
+    """Returns whether the answers are for a run that has ended, so that they were given before."""
     runs = {entry.interrupt_id.rpartition(":")[0] for entry in resume}
     return (
         last is not None
@@ -213,10 +212,10 @@ def _answered(last: RunRow | None, resume: Iterable[ResumeEntry]) -> bool:
 
 
 async def _same(server: Server, last: RunRow, body: RunAgentInput) -> bool:
-    """Was the thread's last run begun by this very request?
+    """Returns whether this request began the thread's last run.
 
-    By its runId, also when the run has ended: a request that is sent twice acts once. While the run
-    is under way also by the user's message: who was cut off asks again under another runId.
+    Compared by runId, also after the end of the run, so that a repeated request acts once. During
+    the run also by the user's message, because a disconnected client may retry under another runId.
     """
     request: Any = (await _settings(server, last.run)).get(ASKED)
     if not is_object(request):
@@ -224,7 +223,7 @@ async def _same(server: Server, last: RunRow, body: RunAgentInput) -> bool:
     if request.get("run") == body.run_id:
         return True
     newest = body.messages[-1] if body.messages else None
-    # The result of a call of this run, sent once more after it was taken.
+    # A repeated result of a call of this run.
     if isinstance(newest, ToolMessage) and newest.tool_call_id.startswith(f"{last.run}:"):
         return True
     message = _said(body)
@@ -246,7 +245,7 @@ def _identity(message: UserMessage) -> str:
 
 
 async def _back(server: Server, last: RunRow, body: RunAgentInput) -> _StreamSource:
-    """Bring a client up to date, and go on with the run if it has not ended."""
+    """Sends a client the past events, and continues with the run if it has not ended."""
     reader = RecordReader(server.log, last.run)
     projection = Projection(last.run, body.thread_id, body.run_id)
     records = [record async for record in reader.pull()]
@@ -258,7 +257,9 @@ async def _back(server: Server, last: RunRow, body: RunAgentInput) -> _StreamSou
 
 
 def _thread(body: RunAgentInput, recorded: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The thread's messages: the client's own up to what the user said, then what the log says."""
+    """Returns the thread's messages: the client's own up to the last user message, then the
+    log's.
+    """
     users = [n for n, message in enumerate(body.messages) if isinstance(message, UserMessage)]
     own = body.messages[: users[-1] + 1] if users else []
     dumped = [m.model_dump(mode="json", by_alias=True, exclude_none=True) for m in own]
@@ -266,7 +267,7 @@ def _thread(body: RunAgentInput, recorded: list[dict[str, Any]]) -> list[dict[st
 
 
 async def _client_results(server: Server, last: RunRow, body: RunAgentInput) -> dict[str, Decide]:
-    """What the client has done of the calls that the waiting run left to it."""
+    """Returns the client's results of the calls that the waiting run left to it."""
     newest = body.messages[-1] if body.messages else None
     if last.status != "waiting" or not isinstance(newest, ToolMessage):
         return {}
@@ -277,12 +278,12 @@ async def _client_results(server: Server, last: RunRow, body: RunAgentInput) -> 
 
 
 def _results(messages: Sequence[Any], open_calls: Mapping[str, str]) -> dict[str, Decide]:
-    """The results at the end of the client's messages, as answers to the open calls.
+    """Returns the results at the end of the client's messages, as answers to the open calls.
 
-    `open_calls` has the ids of the questions by the calls' ids.
+    `open_calls` maps ids of calls to ids of questions.
 
     Raises:
-        Problem: 422, one cannot be taken.
+        Problem: 422, a result is not valid.
     """
     answers: dict[str, Decide] = {}
     for message in reversed(messages):
@@ -308,18 +309,18 @@ def _results(messages: Sequence[Any], open_calls: Mapping[str, str]) -> dict[str
 async def _resumed(
     call: ApiCall, last: RunRow | None, answers: dict[str, Decide], thread: str, name: str
 ) -> _StreamSource:
-    """Carry on the run that waits for the answers."""
+    """Continues the run that waits for the answers."""
     body: RunAgentInput = call.body
     run = _asking(None if last is None or last.status in ENDED else last, answers)
-    # Read before the answers are written: what they cause is new to the client and must be told.
+    # Read before the answers are written, so that their effects are sent as new events.
     reader = RecordReader(call.server.log, run)
     records = [record async for record in reader.pull()]
     taken, notes = await _decide(call, answers)
-    # `taken` are not asked again although the log still shows them as open: the run has not read
-    # its inbox yet.
+    # `taken` questions are not asked again. The log still has them as open until the run reads its
+    # inbox.
     projection = Projection(run, thread, name, taken)
     earlier = projection.before(records)
-    # Who answers a second time comes back, and may have missed what followed the first.
+    # A client that answers again reconnects, and may have missed the events after its first answer.
     return _StreamSource(projection, reader, notes, _thread(body, earlier) if notes else [])
 
 
@@ -344,12 +345,12 @@ async def _events(server: Server, source: _StreamSource) -> AsyncIterator[BaseEv
     async with server.hub.watch(projection.run) as channel:
         heard = channel.reports
         while not projection.ended:
-            # Taken before the log is read: what is published meanwhile sets this very event.
+            # Taken before the log is read, so that later publications set this event.
             change = channel.change
             if channel.live:
                 for event in projection.draft(channel.answer, channel.thought):
                     yield event
-            # The draft comes first: it is text that the records below make final.
+            # The draft comes first, because the following records make it final.
             async for event in _recorded(projection, reader):
                 yield event
             if projection.ended:
@@ -360,14 +361,15 @@ async def _events(server: Server, source: _StreamSource) -> AsyncIterator[BaseEv
                     progress.run, progress.tool, progress.text[:LONGEST_REPORT]
                 ):
                     yield event
-            # Also without a change the log is looked at: another process may drive the run.
+            # The log is read without a notification, too, because another process may drive the
+            # run.
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
                     await change.wait()
 
 
 async def _recorded(projection: Projection, reader: RecordReader) -> AsyncIterator[BaseEvent]:
-    """What the log has beyond what was told."""
+    """Yields events for the records that were not sent yet."""
     try:
         async for record in reader.pull():
             for event in projection.tell(record):
@@ -378,10 +380,10 @@ async def _recorded(projection: Projection, reader: RecordReader) -> AsyncIterat
 
 
 async def _start(call: ApiCall, run_input: RunAgentInput, session: str) -> str:
-    """Start a run with what the user said last.
+    """Starts a run with the last user message.
 
     Raises:
-        Problem: 422 nothing was said or the agent is unknown, 409 the thread is busy.
+        Problem: 422, there is no message or the agent is unknown; 409, the thread is busy.
     """
     server = call.server
     props: Any = run_input.forwarded_props
@@ -410,19 +412,19 @@ async def _start(call: ApiCall, run_input: RunAgentInput, session: str) -> str:
             settings={SETTINGS: settings},
         )
     except Conflict:
-        # Two requests may both have seen a free thread; the log lets only one begin.
+        # Two requests may both see a free thread; the log accepts only one run.
         raise Problem(409, "session_busy", "the thread has a run that has not ended") from None
     server.audit("start", call.principal.id, run=run, agent=name)
     return run
 
 
 def _data(run_input: RunAgentInput) -> dict[str, Any]:
-    """What the client has made of the shared state: what the tools of the new run find there.
+    """Returns the `data` of the client's state, which the new run's tools can read.
 
-    A client sends back the state that it was shown. `data` is what it may change; the rest is ours.
+    A client returns the state that it received. It may change only `data`.
 
     Raises:
-        Problem: 422, it is too large.
+        Problem: 422, the state is too large.
     """
     state: Any = run_input.state
     data: Any = state.get("data") if is_object(state) else None
@@ -434,16 +436,16 @@ def _data(run_input: RunAgentInput) -> dict[str, Any]:
 
 
 def _asked(run_input: RunAgentInput) -> dict[str, str]:
-    """Kept with the run, to know the request again."""
+    """Returns the request's identity, stored with the run."""
     message = _said(run_input)
     return {"run": run_input.run_id, "message": "" if message is None else _identity(message)}
 
 
 async def _decide(call: ApiCall, answers: dict[str, Decide]) -> tuple[list[str], list[BaseEvent]]:
-    """Put the answers in the run's inbox. Gives those that were taken, and what to say of others.
+    """Records the answers in the run's inbox. Returns the accepted ones, and events for the others.
 
     Raises:
-        Problem: the caller may not decide, or the answer does not fit the question.
+        Problem: The caller may not decide, or an answer does not match its question.
     """
     taken: list[str] = []
     notes: list[BaseEvent] = []
@@ -460,10 +462,10 @@ async def _decide(call: ApiCall, answers: dict[str, Decide]) -> tuple[list[str],
 
 
 def _asking(last: RunRow | None, answers: Iterable[str]) -> str:
-    """The run that the answers are for.
+    """Returns the run that the answers are for.
 
     Raises:
-        Problem: 409, nothing of the thread waits for them.
+        Problem: 409, nothing in the thread waits for them.
     """
     for action in answers:
         # An action's id is `<run>:<seq>`; a child run's id begins with its parent's and a dot.
@@ -475,7 +477,7 @@ def _asking(last: RunRow | None, answers: Iterable[str]) -> str:
 
 
 def _goal(run_input: RunAgentInput) -> Prompt:
-    """What the user said last, with its media.
+    """Returns the last user message with its media.
 
     Raises:
         Problem: 422, it is missing, without text, too long, or of an unknown kind.
@@ -496,10 +498,10 @@ def _goal(run_input: RunAgentInput) -> Prompt:
 
 
 def _named(name: str) -> str:
-    """A client's name for a thread or a run.
+    """Checks a client's name for a thread or a run.
 
     Raises:
-        Problem: 422, it cannot be one.
+        Problem: 422, the name is not valid.
     """
     if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise Problem(422, "name", f"threadId and runId have 1 to {_LONGEST_NAME} characters")

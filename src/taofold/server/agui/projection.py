@@ -1,10 +1,10 @@
-"""A run and its child runs as AG-UI 1.0 events: a projection of their logs, and of nothing else.
+"""Projects the logs of a run and its child runs to AG-UI 1.0 events.
 
-One AG-UI run is one activation: it ends when the run ends, or when it waits for a person (an
-interrupt); a new AG-UI run with the answers carries on. `Projection` is pure: no clock, no I/O.
-`RecordReader` reads the records: a child's come after the call that began it and before the result
-that it became. What the client holds by then is computed here, too: its messages (`Messages`), and
-the shared state (`view`), of which it is sent JSON patches.
+One AG-UI run is one activation. It ends when the run ends or waits for an answer (an interrupt); a
+new AG-UI run with the answers continues. `Projection` is pure: no clock, no I/O. `RecordReader`
+reads the records: a child's records come between the start of its call and the result. The client's
+messages (`Messages`) and the shared state (`view`), which is sent as JSON patches, are also
+computed here.
 """
 
 from collections import defaultdict
@@ -30,13 +30,13 @@ CallKey = tuple[str, str, int]
 
 
 class Projection:
-    """Tells the records of one run and its children. Feed it every record, in order.
+    """Turns the records of one run and its children into events. Feed it every record, in order.
 
     Args:
-        run: the run's id.
-        thread: the client's name for the conversation.
-        name: the client's name for this AG-UI run.
-        answered: interrupts whose answers are in the run's inbox already.
+        run: The run's id.
+        thread: The client's name for the conversation.
+        name: The client's name for this AG-UI run.
+        answered: Interrupts whose answers are already in the run's inbox.
     """
 
     def __init__(self, run: str, thread: str, name: str, answered: Iterable[str] = ()) -> None:
@@ -50,30 +50,29 @@ class Projection:
         self._steps: dict[tuple[str, str], None] = {}
         """Open steps, in order: run and key."""
         self._children: dict[str, str] = {}
-        """Child runs that are at work or wait, with their agents' names."""
+        """Open child runs, with their agents' names."""
         self._spawned: dict[str, str] = {}
         self._brought: set[CallKey] = set()
-        """Calls of which the client has the result already."""
+        """Calls whose results the client already has."""
         self._message, self._text, self._messages = "", "", 0
         self._thought = ""
-        """What was told of the model's thinking before its record came."""
+        """The model's thinking that was sent before its record."""
 
     def before(self, records: Iterable[e.Record]) -> list[dict[str, Any]]:
-        """Take in what earlier activations told, without telling it again; the messages of it."""
+        """Reads records of earlier activations without sending events. Returns their messages."""
         messages = Messages()
         for record in records:
-            # The generator is run for what it does to us; its events were sent long ago.
+            # The generator only updates this object; its events were sent before.
             for event in self._told(record):
                 messages.take(event)
-        # A message that was open then belongs to an AG-UI
-        # run that is over: its id is not used again.
+        # An open message belongs to an ended AG-UI run, so its id is not used again.
         self._message, self._text, self.ended = "", "", False
         return messages.all
 
     def open(self, messages: Sequence[Mapping[str, Any]] = ()) -> Iterator[ag.BaseEvent]:
-        """The beginning: names, the state, and what an earlier activation left open.
+        """Yields the first events: names, the state, and open parts of an earlier activation.
 
-        `messages`: all of the thread, for a client that may have missed some.
+        `messages`: all messages of the thread, for a client that may have missed some.
         """
         yield ag.RunStartedEvent(thread_id=self.thread, run_id=self.name, protocol_version=VERSION)
         if messages:
@@ -88,20 +87,20 @@ class Projection:
             yield self._of(run, ag.StepStartedEvent(step_name=_step(key)))
 
     def tell(self, record: e.Record) -> Iterator[ag.BaseEvent]:
-        """What `record` means to a client. Nothing more follows once `ended` is set."""
+        """Yields the events of `record`. After `ended` is set there are none."""
         if not self.ended:
             for event in self._told(record):
                 event.timestamp = record.at
                 yield event
 
     def draft(self, text: str, thought: str = "") -> Iterator[ag.BaseEvent]:
-        """The answer as far as it is known; what was told of it before is not repeated.
+        """Yields the new part of the draft answer.
 
-        `thought` is told before it: clients show messages in the order in which they began.
+        `thought` is sent first, because clients show messages in the order of their beginnings.
         """
         if self.ended:
             return
-        # A delta can only append. Text that changed before its end begins a new message.
+        # A delta can only append, so changed text begins a new message.
         if self._message and not text.startswith(self._text):
             yield from self._message_ended()
         sent = len(self._text) if self._message else 0
@@ -119,18 +118,18 @@ class Projection:
         yield ag.TextMessageContentEvent(message_id=self._message, delta=text[sent:])
 
     def report(self, run: str, tool: str, text: str) -> Iterator[ag.BaseEvent]:
-        """What a tool says while it works. It is in no log, so nothing else depends on it."""
+        """Yields a tool's progress report. It is not in the log."""
         if self.ended or (run != self.run and run not in self._children):
             return
         value = {"tool": tool, "text": text}
         calls = self._working(run, tool)
-        if len(calls) == 1:  # of several calls at once it is not known which one speaks
+        if len(calls) == 1:  # with several calls the reporting one is unknown
             value["toolCallId"] = calls[0]
         yield self._of(run, ag.CustomEvent(name="progress", value=value))
 
     @property
     def client_calls(self) -> dict[str, str]:
-        """The calls that wait for the client to do them: their questions by their ids."""
+        """The calls that the client must perform: question ids by call ids."""
         return {
             self._calls[position][0]: f"{record.run}:{record.seq}"
             for position, record in self._questions()
@@ -138,17 +137,17 @@ class Projection:
         }
 
     def waiting(self) -> Iterator[ag.BaseEvent]:
-        """The end of this activation, if somebody is asked who has not answered."""
+        """Yields the end of this activation if a question is unanswered."""
         yield from self._parked(self.run)
 
     def fail(self, message: str, code: str) -> Iterator[ag.BaseEvent]:
-        """The end, because of something that is not in the log."""
+        """Yields an error that is not in the log, as the end."""
         if not self.ended:
             self.ended = True
             yield ag.RunErrorEvent(message=message, code=code)
 
     def _working(self, run: str, tool: str) -> list[str]:
-        """The calls of the tool that have begun and not ended."""
+        """Returns the running calls of a tool."""
         return [
             self._calls[run, key, index][0]
             for key, step in self._runs[run].state.open.items()
@@ -162,8 +161,7 @@ class Projection:
         change = watched.feed(record.public)
         state = watched.state
         yield from self._happened(change, state)
-        # `_shown` is empty until `open` has sent the
-        # snapshot: there is nothing to patch before it.
+        # `_shown` is empty until `open` has sent the snapshot, so there is nothing to patch.
         if run == self.run and self._shown:
             now = view(run, state)
             changed = patch(self._shown, now)
@@ -198,7 +196,7 @@ class Projection:
             case e.Observed():
                 for part in self._observed(run, event, change):
                     yield self._of(run, part)
-            # A run may meet a limit more than once; a client gets one event.
+            # A run may hit a limit more than once; a client gets one event.
             case e.LimitHit() if not change.limit:
                 pass
             case _:
@@ -210,7 +208,7 @@ class Projection:
         run, here = record.run, f"{record.run}:{record.seq}"
         self._steps[run, event.key] = None
         yield ag.StepStartedEvent(step_name=_step(event.key))
-        # Unless it was told with the draft of the answer, or is what the draft says.
+        # Unless the draft already sent the thought or has the same text.
         drafted = self._message != "" and self._text.strip().startswith(event.thought.content)
         if run != self.run or not (drafted or event.thought.content == self._thought):
             yield from translation.thought_events(here, event.thought)
@@ -219,9 +217,9 @@ class Projection:
         for index, action in enumerate(event.actions):
             name = f"{here}:{index}"
             self._calls[run, event.key, index] = (name, action)
-            # A child run's id follows from its call, so its parent is known before it begins.
+            # A child run's id is derived from its call, so its parent is known before it begins.
             self._spawned[child_id(run, event.key, index)] = name
-            # `finish` is no call to a client: its answer comes as a text message.
+            # `finish` is not shown as a call: its answer is a text message.
             if action.tool != FINISH:
                 yield from translation.call_events(here, name, action)
 
@@ -230,16 +228,16 @@ class Projection:
         if question is None or not isinstance(question.event, e.Decided):
             return
         if asks_client(question.event):
-            # A client that brought the result along has a message of it already.
+            # A client that sent the result already has its message.
             if f"{question.run}:{question.seq}" in self._answered:
                 self._brought.add((record.run, event.key, event.index))
         else:
             yield self._of(record.run, translation.resolved_event(question, event))
 
     def _autonomous(self, change: WatchedChange, event: e.StartedOnce) -> Iterator[ag.BaseEvent]:
-        """A write that nobody was asked about."""
+        """Yields an event for a write without approval."""
         run, decided = change.record.run, change.slot.decided
-        # Decided by the policy alone. A `Resolved` has a person's or a rule's name in `by`.
+        # Decided by the policy only. A `Resolved` has an approver or a rule in `by`.
         if event.kept is None and (decided is None or decided.by == "policy"):
             name, action = self._calls[run, event.key, event.index]
             value = {"toolCallId": name, "tool": action.tool, "effect": event.effect}
@@ -255,14 +253,13 @@ class Projection:
         name, action = self._calls[call]
         if action.tool != FINISH and not (call in self._brought and self._shown):
             yield translation.result_event(name, event.observation)
-        # The fold closes a step with its last observation;
-        # only then is it finished for the client.
+        # A step ends with its last observation.
         if change.closes and (run, event.key) in self._steps:
             del self._steps[run, event.key]
             yield ag.StepFinishedEvent(step_name=_step(event.key))
 
     def _parked(self, run: str) -> Iterator[ag.BaseEvent]:
-        """The run waits for a person, if anybody is asked who has not answered yet."""
+        """Yields the interrupt of a waiting run if a question is unanswered."""
         if run != self.run:
             return
         unanswered = {
@@ -284,8 +281,8 @@ class Projection:
         yield ag.RunFinishedEvent(
             thread_id=self.thread,
             run_id=self.name,
-            # With calls for the client alone it is over as far as the protocol goes: the client
-            # does them, and comes back with the results.
+            # With only client calls the protocol's run is over: the client performs them and
+            # returns with the results.
             outcome=ag.RunFinishedInterruptOutcome(interrupts=interrupts)
             if interrupts
             else ag.RunFinishedSuccessOutcome(),
@@ -293,11 +290,11 @@ class Projection:
         )
 
     def _paused(self) -> Iterator[ag.BaseEvent]:
-        """Close everything for this activation; in the log it stays open."""
+        """Closes open parts for this activation; they stay open in the log."""
         for run, key in self._steps:
             yield self._of(run, ag.StepFinishedEvent(step_name=_step(key)))
         yield from self._message_ended()
-        # Innermost first: `_children` has them in the order in which they began.
+        # Innermost first: `_children` is in order of start.
         for child in reversed(self._children):
             ids = [f"{child}:{record.seq}" for record in self._runs[child].questions.values()]
             outcome = ag.SubagentFinishedSuspendedOutcome(interrupt_ids=ids)
@@ -309,7 +306,7 @@ class Projection:
             if self._children.pop(run, None) is not None:
                 yield translation.child_end(run, event)
             return
-        # Children without an end of their own: cut off by a rewind, or cancelled with the run.
+        # Children without an end: dropped by a rewind, or cancelled with the run.
         for child in reversed(list(self._children)):
             yield from self._closed(child)
             yield ag.SubagentFinishedEvent(subagent_run_id=child)
@@ -326,13 +323,13 @@ class Projection:
         self._message, self._text = "", ""
 
     def _closed(self, run: str) -> Iterator[ag.BaseEvent]:
-        """Close what `run` left open for good: the steps of a cut branch."""
+        """Closes the open steps of a dropped branch of `run`."""
         for here, key in [step for step in self._steps if step[0] == run]:
             del self._steps[here, key]
             yield self._of(run, ag.StepFinishedEvent(step_name=_step(key)))
 
     def _questions(self) -> Iterator[tuple[CallKey, e.Record]]:
-        """The open questions of the run and its children, with the calls that they are about."""
+        """Yields the open questions of the run and its children, with their calls."""
         asked = [
             ((run, *call), record)
             for run, watched in self._runs.items()
@@ -350,7 +347,7 @@ class Projection:
         )
 
     def _of(self, run: str, event: ag.BaseEvent) -> ag.BaseEvent:
-        """`event`, attributed to `run` if that is a child."""
+        """Returns `event`, attributed to `run` if that is a child."""
         if run == self.run:
             return event
         return event.model_copy(update={"subagent_run_id": run})
@@ -361,37 +358,36 @@ def _step(key: str) -> str:
 
 
 BATCH: Final = 500
-"""Records read at once."""
+"""Number of records read at once."""
 
 
 class RecordReader:
-    """What was read of a run so far. `pull` reads on."""
+    """Reads the records of a run and its children; `pull` continues."""
 
     def __init__(self, log: Log, run: str) -> None:
         self.run, self._log = run, log
         self._heads: dict[str, int] = {run: -1}
         self._open: dict[str, dict[str, None]] = {}
-        """By run: its calls that have begun and not ended, as the ids of possible child runs."""
+        """Running calls of each run, as ids of possible child runs."""
 
     async def pull(self) -> AsyncIterator[e.Record]:
-        """The records that are new since the last time."""
+        """Yields the records that are new since the last call."""
         async for record in self._drain(self.run):
             yield record
 
     async def _drain(self, run: str) -> AsyncIterator[e.Record]:
-        # The order a client relies on: a call's `Started`, its child's records, then its result.
+        # The required order: a call's `Started`, its child's records, then its result.
         going = self._open.setdefault(run, {})
         while True:
             records = await self._log.read(run, after=self._heads.get(run, -1), limit=BATCH)
             for record in records:
                 event = record.event
-                # Before the record that closes the call or the
-                # run: what the child did belongs in front.
+                # The child's records come before the record that closes the call or the run.
                 if isinstance(event, e.Observed | e.Parked | e.RunFinished):
                     async for inner in self._children(run):
                         yield inner
-                # Set before `yield`: a consumer that stops here
-                # gets the next record next time, not this one.
+                # Set before `yield`, so that a consumer that stops here continues with the next
+                # record.
                 self._heads[run] = record.seq
                 yield record
                 match event:
@@ -411,7 +407,7 @@ class RecordReader:
     async def _children(self, run: str) -> AsyncIterator[e.Record]:
         if not self._open.get(run):
             return
-        # Most calls start no child run; only those that have a row with events are read.
+        # Most calls start no child run; only rows with events are read.
         begun = {row.run for row in await self._log.rows(parent=run, limit=0) if row.events}
         for child in [child_run for child_run in self._open[run] if child_run in begun]:
             async for record in self._drain(child):
@@ -419,7 +415,7 @@ class RecordReader:
 
 
 def view(run: str, state: RunState) -> dict[str, JSON]:
-    """The state that is shared with a client: plain JSON, small, without the steps' texts."""
+    """Returns the shared state: small plain JSON without the texts of steps."""
     return {
         "run": run,
         "goal": shown_value(state.goal),
@@ -437,7 +433,7 @@ def view(run: str, state: RunState) -> dict[str, JSON]:
 
 
 def patch(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
-    """The RFC 6902 operations that make `after` of `before`. Lists are replaced whole."""
+    """Returns RFC 6902 operations from `before` to `after`. Lists are replaced as a whole."""
     if is_object(before) and is_object(after):
         gone = [{"op": "remove", "path": _at(path, name)} for name in before if name not in after]
         new = [
@@ -456,12 +452,12 @@ def patch(before: Any, after: Any, path: str = "") -> list[dict[str, Any]]:
 
 
 def _at(path: str, name: str) -> str:
-    """`path` and then `name`, as a JSON Pointer (RFC 6901)."""
+    """Returns `path` extended by `name`, as a JSON Pointer (RFC 6901)."""
     return f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
 class Messages:
-    """The messages that a client makes of the events, the main run's only."""
+    """The messages that a client builds from the events of the main run."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, dict[str, Any]] = {}
@@ -469,11 +465,11 @@ class Messages:
 
     @property
     def all(self) -> list[dict[str, Any]]:
-        """As the protocol writes them, in the order in which they began."""
+        """All messages in the protocol's form, in order of start."""
         return list(self._by_id.values())
 
     def take(self, event: ag.BaseEvent) -> None:
-        """What `event` adds."""
+        """Adds the content of `event`."""
         if getattr(event, "subagent_run_id", None) is not None:
             return
         match event:

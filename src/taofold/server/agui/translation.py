@@ -1,9 +1,8 @@
-"""From our values to the messages of AG-UI, and back.
+"""Conversion between taofold's values and AG-UI messages.
 
-To a client: the events for the parts of a step, for what happens beside it, and for the end of a
-run; the question that a run puts to a person, as an interrupt. From a client: the decision that its
-answer is; whether the person may decide is the policy's word. `projection` decides which event is
-due when. Pure.
+To a client: events for parts of a step, side events, the end of a run, and a run's question as an
+interrupt. From a client: its answer as a decision; the policy decides who may answer. `projection`
+decides when an event is sent. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +27,7 @@ _BATCH: Final = "tools"
 
 
 def thought_events(here: str, thought: Thought) -> Iterator[ag.BaseEvent]:
-    """A typed thought as a reasoning message named `here`."""
+    """Yields a typed thought as a reasoning message named `here`."""
     meta: dict[str, Any] = {"thoughtType": thought.type}
     if thought.confidence is not None:
         meta["confidence"] = thought.confidence
@@ -41,7 +40,7 @@ def thought_events(here: str, thought: Thought) -> Iterator[ag.BaseEvent]:
 
 
 def call_events(here: str, name: str, action: Action) -> Iterator[ag.BaseEvent]:
-    """The call `name` of the batch in the step `here`."""
+    """Yields the call `name` of the batch in the step `here`."""
     yield ag.ToolCallStartEvent(
         tool_call_id=name, tool_call_name=action.tool, parent_message_id=f"{here}:{_BATCH}"
     )
@@ -51,7 +50,7 @@ def call_events(here: str, name: str, action: Action) -> Iterator[ag.BaseEvent]:
 
 
 def result_event(name: str, observation: Observation) -> ag.ToolCallResultEvent:
-    """What came back from the call `name`, also if it was refused and never ran."""
+    """Returns the result of the call `name`, also if it was refused."""
     meta: dict[str, Any] = {"status": observation.status, "ms": observation.duration_ms}
     if observation.extraction:
         meta["extraction"] = observation.extraction
@@ -69,7 +68,7 @@ def result_event(name: str, observation: Observation) -> ag.ToolCallResultEvent:
 
 
 def resolved_event(question: e.Record, event: e.Decided) -> ag.CustomEvent:
-    """The end of the question that the record `question` put."""
+    """Returns the resolution of the question in the record `question`."""
     value: dict[str, Any] = {
         "actionId": f"{question.run}:{question.seq}",
         "verdict": event.verdict,
@@ -82,7 +81,7 @@ def resolved_event(question: e.Record, event: e.Decided) -> ag.CustomEvent:
 
 
 def side_event(event: e.Event) -> ag.CustomEvent | None:
-    """What happens beside the steps, None if a client need not know."""
+    """Returns an event besides the steps, or None if it is not for clients."""
     match event:
         case e.LimitHit():
             value: Any = {"limit": event.limit, "value": event.value}
@@ -99,17 +98,17 @@ def side_event(event: e.Event) -> ag.CustomEvent | None:
 
 
 def is_failure(event: e.RunFinished) -> bool:
-    """Is this an end that a client must take for an error?"""
+    """Returns whether a client sees this end as an error."""
     return event.status == "failed" or (event.status == "limited" and event.output is None)
 
 
 def failure_reason(event: e.RunFinished) -> str:
-    """The reason of such an end, in words."""
+    """Returns the reason of a failure as text."""
     return shown_value(event.error) or event.stop_reason
 
 
 def child_end(run: str, event: e.RunFinished) -> ag.BaseEvent:
-    """The end of the child run `run`."""
+    """Returns the event for the end of the child run `run`."""
     if is_failure(event):
         code = event.stop_reason
         return ag.SubagentErrorEvent(subagent_run_id=run, message=failure_reason(event), code=code)
@@ -117,7 +116,7 @@ def child_end(run: str, event: e.RunFinished) -> ag.BaseEvent:
 
 
 def final_event(run: str, thread: str, name: str, end: e.RunFinished, use: Any) -> ag.BaseEvent:
-    """The last event of a run: an error, a cancellation, or a result."""
+    """Returns the last event of a run: an error, a cancellation, or a result."""
     if is_failure(end):
         return ag.RunErrorEvent(message=failure_reason(end), code=end.stop_reason)
     cancelled = end.status == "cancelled"
@@ -132,7 +131,7 @@ def final_event(run: str, thread: str, name: str, end: e.RunFinished, use: Any) 
 
 
 def usage(before: Mapping[str, Usage], state: RunState) -> list[ag.TokenUsage]:
-    """Tokens by model since `before`: an activation reports only its own calls."""
+    """Returns tokens by model since `before`: an activation reports only its own calls."""
     usages: list[ag.TokenUsage] = []
     for model, spent in state.usage_by_model.items():
         earlier = before.get(model, Usage())
@@ -165,7 +164,7 @@ _DECISION: Final[dict[str, Any]] = {
 
 
 def interrupt(record: e.Record, call: str, action: Action, *, child: str = "") -> Interrupt:
-    """The question that `record`, a `Decided` with verdict ask, puts about `action`."""
+    """Returns the interrupt for `record`, a `Decided` with verdict ask about `action`."""
     event = record.event
     assert isinstance(event, e.Decided)
     form: Any = (event.request or {}).get("form")
@@ -190,25 +189,25 @@ def interrupt(record: e.Record, call: str, action: Action, *, child: str = "") -
 
 
 def _decided(form: Any) -> dict[str, Any]:
-    """A yes or no; to a tool's own question with the filled form."""
+    """Returns the form of an answer: yes or no, and the fields of a tool's own question."""
     if not form:
         return _DECISION
     return {**_DECISION, "properties": {**_DECISION["properties"], "parameters": form}}
 
 
 def decision(entry: ResumeEntry) -> schemas.Decide:
-    """What the client answers.
+    """Returns the client's decision.
 
     Raises:
-        Problem: the payload says neither yes nor no, nor answers.
+        Problem: The payload has neither a decision nor an answer.
     """
     if entry.status == "cancelled":
         return _decide(entry, "deny", {"reason": "cancelled by the client"})
     payload: Any = entry.payload
     fields: dict[str, Any] = dict(payload) if is_object(payload) else {}
     rest = {name: fields[name] for name in ("reason", "digest") if fields.get(name)}
-    # Combinations that contradict each other (`approved: false` with an answer)
-    # fall through to 422: a guess here would be a decision that nobody made.
+    # Contradictory combinations (`approved: false` with an answer) are refused with 422, because a
+    # guess would be a decision without an approver.
     approved, parameters, answer = (fields.get(n) for n in ("approved", "parameters", "answer"))
     if approved is None and parameters is None and isinstance(answer, str):
         return _decide(entry, "answer", {**rest, "answer": answer})

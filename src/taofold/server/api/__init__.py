@@ -1,4 +1,4 @@
-"""The JSON routes: their handlers, grouped by what they are about, and the schemas they speak.
+"""The JSON routes: handlers grouped by topic, and their schemas.
 
-`responses` makes the answers of the log's values; a route itself is an `endpoint`.
+`responses` makes responses from the log's values. Each route is an `endpoint`.
 """

@@ -1,8 +1,8 @@
-"""The routes of approvals: what waits for a person, and a person's word on one or on many.
+"""The routes of approvals: pending ones, and decisions on one or many.
 
-Who may decide is the policy's word, asked with the roles that decider and requester have
-now. Every attempt that is refused is on the run's record and in the server's audit. An answer to a
-question must fit its form (`forms`).
+The policy decides who may decide, by the current roles of decider and requester. Refused attempts
+are recorded in the run and in the server's audit. An answer to a question must match its form
+(`forms`).
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ _UNCHECKED: Final = (
 
 
 async def pending(call: ApiCall) -> BaseModel:
-    """Everything that waits for the caller."""
+    """Returns all approvals that wait for the caller."""
     query: ApprovalsQuery = call.query
     if query.run:
         await visible_run(call, query.run)
@@ -44,12 +44,12 @@ async def pending(call: ApiCall) -> BaseModel:
 
 
 async def pending_of(call: ApiCall, run: str = "") -> list[schemas.ApprovalView]:
-    """What waits in `run` and its child runs, or in every run that the caller sees."""
+    """Returns the approvals of `run` and its child runs, or of all runs that the caller can see."""
     server, now = call.server, call.server.now()
     shown_approvals: list[schemas.ApprovalView] = []
     for row in await _rows(call, run):
-        # A run that is being driven has perhaps just taken
-        # its answer: what it asks is shown once it waits.
+        # A driven run may have just read its answer, so its questions are shown only while it
+        # waits.
         if server.engine.drives(row.run):
             continue
         if await server.sees(call.principal, row):
@@ -63,10 +63,10 @@ async def pending_of(call: ApiCall, run: str = "") -> list[schemas.ApprovalView]
 
 
 async def _rows(call: ApiCall, run: str) -> list[RunRow]:
-    """The runs that may ask: `run` and its child runs, or all that have not ended."""
+    """Returns the runs that may ask: `run` and its child runs, or all open runs."""
     log = call.server.log
     if not run:
-        # Also running ones: their process asks a person itself, or died after it had asked.
+        # Includes running ones: their process asks at a terminal, or died after asking.
         return await log.rows(status="waiting", limit=0) + await log.rows(status="running", limit=0)
     rows = [await log.row(run)]
     for child in await log.rows(parent=run, limit=0):
@@ -76,12 +76,12 @@ async def _rows(call: ApiCall, run: str) -> list[RunRow]:
 
 
 async def decide(call: ApiCall) -> BaseModel:
-    """Approve, deny, edit or answer. The run goes on by itself, if its agent is offered here."""
+    """Records a decision. The run continues by itself if this server serves its agent."""
     return await _decide(call, call.path["action"], call.body)
 
 
 async def decide_many(call: ApiCall) -> BaseModel:
-    """Decide on several actions, in this order; one that is refused stops none of the others."""
+    """Records several decisions in order. A refused one does not stop the others."""
     body: DecideMany = call.body
     outcomes: list[schemas.DecisionOutcome] = []
     for each in body.decisions:
@@ -110,14 +110,14 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
         row = await server.log.row(run)
     except UnknownRun:
         raise _unknown() from None
-    # Deciding on one's own run is a right of its own (separation of duties).
+    # Approving one's own run needs a separate right (separation of duties).
     if row.principal == call.principal.id:
         server.require(call.principal, "approve_own")
     agent = await server.agent_of(row)
-    # Without the agent its policy is unknown; the default lets only the requester decide.
+    # Without the agent its policy is unknown; by default only the requester may decide.
     policy = agent.policy if agent is not None else Policy()
     decision = _decision(body)
-    # Read without a lock: `control.decide` checks once more, against the log, that it is open.
+    # Read without a lock: `control.decide` checks again that it is open.
     approval = await _open(call, action_id, row)
     facts = _facts(agent, approval)
     if approval is not None:
@@ -137,7 +137,7 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
             tools=None if agent is None else agent.toolset,
         )
     except Refused as error:
-        # Why it was refused would tell a stranger that the run exists.
+        # The reason would reveal to other users that the run exists.
         if not await server.sees(call.principal, row):
             raise _unknown() from None
         raise _refused(error, call, policy, row) from None
@@ -151,10 +151,10 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
         reason=body.reason,
     )
     top = (await control.root(server.log, row)).run
-    # The root is woken, not the child that asked: the child is driven inside its caller.
+    # The root is woken, because a child run is driven inside its caller.
     if agent is not None:
         await server.engine.wake(top)
-    # Those who watch see the decision now, not at the next look at the log.
+    # Watchers see the decision at once.
     server.hub.poke(run)
     note = "" if agent is not None else ELSEWHERE.format(run=top)
     if agent is None and body.decision == "edit":
@@ -165,7 +165,9 @@ async def _decide(call: ApiCall, action_id: str, body: Decide) -> schemas.Decisi
 
 
 async def _open(call: ApiCall, action_id: str, row: RunRow) -> Approval | None:
-    """The question, None if it is not open; `control.decide` then says why, and audits it."""
+    """Returns the question, or None if it is not open; `control.decide` then reports and audits
+    it.
+    """
     if not await call.server.sees(call.principal, row):
         return None
     try:
@@ -175,10 +177,10 @@ async def _open(call: ApiCall, action_id: str, row: RunRow) -> Approval | None:
 
 
 def _fits(approval: Approval, body: Decide) -> None:
-    """A question is answered, an action is approved.
+    """Checks that the decision matches the kind of question.
 
     Raises:
-        Problem: 422.
+        Problem: 422, it does not.
     """
     verdict, asks = body.decision, approval.wants_text
     in_doubt = approval.question and approval.form is None
@@ -219,10 +221,10 @@ def _fits(approval: Approval, body: Decide) -> None:
 
 
 def _filled(approval: Approval, decision: Decision) -> Decision:
-    """The decision with what was filled in as the form wants it.
+    """Returns the decision with its answer in the form's types.
 
     Raises:
-        Problem: 422, it does not fit the form.
+        Problem: 422, the answer does not match the form.
     """
     if not approval.form or decision.verdict == "deny":
         return decision
@@ -235,10 +237,10 @@ def _filled(approval: Approval, decision: Decision) -> Decision:
 async def _requester(
     call: ApiCall, approval: Approval, facts: Facts | None, policy: Policy, body: Decide
 ) -> None:
-    """The requester must still be one who may use the tool (RCT-18).
+    """Checks that the requester may still use the tool (RCT-18).
 
     Raises:
-        Problem: 403.
+        Problem: 403, the requester may not.
     """
     started = opening(await call.server.log.read(approval.run, limit=1))
     requester = started.principal if started is not None else Principal(approval.requester, ())
@@ -249,7 +251,7 @@ async def _requester(
     }
     required.update(approval.deciders.roles if approval.deciders is not None else ())
     if not all(may(now.roles, role, policy.roles) for role in required):
-        # Denying stays possible: else nobody could close the question.
+        # Denying stays possible, so that the question can be closed.
         detail = f"{approval.requester!r} may not use {approval.action.tool!r} any more: deny it"
         if body.decision != "deny":
             raise Problem(403, "requester", detail)
@@ -275,8 +277,8 @@ def _unknown() -> Problem:
 
 
 def _refused(error: Refused, call: ApiCall, policy: Policy, row: RunRow) -> Problem:
-    # `Refused` has no code, so its text tells the kinds
-    # apart: keep them in step with `control.decide`.
+    # `Refused` has no code, so the kinds are distinguished by text. Keep them in sync with
+    # `control.decide`.
     text = str(error)
     if text.startswith(_GONE):
         return Problem(410, "expired", text)

@@ -1,8 +1,8 @@
-"""Images, documents and sound: read from requests, checked, and served to who may see the run.
+"""Images, documents and sound: read from requests, checked, and served to users of the run.
 
-They come as base64 in JSON, also within a message of AG-UI, and go as files (the route of a run's
-media). What a file is its bytes say; what the client calls it is only a name. It knows nothing
-about runs but their events.
+Requests send them as base64 in JSON, also in AG-UI messages; a run's media route returns them as
+files. The type of a file is detected from its bytes, not from its name. Knows only the events of
+runs.
 """
 
 import binascii
@@ -20,7 +20,7 @@ from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, visible_run
 from taofold.tools.attachments import Attachment, Prompt
 
 _SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What a browser may show in place. Everything else is a download: it might hold script."""
+"""Types that a browser may display. All others are downloads, because they may contain scripts."""
 _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -29,10 +29,10 @@ _HEADERS: Final = {
 
 
 def prompt(text: str, attached: Iterable[Attached]) -> Prompt:
-    """The text with its files, in order; they are read and checked when the run begins.
+    """Returns the text with its files, which are checked when the run begins.
 
     Raises:
-        Problem: 422, one is no base64.
+        Problem: 422, a file is not base64.
     """
     files = [_attachment(file.name, file.data, file.url) for file in attached]
     return [text, *files] if files else text
@@ -42,7 +42,7 @@ def _attachment(name: str, data: str, url: str) -> Attachment:
     if url:
         return Attachment(url=_https(url), name=name)
     try:
-        # Without `validate` Python drops foreign characters and decodes the rest.
+        # Without `validate` Python ignores invalid characters.
         return Attachment(data=b64decode(data, validate=True), name=name)
     except (binascii.Error, ValueError):
         raise Problem(422, "attachment", f"the data of {name[:80]!r} is no base64") from None
@@ -55,10 +55,10 @@ def _https(url: str) -> str:
 
 
 def from_ag_ui(content: Sequence[Any]) -> tuple[str, list[Attachment]]:
-    """The text of an AG-UI message, and its media.
+    """Returns the text and the media of an AG-UI message.
 
     Raises:
-        Problem: 422, a part is of no kind that models are shown, or cannot be had.
+        Problem: 422, a part has an unsupported kind or source.
     """
     texts: list[str] = []
     files: list[Attachment] = []
@@ -80,10 +80,10 @@ def from_ag_ui(content: Sequence[Any]) -> tuple[str, list[Attachment]]:
 
 
 async def medium(call: ApiCall) -> Response:
-    """The bytes of an image, document or sound that the run was shown."""
+    """Returns the bytes of an image, document or sound of the run."""
     row = await visible_run(call, call.path["run"])
     log, digest = call.server.log, call.path["digest"]
-    # Blobs are shared by all runs: only what this run mentions may be read through it.
+    # All runs share blobs, so only blobs that this run references can be read through it.
     part = _mentioned(await log.read(row.run), digest)
     if part is None:
         raise Problem(404, "not_found", "the run was shown nothing of this name")
@@ -96,7 +96,7 @@ async def medium(call: ApiCall) -> Response:
 
 
 def _mentioned(records: Iterable[Record], digest: str) -> MediaPart | None:
-    """The medium of that digest that one of the records speaks of."""
+    """Returns the medium with this digest in the records, or None."""
     for record in records:
         for part in media_in(record):
             if part.digest == digest:
@@ -105,7 +105,7 @@ def _mentioned(records: Iterable[Record], digest: str) -> MediaPart | None:
 
 
 def media_in(record: Record) -> list[MediaPart]:
-    """The media that the record speaks of."""
+    """Returns the media in a record."""
     match record.event.public:
         case RunStarted(parts=parts) | Steered(parts=parts):
             return list(media_of(parts))

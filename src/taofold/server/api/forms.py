@@ -1,4 +1,4 @@
-"""Answers to the forms of tools, refused as HTTP does: 422 with the path of each fault."""
+"""Checks answers to tools' forms; a fault is a 422 response with its path."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from taofold.tools.schema_check import SchemaFault
 
 
 def answer(form: Mapping[str, Any], text: str) -> str:
-    """`text` as the tool gets it: JSON that fits the form, where the form is of fields.
+    """Returns the answer for the tool: `text`, or JSON if the form has fields.
 
     Raises:
-        Problem: 422 with the path of everything that does not fit.
+        Problem: 422 with the path of each fault.
     """
     if not form_fields(form):
         _refuse(plain_faults(form, text), "answer")
@@ -27,10 +27,10 @@ def answer(form: Mapping[str, Any], text: str) -> str:
 
 
 def check(form: Mapping[str, Any], filled: Mapping[str, Any], where: str) -> None:
-    """Refuse what does not fit the form.
+    """Checks that `filled` matches the form.
 
     Raises:
-        Problem: 422 with the path of everything that does not fit, under `where`.
+        Problem: 422 with the path of each fault, under `where`.
     """
     if form_fields(form):
         _refuse(form_faults(form, filled), where)

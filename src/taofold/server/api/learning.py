@@ -1,8 +1,7 @@
-"""The routes of loops and patterns: to look at, to retire, restore and edit a pattern, and what
-learning has saved so far.
+"""The routes of loops and patterns, and of the measured benefit of learning.
 
-They belong to the machine, not to one user: whoever holds the right `learning` sees and changes
-them. Loops are started and steered at the command line alone.
+Loops and patterns belong to the machine, not to one user: principals with the right `learning` can
+see and change them. Loops are started and steered only at the command line.
 """
 
 from typing import Any, Final, NoReturn
@@ -27,7 +26,7 @@ _NONE: Final = "this server keeps no loops and patterns"
 
 
 async def loops(call: ApiCall) -> BaseModel:
-    """Every loop, the newest first."""
+    """Returns all loops, the newest first."""
     journal = _journal(call)
     query: LoopsQuery = call.query
     names = (await ids(journal))[: query.limit]
@@ -36,7 +35,7 @@ async def loops(call: ApiCall) -> BaseModel:
 
 
 async def loop(call: ApiCall) -> BaseModel:
-    """One loop: its gates, and what each iteration changed and proved."""
+    """Returns one loop with its gates and iterations."""
     name = call.path["loop"]
     try:
         stream = await load(_journal(call), name)
@@ -77,7 +76,7 @@ def _loop(name: str, state: LoopState) -> schemas.LoopView:
 
 
 def _gates(state: LoopState) -> list[dict[str, Any]]:
-    """Each command, whether it passes now, and whether it did before the first iteration."""
+    """Returns each command, with whether it passes now and passed before the first iteration."""
     before = state.baseline.verdict.results if state.baseline is not None else ()
     now = state.done[-1].verdict.results if state.done else ()
     passed = {result.gate.command: result.passed for result in now}
@@ -120,7 +119,7 @@ def _step(ended: IterationEnded) -> dict[str, Any]:
 
 
 async def patterns(call: ApiCall) -> BaseModel:
-    """What was learnt, with what it was worth."""
+    """Returns patterns with their success."""
     query: PatternsQuery = call.query
     selection = Query(kind=query.kind or None, retired=query.retired)
     learnt = await _registry(call).patterns(selection)
@@ -128,7 +127,7 @@ async def patterns(call: ApiCall) -> BaseModel:
 
 
 async def pattern(call: ApiCall) -> BaseModel:
-    """One pattern, with where it came from and where it was used."""
+    """Returns one pattern with its sources and uses."""
     try:
         described = await _registry(call).show(call.path["pattern"])
     except Refused:
@@ -146,7 +145,7 @@ async def pattern(call: ApiCall) -> BaseModel:
 
 
 async def retire(call: ApiCall) -> BaseModel:
-    """Show a pattern to no loop any more; it stays listed, with the reason."""
+    """Retires a pattern: no loop gets it any more. It stays listed, with the reason."""
     body: schemas.RetirePattern = call.body
     registry, name = _registry(call), call.path["pattern"]
     try:
@@ -158,7 +157,7 @@ async def retire(call: ApiCall) -> BaseModel:
 
 
 async def restore(call: ApiCall) -> BaseModel:
-    """Bring a pattern back from retirement or from the archive."""
+    """Restores a retired or archived pattern."""
     registry, name = _registry(call), call.path["pattern"]
     try:
         restored = await registry.restore(name)
@@ -169,21 +168,21 @@ async def restore(call: ApiCall) -> BaseModel:
 
 
 async def edit(call: ApiCall) -> BaseModel:
-    """Rewrite a pattern. Its counts stay; what it does in loops is measured anew."""
+    """Rewrites a pattern. Its counts stay; its effect in loops is measured again."""
     body: schemas.EditPattern = call.body
     registry, name, by = _registry(call), call.path["pattern"], call.principal.id
     try:
         edited = await registry.edit(name, name=body.name, tags=body.tags, body=body.body, by=by)
     except Refused:
         _unknown("pattern")
-    except ValueError as error:  # also half a character somewhere in the body
+    except ValueError as error:  # also a lone surrogate in the body
         raise Problem(422, "invalid", f"it was not saved: {error}") from None
     call.server.audit("edit_pattern", by, pattern=name)
     return _pattern(edited)
 
 
 async def metrics(call: ApiCall) -> BaseModel:
-    """What learning has saved, with its interval and counts."""
+    """Returns the measured benefit of learning, with interval and counts."""
     return schemas.LearningView((await _registry(call).metrics()).as_json())
 
 

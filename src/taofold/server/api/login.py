@@ -1,7 +1,6 @@
-"""The routes of browser sessions: sign in by a link or a token, who I am, sign out.
+"""The routes of browser sessions: sign in with a link or a token, own identity, sign out.
 
-How sessions, links and tokens are checked is in `server.auth`; signing in to MCP servers is in
-`mcp_signins`.
+`server.auth` checks sessions, links and tokens. `mcp_signins` signs in to MCP servers.
 """
 
 import asyncio
@@ -17,16 +16,14 @@ from taofold.server.endpoint import ApiCall, ApiEndpoint, Nothing, Problem
 
 
 async def me(call: ApiCall) -> BaseModel:
-    """Who the caller is."""
+    """Returns the caller's identity."""
     return schemas.Me(
         id=call.principal.id, roles=list(call.principal.roles), version=taofold.__version__
     )
 
 
 async def login(call: ApiCall) -> BaseModel:
-    """Sign in with the code of a one-time link, or with a token; this machine's user with the local
-    one.
-    """
+    """Signs in with the code of a one-time link, with a token, or with the local token."""
     secret, detail = await (_by_code(call) if call.body.code else _by_token(call))
     session = call.server.signin.read(secret)
     assert isinstance(session, BrowserSession)
@@ -40,7 +37,7 @@ async def login(call: ApiCall) -> BaseModel:
 
 
 async def _by_code(call: ApiCall) -> tuple[str, str]:
-    # In a thread: it locks and syncs a file.
+    # In a thread, because it locks and syncs a file.
     secret = await asyncio.to_thread(call.server.signin.redeem, call.body.code)
     if secret is None:
         raise Problem(401, "unauthorized", "this link was used or is too old: start one anew")
@@ -51,7 +48,7 @@ async def _by_token(call: ApiCall) -> tuple[str, str]:
     server, request = call.server, call.request
     client = request.client.host if request.client else ""
     token = server.tokens.check(call.body.token)
-    # The local token is taken from this machine only, also where it was copied elsewhere.
+    # The local token is accepted from this machine only, even if it was copied.
     if token is None and not server.authenticator.accepts_local_token(
         call.body.token, request.headers, client
     ):
@@ -61,7 +58,7 @@ async def _by_token(call: ApiCall) -> tuple[str, str]:
 
 
 async def logout(call: ApiCall) -> BaseModel:
-    """End the session: its secret is refused from now on."""
+    """Ends the session. Its secret is refused afterwards."""
     secret = call.server.authenticator.session(call.request.headers)
     if secret is not None:
         await asyncio.to_thread(call.server.signin.end, secret)

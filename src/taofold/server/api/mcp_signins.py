@@ -1,10 +1,9 @@
-"""Signing in to the MCP servers of the agents that are offered, in a browser: sign-ins, their
-routes, and the JSON that these take and give.
+"""Browser sign-ins to the MCP servers of the served agents: routes and JSON.
 
-A sign-in (`SignIns`) begins and ends at this process: the browser comes back to a page of the
-console, which hands over where it ended. Whoever brings that must be the principal that began, else
-somebody could have their own account at the server put under another's name, or the other way
-round. The tokens are kept by the MCP bridge; none is ever told here.
+A sign-in (`SignIns`) begins and ends at this process: the browser is redirected to a page of the
+console, which sends its final address. The sender must be the principal that began the sign-in;
+otherwise a user could connect an account to another principal. The MCP bridge stores the tokens; no
+response contains them.
 """
 
 import asyncio
@@ -26,27 +25,27 @@ from taofold.server.catalog import AnyAgent
 from taofold.server.endpoint import ApiCall, ApiEndpoint, Problem, RequestModel
 
 MOST_SIGNINS: Final = 100
-"""Sign-ins under way at once."""
+"""Maximum concurrent sign-ins."""
 _DEEP: Final = 4
 
 
 @dataclass(eq=False)
 class _SignIn:
-    """One sign-in under way."""
+    """One running sign-in."""
 
     principal: str
     url: str
     page: asyncio.Future[str]
     """The page to open."""
     ended: asyncio.Future[str]
-    """Where the browser came back to."""
+    """The final address of the browser."""
     task: asyncio.Task[SignedIn]
     state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SignInEntry:
-    """A server to which the principal can sign in, and what is kept of it."""
+    """A server to which the principal can sign in, with its stored sign-in."""
 
     label: str
     address: ServerAddress
@@ -63,7 +62,7 @@ class SignIns:
         self._under_way: list[_SignIn] = []
 
     async def entries(self, principal: Principal) -> list[SignInEntry]:
-        """The servers to which `principal` can sign in."""
+        """Returns the servers to which `principal` can sign in."""
         entries: list[SignInEntry] = []
         for server in self._servers.values():
             target = self._target(server, principal)
@@ -76,10 +75,10 @@ class SignIns:
         return entries
 
     async def begin(self, principal: Principal, url: str, redirect: str) -> str:
-        """Begin to sign in; returns the page that the principal must open, "" = none needed.
+        """Begins a sign-in. Returns the page that the principal must open; "" = none needed.
 
         Raises:
-            Problem: there is no such server, it cannot be reached, or too many are under way.
+            Problem: The server is unknown or unreachable, or there are too many sign-ins.
         """
         target = self._target_at(principal, url)
         for earlier in [s for s in self._under_way if s.principal == principal.id]:
@@ -115,10 +114,10 @@ class SignIns:
         return address
 
     async def finish(self, principal: Principal, address: str) -> tuple[str, SignedIn]:
-        """End the sign-in whose browser came back to `address`; returns the server's url.
+        """Ends the sign-in whose browser was redirected to `address`. Returns the server's url.
 
         Raises:
-            Problem: the principal began none that this answers, or it was refused.
+            Problem: The principal has no such sign-in, or it was refused.
         """
         state = parse_qs(urlsplit(address).query).get("state", [""])[0]
         for entry in self._under_way:
@@ -129,14 +128,14 @@ class SignIns:
         raise Problem(404, "not_found", "you have begun no such sign-in here: begin it anew")
 
     async def forget(self, principal: Principal, url: str) -> bool:
-        """Delete the tokens of `principal`; were there any?"""
+        """Deletes the tokens of `principal`. Returns whether there were any."""
         target = self._target_at(principal, url)
         assert target.oauth is not None
         tokens = KeptTokens(target.url, target.oauth.client_id, principal=target.principal)
         return await asyncio.to_thread(tokens.forget)
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancels all running sign-ins."""
         for entry in self._under_way:
             entry.task.cancel()
 
@@ -148,7 +147,7 @@ class SignIns:
         return target
 
     def _target(self, server: Any, principal: Principal) -> ServerAddress | None:
-        """Where `principal` is to sign in; None if it must not: the sign-in is the operator's."""
+        """Returns the address for a sign-in of `principal`; None if only the operator signs in."""
         target = cast("ServerAddress", server.address)
         if not target.per_principal and principal.id != Principal().id:
             return None
@@ -167,7 +166,7 @@ async def _result(task: asyncio.Task[SignedIn]) -> SignedIn:
 
 
 def _servers(agent: AnyAgent, depth: int) -> list[Any]:
-    """The MCP servers of the agent, and of those that it calls, where a person signs in."""
+    """Returns the MCP servers with a user sign-in, of the agent and its inner agents."""
     servers: list[Any] = []
     for tool_source in agent.tools:
         oauth: Any = getattr(getattr(tool_source, "address", None), "oauth", None)
@@ -181,29 +180,29 @@ def _servers(agent: AnyAgent, depth: int) -> list[Any]:
 
 
 PAGE: Final = "/signed-in"
-"""Where a browser comes back to; the console hands over the address."""
+"""Path of the page to which a browser is redirected."""
 Url = Annotated[str, Field(min_length=1, max_length=4000)]
 
 
 class SignInBody(RequestModel, title="SignIn"):
-    """To which server."""
+    """The server to sign in to."""
 
     server: Url = Field(description="Its address, as `GET /servers` lists it.")
 
 
 class ReturnedBody(RequestModel, title="Returned"):
-    """Where the browser ended."""
+    """The final address of the browser."""
 
     address: Url
 
 
 class McpServerView(schemas.ResponseBody, title="McpServer"):
-    """A server, and whether the caller is signed in there. No secret is told."""
+    """A server, and whether the caller is signed in. Contains no secrets."""
 
     name: str
     server: str
     shared: bool
-    """Do the runs of everybody use this sign-in?"""
+    """True if all runs use this sign-in."""
     signed_in: bool
     scope: str
     expires_at: str
@@ -217,13 +216,13 @@ class McpServers(schemas.ResponseBody):
 
 
 class SignInPage(schemas.ResponseBody):
-    """The page to open; "" if the server wants no sign-in."""
+    """The page to open; "" if the server needs no sign-in."""
 
     address: str
 
 
 class SignedInView(schemas.ResponseBody, title="SignedIn"):
-    """What a sign-in came to."""
+    """The result of a sign-in."""
 
     server: str
     tools: int
@@ -244,14 +243,14 @@ def _view(entry: SignInEntry) -> McpServerView:
 
 
 async def servers(call: ApiCall) -> BaseModel:
-    """Where the caller can sign in."""
+    """Returns the servers to which the caller can sign in."""
     return McpServers(
         items=[_view(entry) for entry in await call.server.signins.entries(call.principal)]
     )
 
 
 async def begin(call: ApiCall) -> BaseModel:
-    """Begin to sign in."""
+    """Begins a sign-in."""
     url = call.body.server
     address = await call.server.signins.begin(call.principal, url, _redirect(call.request))
     call.server.audit("mcp_signin", call.principal.id, detail=f"begun at {url}")
@@ -259,24 +258,24 @@ async def begin(call: ApiCall) -> BaseModel:
 
 
 def _redirect(request: Request) -> str:
-    """The page of ours as the caller's browser reaches it."""
+    """Returns the redirect page's address for the caller's browser."""
     host = request.headers["host"]
     origin = request.headers.get("origin", "")
-    # Behind a proxy that ends TLS only the browser knows that it speaks https. The host was
-    # checked by the middleware; an origin that is not this very host gets no code.
+    # Behind a TLS proxy only the browser knows that it uses https. The middleware checked the host;
+    # another origin is not used.
     scheme = urlsplit(origin).scheme if urlsplit(origin).netloc == host else request.url.scheme
     return f"{scheme}://{host}{PAGE}"
 
 
 async def finish(call: ApiCall) -> BaseModel:
-    """End a sign-in."""
+    """Ends a sign-in."""
     url, signed_in = await call.server.signins.finish(call.principal, call.body.address)
     call.server.audit("mcp_signin", call.principal.id, detail=f"done at {url}")
     return SignedInView(server=url, tools=signed_in.tools, scope=signed_in.scope)
 
 
 async def forget(call: ApiCall) -> BaseModel:
-    """Delete the caller's tokens."""
+    """Deletes the caller's tokens."""
     if await call.server.signins.forget(call.principal, call.body.server):
         call.server.audit("mcp_signout", call.principal.id, detail=f"out of {call.body.server}")
     return await servers(call)

@@ -1,8 +1,8 @@
-"""Makes the answers of the API (`schemas`) of the log's values: runs and their state, records,
-audit and spans of time, media, approvals, agents.
+"""Makes the API's responses (`schemas`) from the log's values.
 
-Pure. What the command line shows as well is in `taofold.views`. `data` and tool results are what
-the log holds, and it holds no secrets.
+Covers runs and their state, records, audit, spans of time, media, approvals and agents.
+`taofold.views` has parts that the command line shows, too. `data` and tool results come from the
+log, which contains no known secrets. Pure.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -28,11 +28,11 @@ from taofold.server.api import schemas
 from taofold.views import approval_json, counts_json, run_json, run_state_json
 
 _SUMMARY: Final = 160
-"""Characters of an event's summary."""
+"""Maximum characters of an event's summary."""
 
 
 def run(row: RunRow) -> schemas.RunView:
-    """A row of the list."""
+    """Returns a row of the list of runs."""
     return schemas.RunView(**run_json(row))
 
 
@@ -42,7 +42,7 @@ def detail(
     children: Iterable[RunRow],
     pending: Iterable[schemas.ApprovalView],
 ) -> schemas.RunDetail:
-    """A run with how it stands."""
+    """Returns a run with its state."""
     state, started = fold(records), opening(records)
     return schemas.RunDetail(
         **{**run_json(row), "goal": shown_value(state.goal or row.goal)},
@@ -62,7 +62,7 @@ def detail(
 
 
 def medium(part: MediaPart) -> schemas.MediaView:
-    """An image, document or sound."""
+    """Returns the description of an image, document or sound."""
     return schemas.MediaView(
         kind=part.kind,
         media_type=part.media_type,
@@ -74,12 +74,12 @@ def medium(part: MediaPart) -> schemas.MediaView:
 
 
 def moment(name: str, records: Sequence[e.Record]) -> schemas.StateView:
-    """The state after the last of `records`."""
+    """Returns the state after the last of `records`."""
     return schemas.StateView(**run_state_json(name, records))
 
 
 def record(entry: e.Record) -> schemas.RecordView:
-    """An event as the log keeps it, as far as it is for those who watch."""
+    """Returns an event from the log, with guessed secrets masked."""
     event = shown(entry).event
     return schemas.RecordView(
         seq=entry.seq,
@@ -91,7 +91,7 @@ def record(entry: e.Record) -> schemas.RecordView:
 
 
 def audit_view(records: Iterable[e.Record]) -> schemas.AuditView:
-    """The run's audit."""
+    """Returns the run's audit."""
     entries, attempts = audit(map(shown, records))
     return schemas.AuditView(
         entries=[plain(entry) for entry in entries],
@@ -100,7 +100,7 @@ def audit_view(records: Iterable[e.Record]) -> schemas.AuditView:
 
 
 def spans(records: Sequence[e.Record], children: Container[str]) -> schemas.Spans:
-    """Where the run's time went: its calls, and what it waited for.
+    """Returns the spans of a run: its calls and its waiting times.
 
     Args:
         records: The run's events.
@@ -122,11 +122,11 @@ def spans(records: Sequence[e.Record], children: Container[str]) -> schemas.Span
             seq, _, index = place.partition(".")
             key, call = calls[int(seq), int(index)]
             if not call.started and call.observation is None:
-                continue  # it waits for a person, or for others: no time went into it yet
+                continue  # it waits, so it has used no time yet
             if call.observation is None and not over:
                 status = "open"
             usage = call.usage
-            # Usage alone does not tell: a tool that asked the run's model has some too.
+            # Usage is not enough: a tool that called the run's model has usage, too.
             child = child_id(run, key, int(index))
             child = child if child in children else ""
         items.append(
@@ -162,7 +162,7 @@ def _waits(records: Sequence[e.Record]) -> Iterator[schemas.SpanView]:
 
 
 def approval(question: Approval, row: RunRow) -> schemas.ApprovalView:
-    """A question as a person sees it. Times are ISO 8601."""
+    """Returns a question for display. Times are ISO 8601."""
     return schemas.ApprovalView(
         **approval_json(question),
         agent=row.agent,
@@ -171,21 +171,21 @@ def approval(question: Approval, row: RunRow) -> schemas.ApprovalView:
 
 
 def agent(name: str, offered: Agent[Any, Any]) -> schemas.AgentShown:
-    """An agent that is offered."""
+    """Returns a served agent."""
     model = cast("Model", offered.model)
     strategy = offered.strategy if isinstance(offered.strategy, str) else "custom"
-    # As runs have it: what it says of an alias holds for the tool.
+    # As in runs: rules for an alias apply to the tool.
     policy = offered.policy.covering(offered.toolset.aliases)
     tools = [
         schemas.ToolShown(
             name=tool.name,
             description=tool.description,
-            # As the policy has it: it may raise what the tool declares.
+            # The policy may raise the tool's declared tier.
             tier=int(policy.tier(tool.name, Facts(tool.tier, tool.effect))),
             effect=tool.effect,
             role=policy.role(tool.name, tool.role),
             parameters=tool.schema,
-            # A role may be the policy's: it is above.
+            # The role is set above, because the policy may set it.
             options={name: value for name, value in tool.declared.items() if name != "role"},
         )
         for tool in offered.toolset.values()
