@@ -35,7 +35,7 @@ def test_what_another_terminal_asks_is_listed_and_goes_on_by_itself(
     assert "asked at a terminal" in taofold("approvals", "list").out
     assert json.loads(taofold("approvals", "list", "--json").out)[0]["live"] is True
     done = taofold("approvals", "approve", "last")
-    assert "goes on by itself" in done.err
+    assert "the run continues at the terminal" in done.err
     assert "runs resume" not in done.err
     one.until("finished: final_answer")
     assert (project / "notes.txt").read_text() == "hello 7777\n"

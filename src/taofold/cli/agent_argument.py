@@ -217,7 +217,7 @@ def _refuse_ours(agent: str, *, strict: bool, tools: bool) -> None:
 
 
 def is_recorded(started: "RunStarted | None") -> bool:
-    """True if the run records how its agent is made."""
+    """Returns whether the run records how its agent is made."""
     return started is not None and not {SETTINGS, ORIGIN}.isdisjoint(started.settings)
 
 
@@ -364,7 +364,7 @@ def is_coding_agent(agent: str) -> bool:
 
 
 def made_per_folder(agent: str) -> bool:
-    """Returns whether the agent is made anew for each folder.
+    """Returns whether each folder gets its own agent.
 
     An agent from Python is made only once.
     """

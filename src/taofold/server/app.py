@@ -1,9 +1,8 @@
-"""The ASGI application: all routes, and what a route does with a request that `middleware` let
-pass.
+"""The ASGI application: all routes, and their handling of requests.
 
-It checks who sends it, that the sender's roles give the right that the endpoint declares, how much
-they ask for, and what the request says; only then its handler is called. There are no other routes.
-Whatever goes wrong, also a bug, leaves as problem details.
+After `middleware`, a route authenticates the request, checks the endpoint's right, the rate and the
+input, and then calls the handler. There are no other routes. Every error, also a bug, becomes
+problem details.
 """
 
 import asyncio
@@ -63,13 +62,13 @@ ENDPOINTS: Final[Sequence[ApiEndpoint]] = (
 
 _LONGEST_NUMBER: Final = 16
 NOBODY: Final = Principal("nobody", ())
-"""Who has not signed in."""
+"""The anonymous principal."""
 
 _logger = logging.getLogger(__name__)
 
 
 def create_app(server: Server, *, extra: Sequence[ApiEndpoint] = ()) -> ASGIApp:
-    """The application of `server`. `extra` endpoints come on top."""
+    """Makes the application of `server` with `extra` endpoints."""
     published = document((*ENDPOINTS, *extra), server.settings)
 
     async def openapi(call: ApiCall) -> Response:
@@ -93,14 +92,14 @@ def create_app(server: Server, *, extra: Sequence[ApiEndpoint] = ()) -> ASGIApp:
         lifespan=lifespan,
         exception_handlers={HTTPException: _http, Exception: _unexpected},
     )
-    # A redirect would leave the checks of host and path to the client's next request.
+    # A redirect would skip the checks of host and path of this request.
     app.router.redirect_slashes = False
     pages = frozenset(endpoint.path for endpoint in endpoints if endpoint.page)
     return ProtectionMiddleware(app, server, pages)
 
 
 def _routes(server: Server, endpoints: Sequence[ApiEndpoint]) -> list[Route]:
-    """One route for each path, so that another method is answered with those there are."""
+    """Makes one route for each path, so that a wrong method gets a list of the right ones."""
     by_path: dict[str, dict[str, ApiEndpoint]] = {}
     for endpoint in endpoints:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
@@ -132,7 +131,7 @@ async def _answered(
     server: Server, endpoint: ApiEndpoint, request: Request, access: AccessRecord
 ) -> Response:
     caller = _authenticated(server, endpoint, request)
-    # The limit comes before the right: who may do nothing must not ask without end either.
+    # The limit comes before the right, so that it also applies to callers without rights.
     if caller is not None:
         access.who = caller.principal.id
         _limit(server, access.who)
@@ -140,18 +139,17 @@ async def _answered(
     path = check_path(request.path_params)
     query = check_query(endpoint, request)
     settings = server.settings
-    # A chunked body states no length: like one that lies, it gets the smaller bound.
+    # A chunked body has no length and gets the smaller limit.
     upload = endpoint.upload and _length(request) > settings.body_bytes
     try:
         async with asyncio.timeout(settings.upload_s if upload else settings.body_s):
-            # Only large bodies take one of the few places:
-            # ordinary requests are not queued behind them.
+            # Only large bodies count as uploads, so that ordinary requests are not refused.
             with server.uploading() if upload else contextlib.nullcontext():
                 most = settings.upload_bytes if upload else settings.body_bytes
                 body = await check_body(endpoint, request, most)
     except TimeoutError:
-        # The rest of the body may still arrive: on a kept
-        # connection it would read as the next request.
+        # The rest of the body may still arrive and would be read as the next request of the
+        # connection.
         raise Problem(
             408, "timeout", "the body took too long to arrive", headers={"Connection": "close"}
         ) from None
@@ -163,10 +161,10 @@ async def _answered(
 
 
 def _length(request: Request) -> int:
-    """How long the body says it is; 0 if it does not."""
+    """Returns the declared length of the body; 0 if there is none."""
     length = request.headers.get("content-length", "")
     return (
-        # `isdigit` also holds for `²`, on which `int` raises; 16 digits are more than any bound.
+        # `isdigit` accepts `²`, on which `int` raises; 16 digits exceed every limit.
         int(length)
         if length.isascii() and length.isdigit() and len(length) < _LONGEST_NUMBER
         else 0
@@ -174,10 +172,10 @@ def _length(request: Request) -> int:
 
 
 def _authenticated(server: Server, endpoint: ApiEndpoint, request: Request) -> Caller | None:
-    """Who it is; None without credentials, or with wrong ones where anybody may come.
+    """Returns the caller; None without credentials, or with wrong ones at a public endpoint.
 
     Raises:
-        Problem: 401.
+        Problem: 401, the credentials are wrong.
     """
     client = request.client.host if request.client else ""
     try:
@@ -189,10 +187,10 @@ def _authenticated(server: Server, endpoint: ApiEndpoint, request: Request) -> C
 
 
 def _authorize(server: Server, endpoint: ApiEndpoint, caller: Caller | None) -> None:
-    """Let in whoever holds what the endpoint declares.
+    """Checks that the caller has the endpoint's right.
 
     Raises:
-        Problem: 401 it is nobody, 403 its roles do not give the right.
+        Problem: 401, there is no caller; 403, the caller's roles lack the right.
     """
     if endpoint.right == "public":
         return
@@ -213,7 +211,7 @@ def _json(answer: BaseModel, status: int) -> Response:
 
 
 async def _http(request: Request, error: Exception) -> Response:
-    """What the router itself refuses."""
+    """Returns the response to a request that the router refuses."""
     assert isinstance(error, HTTPException)
     codes = {404: "not_found", 405: "method"}
     code = codes.get(error.status_code, "refused")
@@ -225,6 +223,6 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    # The client is told nothing of it: a traceback may hold data of other principals.
+    # The client gets no details, because a traceback may contain data of other principals.
     _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return Problem(500, "internal", "something went wrong here; it was written down").response()
+    return Problem(500, "internal", "internal error; the server has logged it").response()

@@ -1,23 +1,24 @@
-"""Who sends a request: its credentials, and whether it may be sent here.
+"""Authentication of requests: credentials, tokens, sessions, hosts and origins.
 
-`Authenticator` takes the headers of a request and returns the `Caller`, or refuses. Nobody comes in
-without credentials: an address proves nothing, for a command of an agent, another user and a web
-page that the user happens to visit all share this machine's loopback. So a program brings a token,
-a browser the secret of its session, in a header that only our own page can send; the host must be
-one of ours (DNS rebinding), and a foreign origin gets nothing. No cookie is read or set: browsers
-send cookies to every port of a host, and let every port set them.
+`Authenticator` takes the headers of a request and returns the `Caller`, or refuses. All requests
+need credentials: a loopback address proves nothing, because an agent's command, another user and a
+web page in the user's browser share it. Programs send a token. Browsers send the secret of a
+session in a header that only the console's own page can set. The host must be known (DNS
+rebinding), and foreign origins are refused. Cookies are not used: browsers share them between all
+ports of a host.
 
-`TokenStore`: a token is `tf_<id>_<secret>`; only the SHA-256 of it is stored, which is enough for
-256 random bits. A revoked token is refused at once. A file that cannot be read lets nobody in.
+`TokenStore`: a token is `tf_<id>_<secret>`; only its SHA-256 hash is stored, which is enough for
+256 random bits. A revoked token is refused at once. If the file cannot be read, all tokens are
+refused.
 
-`LocalToken`, the secret of the principal `local`: a program on this machine proves with it that it
-runs with the user's rights. It lies outside every project, in a folder that no file tool and no
-contained command reaches (`taofold.reserved_places`).
+`LocalToken` is the secret of the principal `local`. With it a program on this machine proves that
+it has the user's rights. It is outside every project, in a folder that file tools and sandboxed
+commands cannot reach (`taofold.reserved_places`).
 
-`Signin`: a browser brings a one-time link or a token, and gets the secret of a session, which our
-page keeps for its own host and port. A session is kept by the hash of its secret, so it survives a
-restart, holds for every server of the folder, and ends for everyone with the secret when its owner
-signs out. A session that came from a token is worth what that token is worth today.
+`Signin`: a browser sends a one-time link's code or a token, and gets the secret of a session, which
+the page stores for its own host and port. A session is stored by the hash of its secret, so it
+survives a restart, is valid at every server of the folder, and ends for all holders at sign-out. A
+session from a token has the token's current rights.
 """
 
 import hashlib
@@ -42,7 +43,7 @@ from taofold.reserved_places import make_folder, state_folder
 from taofold.server.endpoint import Problem
 from taofold.shared_document import DocumentFormat, Shared, SharedDocument
 
-# Names that the log uses for who decided or why a run ended: nobody may pose as them.
+# Names that the log uses for deciders and endings; no principal may have them.
 _RESERVED: Final = frozenset({"local", "policy", "clock", "interrupted"})
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _TOKEN: Final = re.compile(r"tf_([0-9a-f]{8})_[A-Za-z0-9_-]{43}")
@@ -61,7 +62,7 @@ class Token:
     revoked_at: int = 0
 
     def active(self, now: int) -> bool:
-        """May it be used?"""
+        """Returns whether the token is valid at `now`."""
         return not self.revoked_at and (not self.expires_at or now < self.expires_at)
 
 
@@ -87,48 +88,48 @@ _TOKENS_FORM: Final = DocumentFormat[Known](
 
 
 class TokenStore:
-    """The tokens in the file, or the place of a database, `path`; None = there are none."""
+    """The tokens in `path`, a file or a place in a database; None = no tokens."""
 
     def __init__(self, path: Path | Shared | None = None, now: Callable[[], int] = clock) -> None:
         self.path, self.now = path, now
         self._kept = SharedDocument(path, _TOKENS_FORM)
 
     def all(self) -> Sequence[Token]:
-        """Every token, the oldest first.
+        """Returns all tokens, the oldest first.
 
         Raises:
-            ConfigError: the file cannot be read.
+            ConfigError: The file cannot be read.
         """
         return tuple(self._kept.value().values())
 
     def active(self) -> int:
-        """Returns how many tokens may be used now.
+        """Returns the number of valid tokens.
 
         Raises:
-            ConfigError: the file cannot be read.
+            ConfigError: The file cannot be read.
         """
         return sum(token.active(self.now()) for token in self.all())
 
     @property
     def configured(self) -> bool:
-        """Is there a token that may be used? A file that cannot be read counts as one."""
+        """True if there is a valid token. An unreadable file counts as one."""
         try:
             return self.active() > 0
         except ConfigError:
-            # A server whose file is damaged must not fall back to serving without tokens.
+            # With a damaged file the server must not fall back to serving without tokens.
             return True
 
     def check(self, text: str) -> Token | None:
-        """The token that `text` is, None if it is none that may be used."""
+        """Returns the valid token for `text`, or None."""
         parts = _TOKEN.fullmatch(text)
         token = self.get(parts[1]) if parts is not None else None
-        # In constant time: how long it takes must not tell how many characters were right.
+        # In constant time, so that timing does not reveal how many characters match.
         if token is None or not hmac.compare_digest(token.digest, _digest(text)):
             return None
         return token
 
     def get(self, id_: str) -> Token | None:
-        """The token with this id, None if it may not be used."""
+        """Returns the valid token with this id, or None."""
         try:
             token = self._kept.value().get(id_)
         except ConfigError:
@@ -136,35 +137,34 @@ class TokenStore:
         return token if token is not None and token.active(self.now()) else None
 
     def principal(self, token: Token) -> Principal:
-        """Who holds the token: with the roles that it says, no other's."""
+        """Returns the token's principal with the token's roles."""
         return Principal(token.principal, token.roles)
 
     def current(self, principal: Principal) -> Principal:
-        """The principal with the roles that it has today, none above what it had then."""
+        """Returns the principal with its current roles, but none above its recorded roles."""
         if principal.id == "local":
             return principal
         try:
             own = [token for token in self.all() if token.principal == principal.id]
         except ConfigError:
             own = []
-        # Ranks, the higher the more. A role that is not
-        # in the table grants nothing on either side.
+        # A role that is not in the table of ranks grants nothing.
         most = max([ROLES.get(role, -1) for role in principal.roles], default=-1)
         roles = [role for token in own if token.active(self.now()) for role in token.roles]
         allowed = dict.fromkeys([role for role in roles if ROLES.get(role, 1 << 30) <= most])
         return Principal(principal.id, tuple(allowed))
 
     def add(self, principal: str, roles: Sequence[str], *, seconds: float = 0.0) -> str:
-        """Make a token and return it: the only time that it is seen.
+        """Creates a token and returns it. It cannot be read again.
 
         Raises:
-            ConfigError: the name is taken by us, a role is unknown, or there is no file.
-            LogError: the file cannot be written.
+            ConfigError: The name is reserved, a role is unknown, or there is no file.
+            LogError: The file cannot be written.
         """
         if not _NAME.fullmatch(principal) or principal in _RESERVED:
             raise ConfigError(
-                f"{principal!r} cannot be a principal's name: letters, digits and . _ @ - "
-                f"are, and not {', '.join(sorted(_RESERVED))}"
+                f"{principal!r} cannot be a principal's name: use letters, digits and . _ @ -, "
+                f"and none of {', '.join(sorted(_RESERVED))}"
             )
         unknown = [role for role in roles if role not in ROLES]
         if unknown:
@@ -177,19 +177,18 @@ class TokenStore:
         return text
 
     def revoke(self, id_: str) -> Token:
-        """Refuse the token from now on.
+        """Revokes a token.
 
         Raises:
-            ConfigError: there is no such token.
-            LogError: the file cannot be written.
+            ConfigError: There is no such token.
+            LogError: The file cannot be written.
         """
 
         def revoked(tokens: Known) -> Known:
             if id_ not in tokens:
                 raise ConfigError(f"there is no token {id_!r}")
             token = tokens[id_]
-            # Revoked tokens stay in the file: the list says
-            # when, and a second call keeps the first time.
+            # Revoked tokens stay in the file for the list. A second call keeps the first time.
             return {**tokens, id_: replace(token, revoked_at=token.revoked_at or self.now())}
 
         self._change(revoked)
@@ -202,7 +201,7 @@ class TokenStore:
 
 
 def token_row(token: Token) -> dict[str, Any]:
-    """The token for a list: nothing that could be used."""
+    """Returns the token's row for a list, without its secret."""
     times = {
         name: iso(at) if at else None
         for name, at in (
@@ -232,7 +231,7 @@ _LOCAL_FORM: Final = DocumentFormat[str]("", _local_secret, lambda token: {"toke
 
 
 class LocalToken:
-    """The token in the file at `path`, made at the first need; without one, in memory."""
+    """The token in the file `path`, created on first use; without `path` in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
@@ -240,40 +239,40 @@ class LocalToken:
 
     @classmethod
     def of_user(cls) -> "LocalToken":
-        """The one of the user that this process runs as."""
+        """Returns the local token of this process's user."""
         return cls(state_folder() / NAME)
 
     def value(self) -> str:
-        """The token. Blocks when it is made. Delete the file to have another.
+        """Returns the token. Creating it blocks. To replace it, delete the file.
 
         Raises:
-            ConfigError: the file cannot be read, or others can read it.
-            LogError: it cannot be written.
+            ConfigError: The file cannot be read, or other users can read it.
+            LogError: The file cannot be written.
         """
         stored = self._kept.value()
         if stored:
             return stored
         if self.path is not None:
             make_folder(self.path.parent)
-        # Two processes may come here at once: the first one's token is everybody's.
+        # If two processes create it at once, both use the first one's token.
         self._kept.change(lambda token: token or f"tf_{token_hex(4)}_{token_urlsafe(32)}")
         return self._kept.value()
 
     def matches(self, text: str) -> bool:
-        """Is it the token? Where none was made, nothing is.
+        """Returns whether `text` is the token; False if there is none.
 
         Raises:
-            ConfigError: the file cannot be read.
+            ConfigError: The file cannot be read.
         """
         token = self._kept.value()
         return bool(token) and hmac.compare_digest(token.encode(), text.encode("utf-8", "replace"))
 
 
 CODE_S: Final = 600
-"""Seconds that a one-time link can be used."""
+"""Seconds for which a one-time link is valid."""
 SESSION_S: Final = 7 * 24 * 3600
 MOST_SESSIONS: Final = 50
-"""Sessions of one token, or by link. One more ends the oldest."""
+"""Maximum sessions of one token, or of links. One more ends the oldest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +285,9 @@ class BrowserSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """What is kept of a session: the token's id ("" = by link), milliseconds since the epoch."""
+    """A stored session: the token's id ("" = by link), and its end in milliseconds since the
+    epoch.
+    """
 
     token: str
     until: int
@@ -310,7 +311,7 @@ _SESSIONS_FORM: Final = DocumentFormat[StoredSessions](
 
 
 class Signin:
-    """The codes and sessions of one server; `path` keeps the sessions, None = in memory."""
+    """The codes and sessions of one server. `path` stores the sessions; None = in memory."""
 
     def __init__(
         self, tokens: TokenStore, path: Path | Shared | None = None, now: Callable[[], int] = clock
@@ -320,10 +321,10 @@ class Signin:
         self._codes: dict[str, int] = {}
 
     def active(self) -> int:
-        """Returns how many sessions are signed in now.
+        """Returns the number of valid sessions.
 
         Raises:
-            ConfigError: the sessions cannot be read.
+            ConfigError: The sessions cannot be read.
         """
         now = self._now()
         return sum(
@@ -332,27 +333,27 @@ class Signin:
         )
 
     def code(self) -> str:
-        """A new one-time code for the principal `local`."""
+        """Creates a one-time code for the principal `local`."""
         code = token_urlsafe(24)
         self._codes[_hash(code)] = self._now() + CODE_S * 1000
         return code
 
     def redeem(self, code: str) -> str | None:
-        """Returns the secret of a session for a code; None if the code is not good. Blocks."""
-        # Taken out before it is looked at: a code is good for one try, also under a race.
+        """Returns the secret of a new session for a code; None if the code is not valid. Blocks."""
+        # Removed before the check, so that a code works only once, also with concurrent requests.
         expires = self._codes.pop(_hash(code), 0)
         return self._begin("") if self._now() < expires else None
 
     def begin(self, token: Token | None) -> str:
-        """Returns the secret of a session for a token, None = the local one. Blocks."""
+        """Returns the secret of a new session for a token; None = the local token. Blocks."""
         return self._begin("" if token is None else token.id)
 
     def read(self, secret: str) -> BrowserSession | None:
-        """Returns the session of `secret`; None if it has ended or its token was revoked."""
+        """Returns the session of `secret`; None if it has ended or its token is revoked."""
         try:
             stored = self._kept.value().get(_hash(secret)) or self._elsewhere(_hash(secret))
         except ConfigError:
-            # Unreadable sessions sign nobody in.
+            # No session is valid if they cannot be read.
             return None
         if stored is None or self._now() > stored.until:
             return None
@@ -364,16 +365,16 @@ class Signin:
         return BrowserSession(self._tokens.principal(token), stored.token)
 
     def _elsewhere(self, digest: str) -> StoredSession | None:
-        """A session that began at another server just now."""
-        # Only a secret that is unknown here pays for a reading of the database.
+        """Returns a session that another server has just created."""
+        # The database is read only for secrets that are unknown here.
         return self._kept.newest().get(digest) if isinstance(self._kept.path, Shared) else None
 
     def end(self, secret: str) -> None:
-        """Ends the session everywhere. Blocks.
+        """Ends the session at all servers. Blocks.
 
         Raises:
-            ConfigError: the sessions cannot be read, so nobody is signed in anyway.
-            LogError: they cannot be written: the session goes on.
+            ConfigError: The sessions cannot be read, so no session is valid anyway.
+            LogError: They cannot be written, so the session stays valid.
         """
         gone = _hash(secret)
         self._kept.change(lambda known: {at: entry for at, entry in known.items() if at != gone})
@@ -402,7 +403,7 @@ def _hash(secret: str) -> str:
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 SESSION: Final = "session"
-"""The scheme of an `Authorization` header that holds the secret of a browser's session."""
+"""The scheme of an `Authorization` header with a session's secret."""
 _ONCE: Final = (
     "host",
     "origin",
@@ -412,21 +413,21 @@ _ONCE: Final = (
     "idempotency-key",
     "last-event-id",
 )
-"""Which of two values counts would be a guess, and a proxy before us may guess differently."""
+"""Headers that may occur only once. A proxy may use another of two values than this server."""
 _PASSED_ON: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
-"""A proxy sent it: that its address is this machine says nothing of who asks."""
+"""Headers of proxies. With one of them a local address does not identify the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a request comes from."""
+    """The authenticated sender of a request."""
 
     principal: Principal
 
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """The rules of one server. `hosts` and `origins` are those allowed besides loopback."""
+    """The authentication of one server. `hosts` and `origins` are allowed besides loopback."""
 
     tokens: TokenStore
     signin: Signin
@@ -435,7 +436,7 @@ class Authenticator:
     origins: frozenset[str] = frozenset()
 
     def check_address(self, headers: Headers, *, page: bool) -> None:
-        """Refuse what was not sent to us, or was sent by somebody else's page.
+        """Refuses requests for another host, or from a foreign page.
 
         Raises:
             Problem: 400 or 403.
@@ -452,29 +453,30 @@ class Authenticator:
         origins = headers.getlist("origin")
         if origins and not self.origin_allowed(origins[0], hosts[0]):
             raise Problem(403, "origin", "this origin may not use the server")
-        # Programs do not send it; browsers do, and a page cannot forge it.
+        # Browsers send this header and pages cannot forge it; programs do not send it.
         site = headers.get("sec-fetch-site", "none")
         if site not in ("none", "same-origin") and not page and not origins:
             raise Problem(403, "origin", "a page of another site may not use the server")
 
     def host_allowed(self, host: str) -> bool:
-        """Is the name, without its port, one of ours?"""
+        """Returns whether the host's name, without its port, is served here."""
         name = _name(host)
         return name is not None and (name in LOOPBACK or name in self.hosts)
 
     def origin_allowed(self, origin: str, host: str) -> bool:
-        """Is it our own page, or one that was allowed by name?"""
+        """Returns whether the origin is the server itself or an allowed one."""
         if origin in self.origins:
             return True
         scheme, sign, rest = origin.partition("://")
-        # Same host and port is our own page. `null` (sandboxed frames, files) has no `://`.
+        # The same host and port is the server's own page. `null` (sandboxed frames, files) has no
+        # `://`.
         return bool(sign) and scheme in ("http", "https") and rest.lower() == host.lower()
 
     def authenticate(self, headers: Headers, client: str) -> Caller | None:
-        """Who it is; None if there are no credentials.
+        """Returns the caller; None if there are no credentials.
 
         Raises:
-            Problem: 401 wrong credentials.
+            Problem: 401, the credentials are wrong.
         """
         if "authorization" not in headers:
             return None
@@ -482,25 +484,24 @@ class Authenticator:
         if secret is None:
             return self._bearer(headers["authorization"], near=_near(headers, client))
         session = self.signin.read(secret)
-        # 401, not the public page: a browser must learn that it is signed out.
+        # 401, so that a browser learns that it is signed out.
         if session is None:
-            raise _unknown("you are not signed in any more")
+            raise _unknown("your session has ended: sign in again")
         return Caller(session.principal)
 
     def accepts_local_token(self, token: str, headers: Headers, client: str) -> bool:
-        """Is it the local token, sent from this machine?"""
+        """Returns whether `token` is the local token, sent from this machine."""
         return _near(headers, client) and self._is_local(token)
 
     def session(self, headers: Headers) -> str | None:
-        """Returns the secret of the session that the request is made in, None without one."""
+        """Returns the secret of the request's session, or None."""
         scheme, _, text = headers.get("authorization", "").partition(" ")
         return text.strip() if scheme.lower() == SESSION else None
 
     def _bearer(self, header: str, *, near: bool) -> Caller:
         scheme, _, text = header.partition(" ")
         token = text.strip() if scheme.lower() == "bearer" else ""
-        # The local token is the user's own authority;
-        # copied to another machine it is worth nothing.
+        # The local token has the user's rights and is accepted from this machine only.
         if near and self._is_local(token):
             return Caller(Principal())
         record = self.tokens.check(token)
@@ -511,18 +512,18 @@ class Authenticator:
     def _is_local(self, token: str) -> bool:
         try:
             return self.local.matches(token)
-        # A file that cannot be read matches nothing: fail closed, and leave named tokens usable.
+        # An unreadable file matches nothing; named tokens still work.
         except ConfigError:
             return False
 
 
 def _near(headers: Headers, client: str) -> bool:
-    """Did a program on this machine send it, and no proxy pass it on?"""
+    """Returns whether a program on this machine sent the request, without a proxy."""
     return loopback(client) and not any(name in headers for name in _PASSED_ON)
 
 
 def loopback(client: str) -> bool:
-    """Is it an address of this machine?"""
+    """Returns whether `client` is a loopback address."""
     try:
         address = ipaddress.ip_address(client)
     except ValueError:
@@ -537,20 +538,20 @@ def _unknown(detail: str) -> Problem:
 
 
 def unauthorized() -> Problem:
-    """What somebody without credentials is told."""
+    """Returns the refusal of a request without credentials."""
     return _unknown("sign in, or send a bearer token (`taofold serve tokens local` prints yours)")
 
 
 def _name(host: str) -> str | None:
-    """The host without its port; None if it is malformed."""
+    """Returns the host without its port; None if it is malformed."""
     lowered = host.strip().lower()
     if lowered.startswith("["):
         name, bracket, port = lowered[1:].partition("]")
-        # `[::1]x` is malformed: "x" is no number, so it is refused below.
+        # `[::1]x` is malformed: "x" is no number and is refused below.
         port = port.removeprefix(":") if port.startswith(":") else port and "x"
         return name if bracket and (not port or port.isdigit()) else None
     name, _, port = lowered.partition(":")
     if not name or (port and not port.isdigit()):
         return None
-    # `localhost.` is the same host to a resolver, so it is to us.
+    # Resolvers treat `localhost.` as the same host.
     return name.rstrip(".")

@@ -1,8 +1,8 @@
-"""The agents that a server offers, by name, and the agent that one run is driven with.
+"""The agents of a server by name, and the agent of one run.
 
-An agent is made once, with the server's log; a run that has a model, limits or client tools of its
-own gets a copy with these. A run that was started elsewhere may be continued if somebody can say
-how its agent is made (`Rebuild`). `facts_of` is what policies know of a tool.
+An agent is made once, with the server's log. A run with its own model, limits or client tools gets
+a copy with these. A run that was started elsewhere can be continued if its agent can be made
+(`Rebuild`). `facts_of` returns the facts about a tool for policies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ from taofold.tools import Tool
 
 AnyAgent: TypeAlias = Agent[Any, Any]
 Rebuild: TypeAlias = Callable[[RunStarted], AnyAgent | None]
-"""Makes the agent of a run that was not started by a server, if it can be known."""
+"""Makes the agent of a run that no server started, or returns None."""
 
 SETTINGS: Final = "server"
-"""The key of `RunStarted.settings` that is ours."""
+"""The server's key in `RunStarted.settings`."""
 _DEEP: Final = 4
-"""How deep agents that call agents are looked into."""
+"""Maximum depth of nested agents to search."""
 
 
 class Catalog:
@@ -51,40 +51,40 @@ class Catalog:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names that are offered."""
+        """The names of the served agents."""
         return tuple(self._agents)
 
     @property
     def known(self) -> Sequence[str]:
-        """The names in which runs of the offered agents are kept."""
+        """The agent names under which runs are recorded."""
         return tuple(self._policies)
 
     def __getitem__(self, name: str) -> AnyAgent:
-        """The agent called `name`, "" = the first. Raises KeyError."""
+        """Returns the agent `name`; "" = the first one. Raises KeyError."""
         return self._agents[self.name(name)]
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What the offered agents, and those that they call, know to be secret."""
+        """The known secrets of the served agents and their inner agents."""
         return frozenset[str]().union(*[agent.known_secrets() for agent in self._agents.values()])
 
     def policies(self, agent: str) -> Sequence[Policy]:
-        """Of the offered agents in whose name such runs are kept."""
+        """Returns the policies of the served agents whose runs are recorded under this name."""
         return self._policies.get(agent, ())
 
     def name(self, requested: str) -> str:
-        """The name that `requested` means: "" is the first agent's."""
+        """Returns the name for `requested`: "" is the first agent."""
         return requested or next(iter(self._agents))
 
     def ours(self, started: RunStarted) -> bool:
-        """Was the run started by a server that offers its agent as we do?"""
+        """Returns whether a server with the same agent started the run."""
         return started.settings.get(SETTINGS, {}).get("agent") in self._agents
 
     def of(self, run: str, started: RunStarted) -> AnyAgent:
-        """The agent that a run is continued with.
+        """Returns the agent to continue a run with.
 
         Raises:
-            ConfigError: this server does not have it.
+            ConfigError: This server does not have it.
         """
         if self.ours(started):
             settings = started.settings[SETTINGS]
@@ -96,7 +96,7 @@ class Catalog:
                 definitions = settings.get(CLIENT_TOOLS)
                 self._made[run] = self.with_tools(changed, definitions) if definitions else changed
             return self._made[run]
-        # Kept until the run ends (`forget`): else each advance would build the agent anew.
+        # Cached until the run ends (`forget`), so that the agent is not built for each advance.
         if run not in self._made and self._rebuild is not None:
             rebuilt = self._rebuild(started)
             if rebuilt is not None:
@@ -108,18 +108,18 @@ class Catalog:
         return self._made[run]
 
     def with_tools(self, agent: AnyAgent, definitions: Sequence[Mapping[str, Any]]) -> AnyAgent:
-        """The agent with the tools of a client, as they are kept with its run."""
+        """Returns the agent with the client tools that are stored with its run."""
         return agent.replace(tools=[*agent.tools, *tools_of(definitions)])
 
     def changed(self, agent: AnyAgent, settings: Mapping[str, Any]) -> AnyAgent:
-        """The agent with the model and within the limits that one run was started with.
+        """Returns the agent with the model and the limits of one run.
 
         Raises:
-            ConfigError: no agent that is offered has the model.
+            ConfigError: No served agent has the model.
         """
         changes: dict[str, Any] = {}
         if settings.get("limits"):
-            # `Limits` bounds steps by default: what is not named here bounds nothing.
+            # `Limits` has a default for steps; unnamed limits must not restrict the run.
             named: dict[str, Any] = {"steps": None, **settings["limits"]}
             bounds = Limits(**named)
             changes["limits"] = agent.limits.within(bounds)
@@ -128,7 +128,7 @@ class Catalog:
                 cast("Model", agent_of_model.model).name: agent_of_model
                 for agent_of_model in self._agents.values()
             }
-            # Only what the operator offers: a model costs his money and sees his data.
+            # Only models of served agents: a model costs the operator's money and sees the data.
             if settings["model"] not in models:
                 names = ", ".join(models)
                 raise ConfigError(f"no model {settings['model']!r} is offered; there are {names}")
@@ -136,32 +136,31 @@ class Catalog:
         return agent.replace(**changes) if changes else agent
 
     def forget(self, run: str) -> None:
-        """The run has ended: what was made for it is not needed any more."""
+        """Drops the agent that was made for an ended run."""
         self._made.pop(run, None)
 
     def _prepared(self, agent: AnyAgent, name: str) -> AnyAgent:
         policy = agent.policy
         if self._seconds and not policy.approve_seconds:
-            # Only where the agent's own policy says nothing.
+            # Only if the agent's own policy does not set it.
             policy = replace(policy, approve_seconds=self._seconds)
         prepared = agent.replace(
             model=resolve(agent.model),
             models={role: resolve(model) for role, model in agent.models.items()},
             policy=policy,
-            # Questions go to the inbox: a callback of the
-            # agent's author would answer inside the server.
+            # Questions go to the inbox; the developer's own approver must not run in the server.
             approve=None,
             log=self._log,
-            # A limit is an ending that clients are told of, not an exception of the server.
+            # A limit is an ending for clients, not an exception of the server.
             raise_on_limit=False,
             name=agent.name if agent.name != "agent" else name,
         )
-        _ = prepared.toolset  # its faults are found now
+        _ = prepared.toolset  # reports faults now
         return prepared
 
 
 def facts_of(agent: AnyAgent, tool: str) -> Facts | None:
-    """What the policy needs to know of a tool of the agent or of its agents, None: unknown."""
+    """Returns the facts about a tool of the agent or its inner agents; None: unknown."""
     definition = _find(agent, tool, _DEEP)
     if definition is None:
         return None

@@ -1,8 +1,8 @@
-"""Tools that a client brings for one run: what its page can do, and the client does itself.
+"""Tools that a client provides for one run and executes itself.
 
-A call parks the run; the client sees the call without a result, does it, and sends the result as a
-tool message with its next request, as clients of AG-UI do. To the log it is an effect "once" of
-somebody else: begun, asked about, answered, observed, and never begun twice.
+A call parks the run. The client sees the call without a result, executes it, and sends the result
+as a tool message with its next request, as AG-UI clients do. In the log it is a call with the
+effect "once": started, asked, answered, observed, and never started twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +18,9 @@ from taofold.core.values import Tier
 from taofold.tools import InputRequired, Outcome, RunContext, Tool, external
 
 CLIENT: Final = "client"
-"""The key of what such a call keeps with its question."""
+"""Key in the state of such a call's question."""
 LARGEST: Final = 65_536
-"""Bytes of all definitions of one run."""
+"""Maximum bytes of all definitions of one run."""
 MOST_TOOLS: Final = 64
 _NONE: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 _RESULT: Final[dict[str, Any]] = {
@@ -33,11 +33,10 @@ _RESULT: Final[dict[str, Any]] = {
 def definitions(
     tools: Iterable[tuple[str, str, Any]], taken: Iterable[str]
 ) -> list[dict[str, Any]]:
-    """The client's tools as they are kept with the run, without those that cannot be offered.
+    """Returns the definitions of the client's tools for the run, without unusable ones.
 
-    `tools` are names, descriptions and JSON Schemas of the parameters.
-
-    `taken`: the names of the agent's own tools, which no client can replace.
+    `tools` are names, descriptions and JSON Schemas of the parameters. `taken` are the names of the
+    agent's own tools, which a client cannot replace.
     """
     names, offered, size = set(taken), list[dict[str, Any]](), 0
     for name, description, schema in tools:
@@ -55,7 +54,7 @@ def definitions(
 
 
 def tools_of(stored: Sequence[Mapping[str, Any]]) -> list[Tool]:
-    """The tools of a run, made of what is kept with it."""
+    """Makes the tools of a run from its stored definitions."""
     return [_tool(definition) for definition in stored]
 
 
@@ -75,7 +74,7 @@ def _tool(definition: Mapping[str, Any]) -> Tool:
         definition["schema"],
         call,
         context=True,
-        # In the client's hands: what needs its person's word is the page's to ask.
+        # The client itself asks its user for approval if needed.
         tier=Tier.AUTO,
         effect="once",
         reversible=True,
@@ -84,10 +83,10 @@ def _tool(definition: Mapping[str, Any]) -> Tool:
 
 
 def asks_client(event: e.Decided) -> bool:
-    """Is it the question of such a call?"""
+    """Returns whether the event is the question of a client tool's call."""
     state: Any = None if event.request is None else event.request.get("state")
     return is_object(state) and state.get(CLIENT) is True
 
 
 CLIENT_TOOLS: Final = "client_tools"
-"""The key of their definitions in what a server keeps with a run."""
+"""Key of the definitions in the server's settings of a run."""

@@ -1,8 +1,7 @@
-"""The web console: its files, and the JSON that only its pages want: runs with what they took,
-costs by day and model, reports of evals.
+"""The web console: its files, and JSON for its pages: runs with usage, costs, eval reports.
 
-The files are read once, from the package; what a request names is looked up among them and
-never becomes a path. What ended runs took is remembered in this process.
+The files are read once, from the package. A requested name is looked up among them and never
+becomes a path. The usage of ended runs is cached in this process.
 """
 
 from collections import OrderedDict
@@ -30,9 +29,9 @@ MEDIA: Final[Mapping[str, str]] = {
     "svg": "image/svg+xml",
 }
 NEWEST: Final = 200
-"""Runs over which sums are made."""
+"""Maximum runs in sums."""
 REMEMBERED: Final = 2000
-"""Ended runs whose figures are kept in memory: they do not change any more."""
+"""Maximum ended runs whose figures are cached; they do not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class File:
 
 
 def load(folder: Traversable, prefix: str = "") -> dict[str, File]:
-    """The files below `folder`, by name."""
+    """Returns the files below `folder`, by name."""
     loaded: dict[str, File] = {}
     for resource in folder.iterdir():
         if resource.is_dir():
@@ -63,7 +62,7 @@ FILES: Final = load(files("taofold.server") / "static")
 
 
 class Figures(schemas.RunView, title="Figures"):
-    """A run in a list, with what it took."""
+    """A run in a list, with its usage."""
 
     steps: int
     model_calls: int
@@ -74,7 +73,7 @@ class Figures(schemas.RunView, title="Figures"):
 
 
 class Returned(BaseModel):
-    """What an authorization server says in the address: the page reads it, nobody here."""
+    """Parameters of an authorization server; only the page reads them."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -101,7 +100,7 @@ class Totals(schemas.ResponseBody):
 
 
 class DayCost(schemas.ResponseBody):
-    """What the runs that began on one day (UTC) took."""
+    """Usage of the runs that began on one day (UTC)."""
 
     day: str
     runs: int
@@ -112,7 +111,7 @@ class DayCost(schemas.ResponseBody):
 
 
 class ModelCost(schemas.ResponseBody):
-    """What one model took, over the same runs."""
+    """Usage of one model, over the same runs."""
 
     model: str
     runs: int
@@ -123,7 +122,7 @@ class ModelCost(schemas.ResponseBody):
 
 
 class Costs(schemas.ResponseBody):
-    """What the caller's newest runs cost, by day (the oldest first) and by model."""
+    """Costs of the caller's newest runs, by day (the oldest first) and by model."""
 
     measured: int
     days: list[DayCost]
@@ -131,7 +130,7 @@ class Costs(schemas.ResponseBody):
 
 
 class Evals(schemas.ResponseBody):
-    """Reports of evals of this project, the newest first."""
+    """Eval reports of this project, the newest first."""
 
     items: list[dict[str, Any]]
 
@@ -147,15 +146,15 @@ class EvalReport(schemas.ResponseBody):
 
 
 async def index(call: ApiCall) -> Response:
-    """The page."""
+    """Returns the page."""
     return _answer(call, FILES["index.html"])
 
 
 async def static(call: ApiCall) -> Response:
-    """A file of the page.
+    """Returns a file of the page.
 
     Raises:
-        Problem: 404.
+        Problem: 404, there is no such file.
     """
     file = FILES.get(call.path["file"])
     if file is None:
@@ -164,7 +163,7 @@ async def static(call: ApiCall) -> Response:
 
 
 def _answer(call: ApiCall, file: File) -> Response:
-    # `no-cache` means ask each time: after an upgrade no old script meets the new API.
+    # `no-cache` means revalidate each time, so that no old script uses a new API.
     headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
     if call.request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
@@ -172,7 +171,7 @@ def _answer(call: ApiCall, file: File) -> Response:
 
 
 async def page(call: ApiCall) -> BaseModel:
-    """Your runs with what they took."""
+    """Returns the caller's runs with their usage."""
     listed = await runs.page(call)
     assert isinstance(listed, schemas.Runs)
     items = await _measured(call.server.log, [run for run in listed.items if not run.parent])
@@ -180,7 +179,7 @@ async def page(call: ApiCall) -> BaseModel:
 
 
 async def totals(call: ApiCall) -> BaseModel:
-    """What your runs took together."""
+    """Returns the total usage of the caller's runs."""
     server = call.server
     statuses = await server.log.count(principal=call.principal.id)
     items = await _measured(server.log, await _newest(call))
@@ -197,14 +196,14 @@ async def totals(call: ApiCall) -> BaseModel:
 
 
 async def _newest(call: ApiCall) -> list[schemas.RunView]:
-    """The caller's own newest runs, without child runs."""
+    """Returns the caller's own newest runs, without child runs."""
     listed = await runs.page(_with(call, RunsQuery.model_validate({"limit": NEWEST})))
     assert isinstance(listed, schemas.Runs)
     return [run for run in listed.items if not run.parent and run.principal == call.principal.id]
 
 
 async def costs(call: ApiCall) -> BaseModel:
-    """What your newest runs cost."""
+    """Returns the costs of the caller's newest runs."""
     own = await _newest(call)
     days: dict[str, DayCost] = {}
     models: dict[str, ModelCost] = {}
@@ -233,16 +232,16 @@ def _add(to: DayCost | ModelCost, tokens: int, usd: float | None) -> None:
 
 
 async def evals(call: ApiCall) -> BaseModel:
-    """Reports of evals."""
+    """Returns eval reports."""
     folder = call.server.folder
     return Evals(items=stored_reports(folder) if folder is not None else [])
 
 
 async def eval_report(call: ApiCall) -> BaseModel:
-    """One eval.
+    """Returns one eval.
 
     Raises:
-        Problem: 404.
+        Problem: 404, there is no such eval.
     """
     folder = call.server.folder
     document = stored_report(folder, call.path["eval"]) if folder is not None else None
@@ -255,16 +254,16 @@ def _with(call: ApiCall, query: Any) -> ApiCall:
     return ApiCall(call.server, call.request, call.principal, call.path, query, None)
 
 
-# Of the whole process: servers in one process (tests) are told apart by `id(log)`.
+# For the whole process; `id(log)` distinguishes several servers in one process (tests).
 _known: Final[OrderedDict[tuple[int, str, int], "Measured"]] = OrderedDict()
 
 
 class Measured(NamedTuple):
-    """What a run took, in all and by model."""
+    """The usage of a run, in total and by model."""
 
     figures: dict[str, Any]
     models: dict[str, tuple[int, float | None]]
-    """Tokens and US dollars; None where the price is unknown."""
+    """Tokens and US dollars by model; None if the price is unknown."""
 
 
 async def _measured(log: Log, runs: Sequence[schemas.RunView]) -> list[Figures]:
@@ -272,8 +271,8 @@ async def _measured(log: Log, runs: Sequence[schemas.RunView]) -> list[Figures]:
 
 
 async def _measure(log: Log, run: schemas.RunView) -> Measured:
-    """What a run took; of an ended one, remembered."""
-    # The number of events is part of the key: a run that was resumed has other figures.
+    """Returns the usage of a run; cached if it has ended."""
+    # The number of events is part of the key, because a resumed run has other figures.
     key = (id(log), run.id, run.events)
     remembered = _known.get(key)
     if remembered is not None:
@@ -289,7 +288,7 @@ async def _measure(log: Log, run: schemas.RunView) -> Measured:
     }
     by_model = state.usage_by_model.items()
     measured = Measured(figures, {name: (usage.tokens, usage.usd) for name, usage in by_model})
-    # A running one would fill the cache with a new key at each event.
+    # A running run would add a new key at each event.
     if run.status in ENDED:
         _known[key] = measured
         if len(_known) > REMEMBERED:
@@ -315,7 +314,7 @@ ENDPOINTS: Final = (
         "GET",
         mcp_signins.PAGE,
         index,
-        "Where a browser comes back to from an MCP server's sign-in.",
+        "The page after an MCP server's sign-in.",
         "console",
         query=Returned,
         page=True,
@@ -336,7 +335,7 @@ ENDPOINTS: Final = (
         "GET",
         "/console/runs",
         page,
-        "Your runs with what they took.",
+        "List your runs with their usage.",
         "console",
         query=RunsQuery,
         answers={200: Page},
@@ -346,7 +345,7 @@ ENDPOINTS: Final = (
         "GET",
         "/console/totals",
         totals,
-        "What your runs took together.",
+        "Get the total usage of your runs.",
         "console",
         answers={200: Totals},
         right="read",
@@ -355,7 +354,7 @@ ENDPOINTS: Final = (
         "GET",
         "/console/costs",
         costs,
-        "What your newest runs cost, by day and by model.",
+        "Get the costs of your newest runs, by day and by model.",
         "console",
         answers={200: Costs},
         right="read",
@@ -364,7 +363,7 @@ ENDPOINTS: Final = (
         "GET",
         "/console/evals",
         evals,
-        "Reports of evals, the newest first.",
+        "List eval reports, the newest first.",
         "console",
         answers={200: Evals},
         right="learning",
@@ -373,7 +372,7 @@ ENDPOINTS: Final = (
         "GET",
         "/console/evals/{eval}",
         eval_report,
-        "A report with its trials.",
+        "Get an eval report with its trials.",
         "console",
         answers={200: EvalReport},
         errors=(404,),

@@ -1,10 +1,9 @@
-"""What a route is (`ApiEndpoint`): its handler, the right it needs, and the models its input is
-checked with; the checks; and what a refusal is (`Problem`, problem details by RFC 9457).
+"""Definition of routes (`ApiEndpoint`), checks of their input, and refusals (`Problem`).
 
-A route without a right does not exist: there is no other way to make one. The same models make the
-OpenAPI document, so what is published is what is enforced. `problem_of` says which errors of ours
-are refusals. A run that a caller may not see is answered like one that is not there
-(`visible_run`).
+A route has a handler, a right and models of its input. Every route must declare a right. The same
+models make the OpenAPI document, so it matches the checks. `Problem` is a refusal as problem
+details (RFC 9457); `problem_of` converts errors to refusals. A run that the caller may not see is
+treated as missing (`visible_run`).
 """
 
 import re
@@ -34,7 +33,7 @@ MEDIA: Final = "application/problem+json"
 
 
 class Problem(Exception):
-    """A request that is refused. `code` is for programs, `detail` for people."""
+    """A refused request. `code` is for programs, `detail` for users."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class Problem(Exception):
         self.headers, self.faults = dict(headers or {}), faults
 
     def response(self) -> Response:
-        """The answer that says it."""
+        """Returns the response."""
         body: dict[str, Any] = {
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,
@@ -64,23 +63,22 @@ class Problem(Exception):
 
 
 def too_many_requests(wait: float) -> Problem:
-    """Too many requests; `wait` seconds from now there may be one more."""
+    """Returns the refusal of too many requests; the next one may come in `wait` seconds."""
     retry = {"Retry-After": f"{wait + 1:.0f}"}
     return Problem(429, "rate", "too many requests", headers=retry)
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """What an error of ours means for a client, None if it is a bug."""
+    """Returns the refusal for an error, or None if it is a bug."""
     if isinstance(error, ExceptionGroup):
         inner = cast("ExceptionGroup[Exception]", error).exceptions
-        # Only our own errors have texts that are meant
-        # for clients; a group of others is a bug (500).
+        # Only taofold's errors have texts for clients; other groups are bugs (500).
         faults = [str(fault) for fault in inner if isinstance(fault, TaofoldError)]
         return Problem(422, "invalid", "; ".join(faults)) if faults else None
     match error:
         case Problem():
             return error
-        # `UnknownRun` and `Conflict` are `LogError`s too, so they are matched before it.
+        # `UnknownRun` and `Conflict` are `LogError`s, so they are matched first.
         case UnknownRun():
             return Problem(404, "not_found", "there is no such run, or it is not yours")
         case Conflict():
@@ -103,12 +101,12 @@ PATHS: Final[Mapping[str, str]] = {
     "pattern": rf"^{RUN_ID}$",
     "code": r"^[A-Za-z0-9_-]{16,64}$",
 }
-"""What may stand in a path, by the parameter's name; anything else is not found."""
+"""Patterns of path parameters, by name. Other values are not found."""
 _JSON: Final = re.compile(r"application/json\s*(;.*)?", re.IGNORECASE)
 
 
 class RequestModel(BaseModel):
-    """What a request says: nothing that we do not know."""
+    """Base of request models: unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=False, allow_inf_nan=False)
 
@@ -123,7 +121,7 @@ class NoQuery(RequestModel):
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """One request, checked."""
+    """One checked request."""
 
     server: "Server"
     request: Request
@@ -134,13 +132,13 @@ class ApiCall:
 
 
 Access: TypeAlias = Right | Literal["public", "signed_in"]
-"""A right (`taofold.policy.policy`), or any credentials, or none."""
+"""A right (`taofold.policy.policy`), any credentials, or none."""
 Handler: TypeAlias = Callable[[ApiCall], Awaitable[Response | BaseModel]]
 
 
 @dataclass(frozen=True, slots=True)
 class ApiEndpoint:
-    """A route. `answers` says what comes back, by status: a model or a media type."""
+    """A route. `answers` maps statuses to a model or a media type."""
 
     method: str
     path: str
@@ -153,29 +151,29 @@ class ApiEndpoint:
         default_factory=dict[int, "type[BaseModel] | str"]
     )
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Request headers that it knows, with what they are for."""
+    """Supported request headers, with descriptions."""
     errors: tuple[int, ...] = ()
     page: bool = False
-    """May be opened by a link from anywhere: it shows nothing of anybody."""
+    """True for a page that any link may open, because it contains no data of users."""
     status: int = 200
     hidden: bool = False
     """Not in the OpenAPI document."""
     upload: bool = False
-    """Its body may hold files: it may be as large as `Settings.upload_bytes`."""
+    """True if the body may contain files, up to `Settings.upload_bytes`."""
     right: Access = field(kw_only=True)
-    """What the caller must hold. Whose run it is, is asked besides."""
+    """The required right. The owner of a run is checked separately."""
 
     @property
     def unsafe(self) -> bool:
-        """Does it change anything?"""
+        """True if the endpoint may change something."""
         return self.method not in ("GET", "HEAD")
 
 
 def check_path(found: Mapping[str, Any]) -> dict[str, str]:
-    """The path's parameters.
+    """Returns the path's parameters.
 
     Raises:
-        Problem: 404, one of them cannot be the name of anything.
+        Problem: 404, a parameter does not match its pattern.
     """
     parameters = {name: str(value) for name, value in found.items()}
     for name, value in parameters.items():
@@ -186,14 +184,14 @@ def check_path(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_query(endpoint: ApiEndpoint, request: Request) -> Any:
-    """The query's parameters.
+    """Returns the query's parameters.
 
     Raises:
-        Problem: 422, with every fault.
+        Problem: 422, with all faults.
     """
     parameters: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
-        # Which of two values counts would be a guess, and proxies guess differently.
+        # Programs differ in which of two values they use, so duplicates are refused.
         if name in parameters:
             raise Problem(422, "invalid", f"{name[:40]!r} is given twice in the query")
         parameters[name] = value
@@ -201,30 +199,30 @@ def check_query(endpoint: ApiEndpoint, request: Request) -> Any:
 
 
 async def check_body(endpoint: ApiEndpoint, request: Request, most: int) -> Any:
-    """The body.
+    """Returns the body.
 
     Raises:
-        Problem: 415 no JSON, 413 too large, 400 malformed, 422 with every fault.
+        Problem: 415 not JSON, 413 too large, 400 malformed, 422 with all faults.
     """
     if endpoint.body is None:
         return None
     if not _JSON.fullmatch(request.headers.get("content-type", "")):
         raise Problem(415, "content_type", "the body must be application/json")
     parts, size = list[bytes](), 0
-    # Counted as it arrives: a Content-Length may lie, and a chunked body has none.
+    # Counted while it arrives: a Content-Length may be wrong, and a chunked body has none.
     async for part in request.stream():
         size += len(part)
         if size > most:
             raise Problem(413, "too_large", f"the body is larger than {most} bytes")
         parts.append(part)
     try:
-        # An empty body counts as an empty object: `POST …/cancel` needs none.
+        # An empty body is an empty object: `POST …/cancel` needs no body.
         document = _ANY.validate_json(b"".join(parts) or b"{}")
     except ValidationError as error:
         why = error.errors(include_url=False, include_input=False)[0]["msg"]
-        raise Problem(400, "malformed", f"the body is no JSON: {why}") from None
-    # pydantic reads NaN, Infinity and 1e999 as floats, and a model checks only its own fields: what
-    # is JSON of the client's (`data`, `parameters`) would be kept as something else than was sent.
+        raise Problem(400, "malformed", f"the body is not JSON: {why}") from None
+    # Pydantic reads NaN, Infinity and 1e999 as floats, and a model checks only its own fields. In
+    # free JSON (`data`, `parameters`) such numbers would be stored as other values.
     wrong = list(islice(not_finite(document), _MOST_FAULTS))
     if wrong:
         named = [f"{wrong[0] or 'body'}: {_NO_NUMBER}"]
@@ -239,15 +237,15 @@ _NO_NUMBER: Final = "not a number of JSON: NaN, Infinity, or too large"
 
 def _checked(model: type[BaseModel], document: Any, where: str, *, strings: bool) -> Any:
     try:
-        # A query is text: "50" is a number there. In a JSON body it is not, and is refused.
+        # In a query "50" is a number. In a JSON body it is text, and is refused.
         return model.model_validate_strings(document) if strings else model.model_validate(document)
     except ValidationError as error:
         raise invalid(error, where) from None
 
 
 def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
-    """422 with every fault: where it is, and its path, below `under`."""
-    # Without the input: a token or secret that was sent must not come back in the answer.
+    """Returns a 422 refusal with all faults and their paths, below `under`."""
+    # Without the input, so that a sent token or secret is not returned.
     found = error.errors(include_url=False, include_input=False, include_context=False)
     paths = ["/".join(filter(None, (under, *map(str, fault["loc"])))) for fault in found]
     texts = [fault["msg"] for fault in found]
@@ -256,21 +254,24 @@ def invalid(error: ValidationError, where: str, under: str = "") -> Problem:
 
 
 def faulty(where: str, faults: Sequence[tuple[str, str]], named: Sequence[str]) -> Problem:
-    """422 with the path and the text of each fault; the summary is of the first of `named`."""
+    """Returns a 422 refusal with the path and text of each fault.
+
+    The summary has the first of `named`.
+    """
     rows = [{"where": where, "path": path, "fault": text} for path, text in faults]
     return Problem(422, "invalid", "; ".join(named[:5]), faults=rows[:_MOST_FAULTS])
 
 
 async def visible_run(call: ApiCall, run: str) -> RunRow:
-    """The run, if the caller may know of it.
+    """Returns the run if the caller may see it.
 
     Raises:
-        Problem: 404.
+        Problem: 404, there is no such run, or it is not visible.
     """
     try:
         row = await call.server.log.row(run)
     except UnknownRun:
-        # The same answer for a run that is not there: ids must not be guessable by status.
+        # The same response as for a missing run, so that ids cannot be guessed by status.
         row = None
     if row is None or not await call.server.sees(call.principal, row):
         raise Problem(404, "not_found", "there is no such run, or it is not yours")
@@ -278,12 +279,12 @@ async def visible_run(call: ApiCall, run: str) -> RunRow:
 
 
 async def own_run(call: ApiCall) -> RunRow:
-    """The run of the path, if the caller may change it.
+    """Returns the run of the path if the caller may change it.
 
     Raises:
-        Problem: 404, or 403 where he may only read it.
+        Problem: 404, or 403 if the caller may only read it.
     """
     row = await visible_run(call, call.path["run"])
     if row.principal != call.principal.id:
-        raise Problem(403, "not_yours", "the run belongs to somebody else")
+        raise Problem(403, "not_yours", "the run belongs to another principal")
     return row

@@ -1,12 +1,11 @@
-"""What every request passes first: host and origin (CORS preflights are answered here), rates,
-headers, counts, the audit.
+"""Middleware of all requests: host and origin, rates, headers, metrics, audit.
 
-Pure ASGI, so that a stream is passed on as it comes. It knows routes only by their names, and
-stands before everything that answers on a port: the server's routes, and MCP over HTTP
-(`McpProtection`, which says to the application behind it who asks).
+It is pure ASGI, so that streams pass unbuffered, and it responds to CORS preflights. It knows only
+the names of routes. It protects the server's routes and MCP over HTTP (`McpProtection`, which also
+authenticates).
 
-`RateLimiter` is a token bucket for each name. `Counts` are printed in the text format of
-Prometheus. `Audit` is who did what at the server, and what was refused, a line of JSON each.
+`RateLimiter` is a token bucket for each name. `Counts` are metrics in Prometheus's text format.
+`Audit` records actions and refusals, one JSON line each.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ _MOST: Final = 10_000
 
 @dataclass(slots=True)
 class RateLimiter:
-    """`burst` requests at once, `per_s` more each second, for each name."""
+    """A token bucket for each name: `burst` requests at once, `per_s` more each second."""
 
     per_s: float
     burst: float
@@ -49,20 +48,20 @@ class RateLimiter:
     )
 
     def take(self, name: str, now: float, cost: float = 1.0) -> float:
-        """Take from the bucket; 0.0, or the seconds to wait until that is possible."""
-        # Popped and put back: the dict's order is then who was heard of last.
+        """Takes `cost` from the bucket. Returns 0.0, or the seconds until that is possible."""
+        # Popped and reinserted, so that the dict is in order of last use.
         left, at = self._buckets.pop(name, (self.burst, now))
         left = min(self.burst, left + max(0.0, now - at) * self.per_s)
-        # A refused request takes nothing: a client that hammers is not pushed back ever further.
+        # A refused request takes nothing, so that repeated requests do not extend the wait.
         wait = 0.0 if left >= cost else (cost - left) / self.per_s
         self._buckets[name] = (left if wait else left - cost, now)
-        # The one unheard of for longest goes: its bucket is the fullest, so it loses nothing.
+        # The least recently used bucket is dropped: it is the fullest.
         if len(self._buckets) > _MOST:
             self._buckets.popitem(last=False)
         return wait
 
     def is_exhausted(self, name: str, now: float) -> bool:
-        """Would the next request have to wait?"""
+        """Returns whether the next request would have to wait."""
         left, at = self._buckets.get(name, (self.burst, now))
         return left + max(0.0, now - at) * self.per_s < 1.0
 
@@ -79,7 +78,7 @@ class Counts:
     events: int = 0
 
     def text(self, gauges: Mapping[str, tuple[str, float]], runs: Mapping[str, int]) -> str:
-        """Everything, with the gauges of this moment: name → (help, value)."""
+        """Returns all metrics, with current gauges: name → (help, value)."""
         lines = list[str]()
         for name, (about, value) in gauges.items():
             lines += _head(name, about, "gauge")
@@ -108,7 +107,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Audit:
-    """Writes to the file at `path`; without one it keeps the last thousand lines."""
+    """Writes an audit to the file `path`; without it keeps the last thousand lines."""
 
     def __init__(
         self,
@@ -126,30 +125,33 @@ class Audit:
         self.last: deque[dict[str, Any]] = deque(maxlen=_KEPT)
 
     def __call__(self, what: str, who: str, **said: Any) -> None:
-        """Write a line: what happened, and who did it."""
+        """Writes a line with the action and the principal."""
         line = {"at": iso(self._now()), "what": what, **self._clean({"who": who, **said})}
         self.last.append(line)
         if self._path is not None:
             self._write(line)
 
     def check(self) -> None:
-        """Refuses a file that this user has not made.
+        """Refuses a file that this user did not create.
 
         Raises:
-            ConfigError: it is a link, a device, or somebody else's.
+            ConfigError: It is a link, a device, or another user's file.
         """
         if self._path is None:
             return
-        # It may not exist yet, and a disk that is full or read-only stops no server.
+        # The file may not exist yet, and a full or read-only disk must not stop the server.
         with suppress(OSError):
             os.close(open_file(self._path, os.O_WRONLY))
 
     def refusal(self, who: str, **said: Any) -> None:
-        """Write a line about a request that was refused; the excess of a flood is counted."""
+        """Writes a line about a refused request.
+
+        Above `REFUSALS_PER_S` refusals are only counted.
+        """
         second = self._now() // 1000
         if second != self._second:
             missed = self._count - REFUSALS_PER_S
-            # What a flood left out is one line, with the first refusal of a later second.
+            # Omitted refusals become one line, before the first refusal of a later second.
             self._second, self._count = second, 0
             if missed > 0:
                 self("refused", "several", count=missed, detail="refusals that were not written")
@@ -158,15 +160,15 @@ class Audit:
             self("refused", who, **said)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Closes the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def _clean(self, line: dict[str, Any]) -> dict[str, Any]:
-        # As it would be written: what is no JSON is redacted in the text that stands for it.
+        # In written form: values that are not JSON are redacted as text.
         plain = json.loads(json.dumps(line, default=str))
-        # The other way round a secret across the cut would be half written.
+        # Redacted before shortening: otherwise a part of a secret could remain at the cut.
         cleaned: dict[str, Any] = _shortened(self._redactor.json(plain))
         return cleaned
 
@@ -175,19 +177,19 @@ class Audit:
         body = (json.dumps(line, ensure_ascii=True, default=str) + "\n").encode()
         try:
             if self._descriptor < 0:
-                # With a log in a database nothing else of a server needs this folder.
+                # With a log in a database the folder may not exist.
                 make_folder(self._path.parent)
-                # Opened once and kept. Whoever rotates the file has to restart the server.
+                # Opened once and kept open. After a rotation of the file, restart the server.
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
                 self._descriptor = open_file(self._path, flags)
-            # One write with O_APPEND: lines of several processes do not mix.
+            # One write with O_APPEND, so that lines of several processes do not mix.
             os.write(self._descriptor, body)
         except (OSError, ConfigError) as error:
             _logger.error("the audit cannot be written: %s: %s", error, body.decode())
 
 
 def _shortened(value: Any) -> Any:
-    """`value` with every text in it cut to what a line can hold."""
+    """Returns `value` with all its texts cut to a maximum length."""
     if is_object(value):
         return {name: _shortened(member) for name, member in value.items()}
     if is_array(value):
@@ -216,12 +218,12 @@ LARGEST_HEADER: Final = 32_768
 _METHODS: Final = "GET, HEAD, POST"
 _ALLOWED: Final = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Accept"
 _QUIET: Final = frozenset({400, 404, 405})
-"""Refusals of a mere look, which are only counted."""
+"""Statuses of refused reads that are only counted, not audited."""
 
 
 @dataclass(slots=True)
 class AccessRecord:
-    """What is known of a request while it is answered."""
+    """Facts about a request during its handling."""
 
     who: str = "nobody"
     route: str = "other"
@@ -230,7 +232,7 @@ class AccessRecord:
 
 
 class Protection(Protocol):
-    """What one server checks requests with, and counts them in."""
+    """The checks and metrics of one server."""
 
     @property
     def authenticator(self) -> Authenticator: ...
@@ -245,7 +247,7 @@ class Protection(Protocol):
 
 
 class ProtectionMiddleware:
-    """The application, behind all that a request must pass first."""
+    """The application behind all checks of requests."""
 
     def __init__(
         self, app: ASGIApp, protection: Protection, pages: frozenset[str] = frozenset()
@@ -253,20 +255,19 @@ class ProtectionMiddleware:
         self._app, self._protection, self._pages = app, protection, pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handles one request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            # There are no WebSockets here: streams are server-sent events,
-            # which pass this very check.
+            # There are no WebSockets: streams are server-sent events, which pass these checks.
             await send({"type": "websocket.close", "code": 1003})
             return
-        # Shared by reference: the route fills it in, and `_record` reads it after the answer.
+        # Shared by reference: the route fills it, and `_record` reads it after the response.
         access = scope["taofold"] = AccessRecord()
         headers = Headers(scope=scope)
-        # A run that this request starts hangs in the caller's trace. Each request has its own
-        # context, and what is malformed counts as nothing.
+        # A run of this request joins the caller's trace. Each request has its own context; a
+        # malformed value is ignored.
         TRACEPARENT.set(headers.get("traceparent", ""))
         status = 500
 
@@ -274,8 +275,8 @@ class ProtectionMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                # Every answer passes here, also errors and streams, so none
-                # lacks the security headers.
+                # All responses pass here, also errors and streams, so all have the security
+                # headers.
                 self._add_headers(MutableHeaders(scope=message), headers)
             await send(message)
 
@@ -287,25 +288,25 @@ class ProtectionMiddleware:
         try:
             await (early or self._app)(scope, receive, answer)
         finally:
-            # Also when the client left in the middle; 500 if nothing was sent yet.
+            # Also if the client disconnected; 500 if nothing was sent.
             self._record(scope, access, status)
 
     def _checked(self, scope: Scope, headers: Headers) -> Response | None:
-        """Refuse, or answer what needs no route.
+        """Checks a request. Returns a response if it needs no route.
 
         Raises:
-            Problem: the request may not come in.
+            Problem: The request is refused.
         """
         path = scope["path"]
         if len(path) > LONGEST_PATH or len(scope["query_string"]) > LONGEST_QUERY:
             raise Problem(414, "too_long", "the address is too long")
-        # Before anything is parsed: the sizes bound what an unknown client can make us do.
+        # Checked before parsing: the sizes limit the work that an unknown client can cause.
         if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEADER:
             raise Problem(431, "too_large", "the header is too large")
         page = scope["method"] in ("GET", "HEAD") and self._is_page(path)
         self._protection.authenticator.check_address(headers, page=page)
         now = asyncio.get_running_loop().time()
-        # Checked before the credentials are, so that guessing is slowed down.
+        # Checked before the credentials, so that guessing is slowed down.
         if self._protection.failures.is_exhausted(
             _client(scope), now
         ) and not self._has_credentials(scope, headers):
@@ -313,14 +314,14 @@ class ProtectionMiddleware:
         wait = self._protection.rates.take(f"address:{_client(scope)}", now)
         if wait:
             raise too_many_requests(wait)
-        # A preflight has no credentials, so it is answered here, before any route asks for them.
+        # A preflight has no credentials, so it is handled before any route.
         origin = headers.get("origin", "")
         if scope["method"] == "OPTIONS" and origin in self._protection.authenticator.origins:
             return Response(status_code=204)
         return None
 
     def _has_credentials(self, scope: Scope, headers: Headers) -> bool:
-        """Are they good? Whoever guesses from the same address must not keep this one out."""
+        """Returns whether the credentials are valid: other clients of the address may guess."""
         try:
             return self._protection.authenticator.authenticate(headers, _client(scope)) is not None
         except Problem:
@@ -331,7 +332,7 @@ class ProtectionMiddleware:
 
     def _add_headers(self, answer: MutableHeaders, request_headers: Headers) -> None:
         for name, value in HEADERS.items():
-            # An endpoint may have set a stricter one of its own, as for media.
+            # An endpoint may set its own stricter header, as for media.
             answer.setdefault(name, value)
         answer.setdefault("Cache-Control", "no-store")
         origin = request_headers.get("origin", "")
@@ -345,13 +346,13 @@ class ProtectionMiddleware:
 
     def _record(self, scope: Scope, access: AccessRecord, status: int) -> None:
         protection, method = self._protection, scope["method"]
-        # Clients invent methods: each would be one more time series for the monitor.
+        # Unknown methods are merged: each would be another time series of the monitor.
         label = method if method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
         protection.counts.requests[label, access.route, status] += 1
         if status < 400:
             return
         protection.counts.refusals[access.code or "error"] += 1
-        # Only 401 counts towards the block; a missing right or a malformed body does not.
+        # Only 401 counts as a failed attempt; a missing right or a malformed body does not.
         if status == 401:
             protection.failures.take(_client(scope), asyncio.get_running_loop().time())
         if status in _QUIET and method in ("GET", "HEAD") and access.who == "nobody":
@@ -374,11 +375,11 @@ def _client(scope: Scope) -> str:
 
 @dataclass(frozen=True, slots=True)
 class McpProtection:
-    """What protects an application that is no `Server`: tokens only."""
+    """The protection of an application that is no `Server`, by tokens only."""
 
     authenticator: Authenticator
     audit: Audit
-    # The defaults of `server.Settings`: one failure more every six seconds.
+    # The defaults of `server.Settings`: one more failure every six seconds.
     rates: RateLimiter = field(default_factory=lambda: RateLimiter(100.0, 400.0))
     failures: RateLimiter = field(default_factory=lambda: RateLimiter(1 / 6, 20.0))
     counts: Counts = field(default_factory=Counts)
@@ -391,16 +392,16 @@ class McpProtection:
         folder: Path | None,
         hosts: frozenset[str] = frozenset(),
     ) -> "McpProtection":
-        """For these tokens; the audit is kept in `folder`.
+        """Makes the protection for these tokens, with an audit in `folder`.
 
-        `hosts` are served besides this machine's own names, in lower case.
+        `hosts` are allowed besides this machine's own names, in lower case.
         """
         audit = Audit(folder / "audit.jsonl" if folder else None)
         audit.check()
         return cls(Authenticator(tokens, Signin(tokens), local, hosts), audit)
 
     def authenticate(self, scope: Scope) -> Principal | None:
-        """Who sent the request; None if nobody that is known."""
+        """Returns the request's principal, or None."""
         access: AccessRecord = scope["taofold"]
         client = scope.get("client")
         try:
@@ -409,7 +410,7 @@ class McpProtection:
             )
         except Problem as problem:
             access.code, access.detail = problem.code, problem.detail
-            # Not raised: the caller answers 401 in MCP's own way, with where to get a token.
+            # Not raised: the caller sends 401 in MCP's form, with a hint about tokens.
             return None
         if caller is None:
             access.code, access.detail = "unauthorized", "no credentials"

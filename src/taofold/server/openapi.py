@@ -1,6 +1,4 @@
-"""The OpenAPI document, made from the endpoints and the models they are checked with, and the table
-of the server's limits that it publishes. Pure.
-"""
+"""The OpenAPI document, made from the endpoints and their models, with the limits. Pure."""
 
 import json
 import re
@@ -21,59 +19,61 @@ from taofold.server.streams.response import SHARE
 _PREFIX: Final = "#/components/schemas/"
 _REF: Final = _PREFIX + "{model}"
 _WHAT: Final = {
-    200: "As asked.",
-    201: "It was made.",
-    202: "It will happen.",
-    204: "Nothing more will come.",
-    303: "Go on at the location.",
+    200: "Success.",
+    201: "Created.",
+    202: "Accepted.",
+    204: "There are no more events.",
+    303: "Continue at the location.",
     400: "The request cannot be read.",
     401: "No valid credentials.",
-    403: "Not for you.",
-    404: "There is no such thing, or it is not yours.",
-    405: "This cannot be done here.",
+    403: "You lack the right.",
+    404: "It does not exist, or is not yours.",
+    405: "The method is not allowed.",
     408: "The body took too long.",
-    409: "Not in this state.",
+    409: "Not possible in this state.",
     410: "It has expired.",
     413: "The body is too large.",
     431: "The header is too large.",
     414: "The address is too long.",
     415: "The body is not JSON.",
-    422: "What it says is not valid.",
+    422: "The content is not valid.",
     429: "Too many requests.",
-    503: "Not now.",
+    503: "Temporarily unavailable.",
 }
 _ALWAYS: Final = (400, 401, 403, 408, 413, 414, 415, 422, 429, 431, 503)
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
 
 def limits(settings: Settings) -> dict[str, dict[str, Any]]:
-    """What a client must keep to: by name the value, its unit, and the status beyond it.
+    """Returns the limits for clients: value, unit and status by name.
 
-    Lengths of single texts stand in the schemas, as `maxLength`.
+    Lengths of single texts are in the schemas, as `maxLength`.
     """
 
     def limit(value: float, unit: str, status: int, about: str) -> dict[str, Any]:
         return {"value": value, "unit": unit, "status": status, "description": about}
 
     return {
-        "body": limit(settings.body_bytes, "bytes", 413, "Of a request's body."),
-        "upload": limit(settings.upload_bytes, "bytes", 413, "Of a body that may hold files."),
-        "body_time": limit(settings.body_s, "s", 408, "In which a body must arrive."),
-        "upload_time": limit(settings.upload_s, "s", 408, "In which one with files must."),
-        "header": limit(LARGEST_HEADER, "bytes", 431, "Of all header fields together."),
-        "path": limit(LONGEST_PATH, "characters", 414, "Of the path."),
-        "query": limit(LONGEST_QUERY, "characters", 414, "Of the query."),
-        "rate": limit(settings.requests_per_s, "requests/s", 429, "Of one principal."),
-        "burst": limit(settings.requests_burst, "requests", 429, "Of one principal at once."),
-        "streams": limit(
-            settings.most_streams // SHARE, "streams", 503, "Of one principal at once."
+        "body": limit(settings.body_bytes, "bytes", 413, "Body of a request."),
+        "upload": limit(settings.upload_bytes, "bytes", 413, "Body with files."),
+        "body_time": limit(settings.body_s, "s", 408, "Time for a body to arrive."),
+        "upload_time": limit(settings.upload_s, "s", 408, "Time for a body with files."),
+        "header": limit(LARGEST_HEADER, "bytes", 431, "All header fields together."),
+        "path": limit(LONGEST_PATH, "characters", 414, "Path."),
+        "query": limit(LONGEST_QUERY, "characters", 414, "Query."),
+        "rate": limit(settings.requests_per_s, "requests/s", 429, "Requests of one principal."),
+        "burst": limit(
+            settings.requests_burst, "requests", 429, "Requests at once of one principal."
         ),
-        "uploads": limit(settings.most_uploads, "requests", 503, "With files, read at once."),
+        "streams": limit(
+            settings.most_streams // SHARE, "streams", 503, "Open streams of one principal."
+        ),
+        "uploads": limit(settings.most_uploads, "requests", 503, "Concurrent uploads with files."),
     }
 
 
 def document(endpoints: Sequence[ApiEndpoint], settings: Settings = Settings()) -> dict[str, Any]:
-    """The document, with the limits of `settings` (of a server that sets none, by default)."""
+    """Returns the document, with the limits of `settings`."""
     bounds = limits(settings)
     published = [endpoint for endpoint in endpoints if not endpoint.hidden]
     models = _models(published)
@@ -89,7 +89,7 @@ def document(endpoints: Sequence[ApiEndpoint], settings: Settings = Settings()) 
         "info": {
             "title": "taofold",
             "version": taofold.__version__,
-            "summary": "Runs, their events, and what people decide.",
+            "summary": "Runs, events and approvals of agents.",
             "x-limits": bounds,
         },
         "paths": paths,
@@ -100,7 +100,7 @@ def document(endpoints: Sequence[ApiEndpoint], settings: Settings = Settings()) 
                 "session": {
                     "type": "http",
                     "scheme": "session",
-                    "description": "What `POST /signin` gives: `Authorization: Session …`.",
+                    "description": "A session of `POST /signin`: `Authorization: Session …`.",
                 },
             },
         },
@@ -109,7 +109,7 @@ def document(endpoints: Sequence[ApiEndpoint], settings: Settings = Settings()) 
 
 
 def _models(endpoints: Sequence[ApiEndpoint]) -> dict[type[BaseModel], Any]:
-    """Every model, and whether it is read or written."""
+    """Returns all models, with their mode of validation or serialization."""
     modes: dict[type[BaseModel], Any] = {ProblemShape: "serialization"}
     for endpoint in endpoints:
         if endpoint.body is not None:
@@ -121,15 +121,15 @@ def _models(endpoints: Sequence[ApiEndpoint]) -> dict[type[BaseModel], Any]:
 
 
 def _published(components: dict[str, Any]) -> dict[str, Any]:
-    """The components under their titles, which stay when a class gets another name."""
+    """Returns the components under their titles, which do not depend on class names."""
     names = {name: str(schema.get("title", name)) for name, schema in components.items()}
-    # Two models of one title would overwrite each other in the published document.
+    # Two models with one title would overwrite each other.
     assert len(set(names.values())) == len(names)
     return {names[name]: _renamed(schema, names) for name, schema in components.items()}
 
 
 def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
-    """`schema` with every reference to a component by its published name."""
+    """Returns `schema` with references by published names."""
     if is_object(schema):
         return {
             key: _REF.format(model=names[value.removeprefix(_PREFIX)])
@@ -141,7 +141,7 @@ def _renamed(schema: Any, names: Mapping[str, str]) -> Any:
 
 
 def _title(model: type[BaseModel]) -> str:
-    """The name under which the model is published."""
+    """Returns the published name of a model."""
     return model.model_config.get("title") or model.__name__
 
 
@@ -213,7 +213,7 @@ def _answers(endpoint: ApiEndpoint) -> dict[str, Any]:
             schema = {"$ref": _REF.format(model=_title(model))}
             answer["content"] = {"application/json": {"schema": schema}}
         answers[str(status)] = answer
-    # Any request may meet these: they come from the middleware and the route, not from the handler.
+    # Every request may get these from the middleware and the route.
     problem = {MEDIA: {"schema": {"$ref": _REF.format(model="ProblemShape")}}}
     for status in sorted({*_ALWAYS, *endpoint.errors}):
         answers[str(status)] = {"description": _WHAT[status], "content": problem}
@@ -221,5 +221,5 @@ def _answers(endpoint: ApiEndpoint) -> dict[str, Any]:
 
 
 def text(endpoints: Sequence[ApiEndpoint]) -> str:
-    """The document as it is published beside the code."""
+    """Returns the document as text, as published in the repository."""
     return json.dumps(document(endpoints), indent=1, sort_keys=True)

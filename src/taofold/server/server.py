@@ -1,9 +1,8 @@
-"""A server's parts, put together: the log, the agents, who drives, who watches, who may; and what
-may be set of it (`Settings`).
+"""The parts of a server: log, agents, engine, streams, authentication, and `Settings`.
 
-`Server` is what handlers work with, also for their questions about one caller: may he see the run,
-which session is his. It opens no port; `taofold serve` and tests do. `Worker` begins runs and
-advances them; an engine decides when, the worker with which agent, as whom, and who hears of it.
+Handlers use `Server`, also to check whether a caller may see a run. It opens no port. `Worker`
+begins and advances runs: an engine decides when, the worker sets the agent, the principal and the
+listeners.
 """
 
 import asyncio
@@ -53,10 +52,10 @@ class Worker:
     def __init__(
         self, log: Log, catalog: Catalog, hub: Hub, *, current: Callable[[Principal], Principal]
     ) -> None:
-        """`current` returns a run's principal with the roles that it has today."""
+        """Sets the parts. `current` returns a run's principal with its current roles."""
         self._log, self._catalog, self._hub, self._current = log, catalog, hub, current
         self._begun = OrderedDict[str, tuple[Activation, RunStarted]]()
-        """Runs that were begun here and not yet advanced: another process may advance one first."""
+        """Runs that were begun here and not advanced yet; another process may advance one first."""
 
     async def begin(
         self,
@@ -68,19 +67,18 @@ class Worker:
         principal: Principal = Principal(),
         **options: Unpack[StartOptions],
     ) -> None:
-        """Start a run and return as soon as it is in the log.
+        """Starts a run and returns when it is in the log.
 
         Raises:
-            Conflict: its session has another run that has not ended, or its id is taken.
-            ConfigError: it cannot be started so.
-            Refused: the server stops.
+            Conflict: Its session has another open run, or its id is in use.
+            ConfigError: It cannot be started with these options.
+            Refused: The server is stopping.
         """
-        # Refused, not queued: what began now would only be parked by the shutdown.
+        # Refused, because the shutdown would park the run at once.
         if engine.stopping:
-            raise Refused("the server stops: ask another one, or ask again")
+            raise Refused("the server is stopping: use another one, or try again")
         activation = await self._activation(agent, run, principal)
-        # In the log first, woken second. A crash between
-        # the two leaves a due run that any engine finds.
+        # Written to the log first. After a crash before the wake-up, any engine finds the due run.
         _, started = await activation.begin(goal, run_id=run, **options)
         self._begun[run] = activation, started
         if len(self._begun) > _BEGUN:
@@ -88,14 +86,14 @@ class Worker:
         await engine.wake(run)
 
     async def offered(self, run: str) -> bool:
-        """Was the run started by a server that offers its agent as this one does?"""
+        """Returns whether a server with the same agent started the run."""
         try:
             return self._catalog.ours(await self._started(run))
         except UnknownRun:
             return False
 
     async def advance(self, run: str, pause: Pause) -> Advanced:
-        """Advance a run with the agent that it was started with, and tell who watches."""
+        """Advances a run with its agent, and informs its watchers."""
         begun = self._begun.pop(run, None)
         if begun is None:
             started = await self._started(run)
@@ -104,11 +102,11 @@ class Worker:
         else:
             activation, started = begun
         agent = activation.agent
-        # With today's roles, not those of the start: a token that lost a role loses it here too.
+        # With current roles, so that a removed role no longer applies.
         activation.act_for(self._current(started.principal))
 
         def tools() -> list[str]:
-            # Asked for at the first delta: servers of tools have been asked by then.
+            # Read at the first delta, when the tools are known.
             return list(agent.toolset)
 
         head = (await self._log.row(run)).events
@@ -116,12 +114,12 @@ class Worker:
         try:
             return await activation.advance(run, pause, started)
         finally:
-            # In this order: those who watch then read from the log what was not heard.
+            # In this order, so that watchers then read missed records from the log.
             self._hub.forget(run)
             self._hub.poke(run)
 
     async def _activation(self, agent: AnyAgent, run: str, principal: Principal) -> Activation:
-        """Returns the agent, ready to drive the run; the hub gets what happens in it."""
+        """Returns an activation of the agent whose events go to the hub."""
 
         def heard(happening: Happening) -> None:
             self._hub.hear(run, happening)
@@ -139,59 +137,59 @@ class Worker:
 _REMEMBERED: Final = 5000
 _BEGUN: Final = 1000
 CHAT_SECONDS: Final = 300.0
-"""How long an approval is open, if the agent's policy does not say (D10)."""
+"""Default seconds until an approval expires, unless the agent's policy sets it (D10)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What may be set. Times in seconds, sizes in bytes."""
+    """The settings of a server. Times are in seconds, sizes in bytes."""
 
     policy: Policy = Policy()
-    """The operator's: which role gives which right, where no agent's policy is asked."""
+    """The operator's policy: the rights of roles where no agent's policy applies."""
     hosts: frozenset[str] = frozenset()
     """Host names besides those of this machine."""
     origins: frozenset[str] = frozenset()
-    """Origins of other pages that may use the API (CORS); none by default."""
+    """Foreign origins that may use the API (CORS). Default: none."""
     approve_seconds: float = CHAT_SECONDS
-    """How long an approval is open if the agent's policy does not say; 0 = for ever."""
+    """Seconds until an approval expires, unless the agent's policy sets it; 0 = never."""
     most_runs: int = 200
-    """Runs driven at once; more of them wait in the log. 0 leaves all to other processes."""
+    """Maximum runs driven at once; others wait in the log. 0 leaves all to other processes."""
     engine: str = ""
-    """What decides which process drives a run: see `open_engine`."""
+    """The scheduler of runs; see `open_engine`."""
     most_streams: int = 4000
-    """Event streams at once; half of them for one principal."""
+    """Maximum event streams; one principal may have half of them."""
     look_again_s: float = 1.0
-    """How often it is asked whether who watches a run may still do so."""
+    """Seconds between checks of a watcher's access."""
     body_bytes: int = 256 * 1024
     body_s: float = 15.0
-    """How long a request may take to arrive."""
+    """Seconds for a request to arrive."""
     upload_bytes: int = 24 << 20
-    """Of a request that may hold files, which come as base64: 18 MB of them."""
+    """Maximum bytes of a request with files: 18 MB as base64."""
     upload_s: float = 60.0
     most_uploads: int = 4
-    """Requests with files that are read at once: each is held in memory."""
+    """Maximum concurrent requests with files, which are held in memory."""
     requests_per_s: float = 100.0
-    """Of one principal, and from one address before it is known who it is."""
+    """For each principal, and for each address before authentication."""
     requests_burst: float = 400.0
     failures_burst: float = 20.0
-    """Wrong credentials from one address at once; one more every six seconds."""
+    """Failed attempts from one address at once; one more every six seconds."""
     grace_s: float = 5.0
-    """How long a client may be gone before its run is cancelled, if it asked for that."""
+    """Seconds after a disconnect until the run is cancelled, if the client requested that."""
     wait_s: float = 60.0
-    """How long `on_busy: wait` waits for the session."""
+    """Seconds for which `on_busy: wait` waits for the session."""
     ping_s: float = 15.0
     send_s: float = 30.0
-    """A client that takes nothing for so long is dropped; it may come back and go on."""
+    """Seconds after which a client that reads nothing is dropped. It may reconnect."""
     stop_s: float = 10.0
-    """How long runs may take to come to a place where they can wait, when the server stops."""
+    """Seconds for runs to reach a place where they can wait, when the server stops."""
     look_s: float = 1.0
-    """How often waiting runs are looked at."""
+    """Seconds between checks of waiting runs."""
     tail_s: float = 0.2
-    """How often a watched run of another process is looked at."""
+    """Seconds between reads of a watched run of another process."""
 
 
 class Server:
-    """Everything that handlers need."""
+    """The parts that handlers use."""
 
     def __init__(
         self,
@@ -208,14 +206,13 @@ class Server:
         rebuild: Rebuild | None = None,
         now: Callable[[], int] = clock,
     ) -> None:
-        """`folder` keeps the audit, `sessions` who is signed in; None: only in memory.
+        """Makes the parts. `folder` stores the audit, `sessions` the sign-ins; None: in memory.
 
-        A file of sessions must not lie in the project, whose repository may bring one.
-
-        `local` is the secret of this machine's user; None: one of the server's own, in memory.
+        A file of sessions must not be in the project, because a repository could contain one.
+        `local` is the token of this machine's user; None: a token of this server, in memory.
 
         Raises:
-            ConfigError: the sessions cannot be read; the engine cannot be opened.
+            ConfigError: The sessions cannot be read, or the engine cannot be opened.
         """
         self.log, self.settings, self.now = log, settings, now
         self.journal, self.registry = journal, registry
@@ -230,7 +227,7 @@ class Server:
         self.engine = self._engine()
         offered = [self.catalog[name] for name in self.catalog.names]
         self.redactor = Redactor(self.catalog.secrets)
-        """Knows the secrets of every agent that is offered, and the environment's."""
+        """Knows the secrets of all served agents and of the environment."""
         self.signins = SignIns(offered)
         self.audit = Audit(
             folder / "audit.jsonl" if folder else None,
@@ -239,7 +236,7 @@ class Server:
         )
         self.signin = Signin(self.tokens, sessions, now)
         self.audit.check()
-        # Fails at the start instead of at the first request, when everybody would be signed out.
+        # Unreadable sessions are an error at the start, not at the first request.
         self.signin.active()
         self.authenticator = Authenticator(
             self.tokens, self.signin, self.local, settings.hosts, settings.origins
@@ -253,11 +250,11 @@ class Server:
         self._uploads = 0
         self._deafen: Callable[[], None] = lambda: None
         self.tickets: dict[str, list[object]] = {}
-        """Requests that wait for a session."""
+        """Requests that wait for each session."""
 
     @contextmanager
     def uploading(self) -> Generator[None]:
-        """While a request with files is read.
+        """Counts a request with files while it is read.
 
         Raises:
             Problem: 503, too many are being read.
@@ -272,7 +269,7 @@ class Server:
             self._uploads -= 1
 
     def _engine(self) -> Engine:
-        # Nothing is driven here: runs are only begun, and workers elsewhere take them.
+        # No runs are driven here: other workers drive them.
         if not self.settings.most_runs:
             return RemoteEngine(self.log)
         return open_engine(
@@ -288,14 +285,14 @@ class Server:
 
     @property
     def streams(self) -> int:
-        """How many event streams are open."""
+        """The number of open event streams."""
         return self.watching.total
 
     def _drives(self, run: str) -> bool:
         return self.engine.drives(run)
 
     async def start(self) -> None:
-        """Continue what an earlier server left, and hear of what other processes write."""
+        """Resumes runs that an earlier server left, and listens to changes by other processes."""
         hear = getattr(self.log, "on_change", None)
         if hear is not None:
             loop = asyncio.get_running_loop()
@@ -304,8 +301,8 @@ class Server:
                 with suppress(RuntimeError):  # the server has stopped
                     loop.call_soon_threadsafe(self._changed, run)
 
-            # Called from the log's own thread (LISTEN of
-            # PostgreSQL), hence the hop into the loop.
+            # Called in the log's own thread (LISTEN of PostgreSQL), so it switches to the event
+            # loop.
             self._deafen = await asyncio.to_thread(hear, heard)
             self.hub.hears_changes = True
         wire = self.log
@@ -313,31 +310,31 @@ class Server:
             relay = Relay(cast(Broadcast, wire), self.hub)
             await relay.start()
             self.hub.relay = relay
-        # After listening: what is written while the engine looks for left runs is heard.
+        # After listening, so that changes during the engine's search are not missed.
         await self.engine.start()
 
     def _changed(self, run: str) -> None:
-        """The status or the inbox of `run` changed; "" = of any."""
+        """Handles a change of the status or the inbox of `run`; "" = any run."""
         self.hub.poke(run)
         self.engine.nudge()
 
     async def stop(self) -> None:
-        """Let every run come to a place where it can wait."""
+        """Stops: lets each run reach a place where it can wait."""
         self._deafen()
         self.signins.close()
         await self.engine.stop(self.settings.stop_s)
-        # Runs first: what they do while they stop is still streamed and audited.
+        # Runs first, so that their last events are still streamed and audited.
         await self.hub.close()
         self.audit.close()
 
     async def asked(self, row: RunRow) -> list[Approval]:
-        """The open questions of a run. Remembered for as long as nothing happens in it."""
+        """Returns the open questions of a run; cached until it has new events."""
         events, questions = self._asked.get(row.run, (-1, []))
-        # A log only grows, so the number of events tells whether the questions can have changed.
+        # A log only grows, so an equal number of events means unchanged questions.
         if events != row.events:
             readable = await control.pending_if_readable(self.log, row.run)
             if readable is None:
-                return []  # not remembered: the next reading may succeed
+                return []  # not cached: the next read may succeed
             questions = readable
             self._asked.pop(row.run, None)
             self._asked[row.run] = (row.events, questions)
@@ -346,25 +343,25 @@ class Server:
         return questions
 
     async def session(self, principal: Principal, name: str) -> str:
-        """The session as the log names it."""
+        """Returns the session's name in the log."""
         return inner_session(principal, name)
 
     async def session_to_continue(self, principal: Principal, name: str) -> str:
-        """The session as the log names it, for another run in it.
+        """Returns the session's name in the log, for another run in it.
 
         Raises:
-            Problem: 409, it was begun by this machine's user.
+            Problem: 409, this machine's user began it.
         """
         session = await self.session(principal, name)
         if not session or principal.id == LOCAL:
             return session
-        # `ann/x`, written at the command line, is no conversation of ann's.
+        # `ann/x` from the command line is no session of ann.
         if await self.log.rows(session=session, principal=LOCAL, limit=1):
             raise Problem(409, "session", "the session is another's: choose another name")
         return session
 
     async def agent_of(self, row: RunRow) -> AnyAgent | None:
-        """The agent of the run that nobody's call started; None if it is not offered here."""
+        """Returns the root run's agent, or None if it is not served here."""
         name = (await control.root(self.log, row)).run
         started = opening(await self.log.read(name, limit=1))
         if started is None:
@@ -372,30 +369,30 @@ class Server:
         try:
             with contained():
                 return self.catalog.of(name, started)
-        except Exception:  # noqa: BLE001 - whatever keeps an agent from being made
+        except Exception:  # noqa: BLE001 - any reason why the agent cannot be made
             return None
 
     def redactor_for(self, agent: AnyAgent | None) -> Redactor:
-        """Takes out what people write to a run of `agent`, also of one that is not offered."""
+        """Returns a redactor for messages to a run of `agent`, also if it is not served."""
         further = frozenset[str]() if agent is None else agent.known_secrets()
         secrets = frozenset(self.redactor.known)
         return self.redactor if further <= secrets else Redactor(secrets | further)
 
     def require(self, principal: Principal, right: Right) -> None:
-        """Hold the principal's roles against the right.
+        """Checks that the principal's roles give the right.
 
         Raises:
-            Problem: 403.
+            Problem: 403, they do not.
         """
         why = self.settings.policy.lacks(principal, right)
         if why:
             raise Problem(403, "not_allowed", why)
 
     async def sees(self, principal: Principal, row: RunRow) -> bool:
-        """May the principal read the run? Its own, and what it may be asked to approve.
+        """Returns whether the principal may read the run: its own, and those it may approve.
 
-        Of a child run that is the word of whoever offers its root: the same agent may work for
-        several that are offered, and not all of them show what they do.
+        For a child run the agent of the root run decides, because several served agents may call
+        the same inner agent with different approvers.
         """
         if row.principal == principal.id:
             return True
@@ -405,14 +402,13 @@ class Server:
         return not root.parent and self._approves(principal, root.agent)
 
     def approves(self, principal: Principal) -> list[str]:
-        """The names of agents on whose runs the principal may decide for others."""
+        """Returns the names of agents whose runs the principal may approve for others."""
         return [name for name in self.catalog.known if self._approves(principal, name)]
 
     def _approves(self, principal: Principal, agent: str) -> bool:
-        """May the principal decide on other people's actions in runs of the agent?"""
-        # `may` lets everybody pass an empty requirement; an empty `approvers` means nobody.
-        # Of several agents that are offered under one name nobody knows which one ran: all must
-        # agree.
+        """Returns whether the principal may approve other principals' actions of the agent."""
+        # `may` accepts an empty requirement, but empty `approvers` means no one. If several agents
+        # have the same name, it is unknown which one ran, so all policies must agree.
         policies = self.catalog.policies(agent)
         return bool(policies) and all(
             policy.approvers and may(principal.roles, policy.approvers, policy.roles)

@@ -1,8 +1,8 @@
-"""The HTTP server under the application: uvicorn, with bounds on how a request may arrive.
+"""The HTTP server of the application: uvicorn, with limits for arriving requests.
 
-uvicorn waits for ever for the first line of a request; here a connection that does not bring a
-whole header in time is closed. What is written after a client has gone is dropped
-(`OpenTransport`), which would otherwise be a warning each time.
+uvicorn waits forever for the first line of a request; here a connection without a complete header
+in time is closed. Writes after a client's disconnect are dropped (`OpenTransport`), because each
+would log a warning.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_CONNECTIONS: Final = 10_000
-"""At once; the rest get 503."""
+"""Maximum connections; others get 503."""
 HEADER_S: Final = 10.0
-"""Seconds that the header of a request may take."""
+"""Seconds for the header of a request."""
 HEADER_BYTES: Final = 32_768
 STOP_S: Final = 5
-"""Seconds that open connections get when the server stops."""
+"""Seconds for open connections when the server stops."""
 
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -33,21 +33,21 @@ _logger = logging.getLogger(__name__)
 
 
 class OpenTransport:
-    """A transport that drops what is written after the client has gone.
+    """A transport that drops writes after the client's disconnect.
 
-    A burst of events is written before asyncio can tell anybody that the connection is lost; it
-    would log a warning for each of them.
+    A burst of events is written before asyncio reports the lost connection, and it would log a
+    warning for each write.
     """
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the transport's."""
+        """Returns all other attributes of the transport."""
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Write, while anybody is there."""
+        """Writes while the client is connected."""
         if not self._transport.is_closing():
             self._transport.write(data)
 
@@ -55,35 +55,34 @@ class OpenTransport:
 class HeaderTimeoutProtocol(H11Protocol):
     """Closes connections whose header does not arrive in time.
 
-    The time counts from the connection, or from the first byte after the last answer.
+    The time counts from the connection, or from the first byte after the last response.
     """
 
     header_s = HEADER_S
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """A client has connected."""
+        """Starts the timer of a new connection."""
         super().connection_made(cast("asyncio.Transport", OpenTransport(transport)))
         self._late = self.loop.call_later(self.header_s, self._give_up)
 
     def data_received(self, data: bytes) -> None:
-        """Something arrived."""
-        # A kept-alive connection starts its next request here; the timer runs anew for it.
+        """Handles received data."""
+        # The next request of a kept-alive connection restarts the timer.
         if self._late is None and not self._busy():
             self._late = self.loop.call_later(self.header_s, self._give_up)
         super().data_received(data)
-        # The header is complete once a request is being
-        # answered; its body has a time of its own.
+        # The header is complete when the request is handled; the body has its own time limit.
         if self._busy():
             self._relax()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """Stops the timer of a closed connection."""
         self._relax()
         super().connection_lost(exc)
 
     def _busy(self) -> bool:
-        """Is a request being answered?"""
+        """Returns whether a request is being handled."""
         cycle: Any = self.cycle
         return cycle is not None and not cycle.response_complete
 
@@ -100,17 +99,17 @@ class HeaderTimeoutProtocol(H11Protocol):
 
 
 class HttpServer(uvicorn.Server):
-    """Ends on SIGTERM and Ctrl-C, and lets its process end by itself.
+    """Stops on SIGTERM and Ctrl-C, without ending its process.
 
-    uvicorn would raise the signal once more behind itself, so that what comes after the server is
-    not done and the process ends as one that was killed.
+    uvicorn would raise the signal again, so that the code after the server would not run and the
+    process would end as killed.
     """
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Stop at a signal; the second Ctrl-C ends it at once."""
+        """Stops at a signal; a second Ctrl-C ends at once."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # only the main thread hears signals
+            yield  # only the main thread receives signals
             return
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -125,16 +124,16 @@ class HttpServer(uvicorn.Server):
 
 
 class UnacceptedConnections:
-    """An event loop's handler of errors that logs once a second why no client can connect.
+    """An event loop's error handler that logs once a second why no client can connect.
 
-    asyncio tells of each connection that the process has no descriptor for, thousands a second.
+    Without free descriptors asyncio reports each failed connection, thousands a second.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock, self._said = clock, float("-inf")
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Handle an error that no other handler took."""
+        """Handles an error without another handler."""
         error = context.get("exception")
         if not isinstance(error, OSError) or error.errno not in _NO_ROOM:
             loop.default_exception_handler(context)
@@ -148,24 +147,23 @@ class UnacceptedConnections:
 
 
 def server_for(app: ASGIApp, host: str, port: int, *, header_s: float = HEADER_S) -> uvicorn.Server:
-    """A uvicorn server, not yet started."""
+    """Makes a uvicorn server, not started yet."""
     config = uvicorn.Config(
         app,
         host=host,
         port=port,
-        # uvicorn makes the protocol objects itself,
-        # from a class: a parameter has to live on one.
+        # uvicorn makes the protocol objects from a class, so the parameter is a class attribute.
         http=type("HeaderTimeoutProtocol", (HeaderTimeoutProtocol,), {"header_s": header_s}),
         ws="none",
         lifespan="on",
-        # uvicorn would else configure the loggers of the whole process.
+        # Otherwise uvicorn would configure the loggers of the whole process.
         log_config=None,
-        # An access log would write the codes of sign-in
-        # links down; the audit names paths of refusals.
+        # An access log would contain the codes of sign-in links; the audit has the paths of
+        # refusals.
         access_log=False,
         server_header=False,
         date_header=True,
-        # X-Forwarded-For would let any client say that it is this machine.
+        # With X-Forwarded-For any client could pretend to be this machine.
         proxy_headers=False,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=STOP_S,

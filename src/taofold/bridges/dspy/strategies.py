@@ -71,7 +71,7 @@ class Compiled:
     steps: int = STEPS
 
     def __call__(self, task: Task) -> Strategy[Answer]:
-        """The strategy for `task`."""
+        """Returns the strategy for `task`."""
         return _story(self, task)
 
 
@@ -217,7 +217,7 @@ class Through:
     temperature: float | None = None
 
     def __call__(self, task: Task) -> Strategy[Answer]:
-        """The strategy for `task`."""
+        """Returns the strategy for `task`."""
         return _run(self, task)
 
 
@@ -242,7 +242,7 @@ def _run(options: Through, task: Task) -> Strategy[Answer]:
         return Answer(None, halt.reason)
     except Unanswered as error:
         return Answer(None, "error", str(error))
-    except Exception as error:  # noqa: BLE001 - whatever a program raises is how it ended
+    except Exception as error:  # noqa: BLE001 - any error of a program ends the run
         return Answer(None, "error", f"{type(error).__name__}: {error}")
 
 
@@ -308,5 +308,5 @@ def _foreign(make: Callable[[], Any], adapter: str, task: Task) -> Strategy[Answ
         return (yield from final_step(task, Signature((), names), outputs))
     except Halt as halt:
         return Answer(None, halt.reason)
-    except Exception as error:  # noqa: BLE001 - whatever a program raises is how it ended
+    except Exception as error:  # noqa: BLE001 - any error of a program ends the run
         return Answer(None, "error", f"{type(error).__name__}: {error}")

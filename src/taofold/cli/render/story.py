@@ -46,7 +46,7 @@ _WHY = {
 
 
 def approval_reason(reason: str) -> str:
-    """Returns a reason that says more than the tier."""
+    """Returns a reason that explains more than the tier."""
     return _WHY.get(reason, reason)
 
 
@@ -322,31 +322,31 @@ class SilentVoice:
     """A voice that prints nothing."""
 
     def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def thought(self, number: int, thought: Thought, *, child: bool) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def thinking(self, text: str, *, child: bool) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def action(self, action: Action, mark: str, *, child: bool) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def busy(self, doing: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def delta(self, text: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class PlainVoice(SilentVoice):
@@ -360,27 +360,27 @@ class PlainVoice(SilentVoice):
         self._stream.flush()
 
     def opening(self, run: str, started: e.RunStarted, *, child: bool) -> None:
-        """Run, agent, model, goal."""
+        """Prints run, agent, model and goal."""
         self._say(f"run {run}: {started.agent} with {started.model}", child=child)
         self._say(f"goal: {line(started.goal, 200)}", child=child)
 
     def thought(self, number: int, thought: Thought, *, child: bool) -> None:
-        """Its number, type and text."""
+        """Prints a thought's number, type and text."""
         self._say(f"step {number} {thought.type}: {line(thought.content, _THOUGHT)}", child=child)
 
     def thinking(self, text: str, *, child: bool) -> None:
-        """Its size and its beginning."""
+        """Prints the size and the beginning of thinking."""
         self._say(f"  {thought_line(text)}", child=child)
 
     def action(self, action: Action, mark: str, *, child: bool) -> None:
-        """Tool and parameters."""
+        """Prints a tool and its parameters."""
         label = f"[{mark}]" if mark else ""
         self._say(
             f"  action{label} {action.tool} {parameters(action.parameters, 160)}", child=child
         )
 
     def observation(self, seen: Observation, mark: str, totals: str, *, child: bool) -> None:
-        """Status, duration, key line."""
+        """Prints status, duration and key line."""
         label = f"[{mark}]" if mark else ""
         result = key_line(seen, 160)
         self._say(f"  {seen.status}{label} {duration(seen.duration_ms)}: {result}", child=child)
@@ -388,11 +388,11 @@ class PlainVoice(SilentVoice):
             self._say(f"  so far {totals}", child=child)
 
     def note(self, text: str, *, alarm: bool = False, child: bool = False) -> None:
-        """The text."""
+        """Prints a note."""
         self._say(f"  {'! ' * alarm}{line(text, 300)}", child=child)
 
     def ending(self, run: str, event: e.RunFinished | e.Parked, totals: str) -> None:
-        """How it ended, and what it cost."""
+        """Prints the end of the run and its costs."""
         self._say(f"{ending_text(event)} ({totals})", child=False)
 
 

@@ -513,7 +513,7 @@ ENDPOINTS: Final = (
         "POST",
         "/ag-ui",
         talk,
-        "Talk to an agent in AG-UI 1.0: the answer is the stream of the protocol's events.",
+        "Run an agent by AG-UI 1.0. The response is the stream of the protocol's events.",
         "ag-ui",
         body=RunAgentInput,
         answers={200: "text/event-stream"},

@@ -297,7 +297,7 @@ ENDPOINTS: Final = (
         "GET",
         "/approvals",
         pending,
-        "What waits for you.",
+        "List the approvals that wait for you.",
         "approvals",
         query=ApprovalsQuery,
         answers={200: schemas.Approvals},

@@ -122,7 +122,7 @@ ENDPOINTS: Final = (
         "GET",
         "/runs/{run}/media/{digest}",
         medium,
-        "An image, document or sound that the run was shown.",
+        "Get an image, document or sound of the run.",
         answers={200: "application/octet-stream"},
         errors=(404,),
         right="read",

@@ -71,7 +71,7 @@ ENDPOINTS: Final = (
         "GET",
         "/me",
         me,
-        "Who you are.",
+        "Get your identity.",
         "server",
         answers={200: schemas.Me},
         right="signed_in",

@@ -1,9 +1,8 @@
-"""The routes of runs: start one; list, read, follow and rate them; change their course (cancel,
-steer, fork, resume).
+"""The routes of runs: start, list, read, follow, rate, cancel, steer, fork and resume.
 
-A run is started once for each idempotency key, and in a session one at a time: who asks for the
-same again is given the run that there is, who asks for another waits for its turn. What the user
-looks at reaches the model as one line in a frame (`framed_context`).
+Each idempotency key starts one run; a repeated request gets the same run. A session has one open
+run at a time; another request may wait for its turn. The context of the user's page reaches the
+model as one framed line (`framed_context`).
 """
 
 import asyncio
@@ -61,7 +60,7 @@ _LOOKS: Final = 40
 
 
 async def create(call: ApiCall) -> Response:
-    """Start a run."""
+    """Starts a run."""
     body: NewRun = call.body
     server = call.server
     name, agent = offered_agent(server, body.agent)
@@ -72,7 +71,7 @@ async def create(call: ApiCall) -> Response:
     except ConfigError as error:
         raise Problem(422, "model", str(error)) from None
     run, keyed = _named(call)
-    # The common case of a repeated request. The race of two at once ends in `Conflict` below.
+    # The common case of a repeated request. Two concurrent ones end in `Conflict` below.
     if keyed and await _known(call, run, digest):
         return await _started(call, run, fresh=False)
     session = await server.session_to_continue(call.principal, body.session)
@@ -86,12 +85,12 @@ async def create(call: ApiCall) -> Response:
     waits = bool(session) and body.on_busy == "wait"
     try:
         async with _turn(call, session) if waits else nullcontext():
-            # An answer is text, and only a run has an id that a repeated request finds.
+            # An answer is text without files, and an idempotency key belongs to a run.
             plain = not keyed and not body.attachments
             answered = await _make_way(call, session, plain=plain) if session else ""
             if answered:
                 return await _started(call, answered, fresh=False)
-            # Decoded only now: a repeated request with files is answered without.
+            # Decoded only now, because a repeated request needs no files.
             goal = prompt(body.goal, body.attachments)
             principal = call.principal
             await server.worker.begin(
@@ -102,17 +101,17 @@ async def create(call: ApiCall) -> Response:
             return await _started(call, run, fresh=False)
         if session:
             raise Problem(409, "session_busy", "the session has a run that has not ended") from None
-        # No session is busy, so the id itself is taken.
+        # No session is busy, so the id is in use.
         raise error
     server.audit("start", call.principal.id, run=run, agent=name)
     return await _started(call, run, fresh=True)
 
 
 def offered_agent(server: Server, said: str) -> tuple[str, AnyAgent]:
-    """The name and the agent that `said` means.
+    """Returns the name and the agent for `said`.
 
     Raises:
-        Problem: 422, there is none.
+        Problem: 422, the agent is unknown.
     """
     name = server.catalog.name(said)
     try:
@@ -122,26 +121,26 @@ def offered_agent(server: Server, said: str) -> tuple[str, AnyAgent]:
 
 
 def framed_context(context: str) -> str:
-    """What the user looks at, as one line that cannot end its frame."""
-    # `[` and `]` frame it in the prompt; line breaks could fake a turn of the conversation.
+    """Returns the context of the user's page as one line that cannot close its frame."""
+    # `[` and `]` are the frame in the prompt; line breaks could imitate a turn of the conversation.
     flat = " ".join(visible(context).split())
     return flat.replace("[", "(").replace("]", ")")
 
 
 def _named(call: ApiCall) -> tuple[str, bool]:
-    """The run's id. An idempotency key makes it, so a repeated request finds the same run."""
+    """Returns the run's id, derived from the idempotency key if there is one, and whether it is."""
     key = call.request.headers.get("idempotency-key")
     if key is None:
         return new_id(), False
     if not _KEY.fullmatch(key):
         raise Problem(400, "idempotency_key", "an idempotency key is 1 to 200 visible characters")
-    # A line break can be in neither part, so two pairs never give the same text.
+    # Neither part can contain a line break, so different pairs give different texts.
     identity = f"{call.principal.id}\n{key}".encode()
     return f"k{blake2b(identity, digest_size=12).hexdigest()}", True
 
 
 async def _known(call: ApiCall, run: str, digest: str) -> bool:
-    """Was this very request made before?
+    """Returns whether this request was made before.
 
     Raises:
         Problem: 422, the key was used for another request.
@@ -153,17 +152,17 @@ async def _known(call: ApiCall, run: str, digest: str) -> bool:
     started = opening(records)
     if started is None:
         return False
-    # The digest of the request is stored with the run,
-    # so this holds after a restart and elsewhere.
+    # The request's digest is stored with the run, so this works after a restart and on other
+    # servers.
     if started.settings.get(SETTINGS, {}).get("request") != digest:
         raise Problem(422, "idempotency_key", "this key was used for another request")
     return True
 
 
 async def _twin(call: ApiCall, run: str, digest: str) -> bool:
-    """Is the same request being answered at this moment? Then its run begins any time now."""
-    # Two seconds at most (40 looks of 50 ms): the
-    # winner's first event is then in the log or lost.
+    """Waits for the run of a concurrent identical request. Returns whether it appeared."""
+    # At most two seconds (40 polls of 50 ms): then the other request's first event is in the log or
+    # lost.
     for _ in range(_LOOKS):
         if await _known(call, run, digest):
             return True
@@ -173,22 +172,22 @@ async def _twin(call: ApiCall, run: str, digest: str) -> bool:
 
 @asynccontextmanager
 async def _turn(call: ApiCall, session: str) -> AsyncGenerator[None]:
-    """Begins once the session has no run under way: first come, first served here.
+    """Waits until the session has no open run, in the order of arrival at this server.
 
-    The turn lasts until the run is in the log. Else whoever comes next finds the session free.
+    The turn lasts until the run is in the log, so that the next request does not find the session
+    free.
 
     Raises:
-        Problem: 409 it took too long.
+        Problem: 409, it took too long.
     """
     server = call.server
     until = asyncio.get_running_loop().time() + server.settings.wait_s
-    # A queue for each session: `on_busy: wait` is served in the order of arrival.
+    # One queue for each session: `on_busy: wait` is served in the order of arrival.
     ticket = server.tickets.setdefault(session, [])
     me = object()
     ticket.append(me)
     try:
-        # Polled: the run that holds the session may belong
-        # to another process, which wakes nobody here.
+        # Polled, because the session's run may belong to another process, which sends no signal.
         while ticket[0] is not me or await _busy(call, session):
             if asyncio.get_running_loop().time() > until:
                 raise Problem(409, "session_busy", "the session was busy for too long")
@@ -201,14 +200,14 @@ async def _turn(call: ApiCall, session: str) -> AsyncGenerator[None]:
 
 
 async def _busy(call: ApiCall, session: str) -> bool:
-    # A run that waits is settled by the message itself.
+    # A waiting run is answered or withdrawn by the message.
     free = ENDED if call.body.if_waiting == "refuse" else {*ENDED, "waiting"}
     rows = await call.server.log.rows(session=session, limit=5)
     return any(row.status not in free for row in rows)
 
 
 async def _make_way(call: ApiCall, session: str, *, plain: bool) -> str:
-    """Makes way for the goal in its session. Returns the run whose question it answers, or "".
+    """Answers or withdraws the session's waiting run. Returns the run that was answered, or "".
 
     Raises:
         Problem: 403, the caller may not do that; 409, the run waits for something else.
@@ -228,7 +227,7 @@ async def _make_way(call: ApiCall, session: str, *, plain: bool) -> str:
 
 
 async def session_question(call: ApiCall, row: RunRow, if_waiting: IfWaiting) -> Approval | None:
-    """The question of the session's waiting run that a message answers; None: withdraw the run.
+    """Returns the waiting run's question that a message answers; None: withdraw the run.
 
     Raises:
         Problem: 409, it waits for something else, or `if_waiting` is "refuse".
@@ -240,14 +239,14 @@ async def session_question(call: ApiCall, row: RunRow, if_waiting: IfWaiting) ->
 
 
 async def withdraw(call: ApiCall, row: RunRow) -> None:
-    """Ends a waiting run, because its session goes on with another message.
+    """Cancels a waiting run, because its session continues with another message.
 
     Raises:
         Problem: 403, the caller may not cancel runs.
     """
     server = call.server
     server.require(call.principal, "cancel")
-    # Who answered or cancelled it in this moment was first: then nothing is in the way.
+    # If the run was answered or cancelled at this moment, nothing is left to do.
     with suppress(Refused):
         await control.request_cancel(
             server.log, row.run, by=call.principal, redactor=server.redactor, why=WITHDRAWN
@@ -268,13 +267,13 @@ async def _started(call: ApiCall, run: str, *, fresh: bool) -> Response:
 
 
 async def page(call: ApiCall) -> BaseModel:
-    """The caller's runs, newest first."""
+    """Returns the caller's runs, newest first."""
     query: RunsQuery = call.query
     before = await _place(call, query.cursor) if query.cursor else 0
     session = await call.server.session(call.principal, query.session)
     rows_by_place: dict[int, RunRow] = {}
     for source in _sources(call, query.agent):
-        # One more than shown tells whether there is a next page, without counting.
+        # One more row than shown reveals whether there is a next page.
         rows = await _visible_rows(
             call,
             before,
@@ -284,10 +283,9 @@ async def page(call: ApiCall) -> BaseModel:
             session=session,
             tag=query.tag,
         )
-        # A run may come from several sources (own, and
-        # approved for): `place` is unique in the log.
+        # A run may come from several sources (own, and as approver); `place` is unique in the log.
         rows_by_place |= {row.place: row for row in rows}
-    # Each source brought its newest `limit + 1`, so the merged newest `limit` are complete.
+    # Each source has its newest `limit + 1`, so the merged newest `limit` are complete.
     newest = [rows_by_place[number] for number in sorted(rows_by_place, reverse=True)]
     page_rows = newest[: query.limit]
     following = page_rows[-1].run if len(newest) > query.limit else None
@@ -295,11 +293,11 @@ async def page(call: ApiCall) -> BaseModel:
 
 
 async def _visible_rows(call: ApiCall, before: int, count: int, **filters: str) -> list[RunRow]:
-    """The newest `count` of these rows that the caller sees; fewer only where there are no more."""
+    """Returns the newest `count` rows that the caller can see; fewer only if there are no more."""
     visible: list[RunRow] = []
     while True:
         rows = await call.server.log.rows(**filters, before=before, limit=count)
-        # Child runs in the name of an agent whose runs he sees may belong to others' runs.
+        # A child run of a visible agent may belong to a root run that is not visible.
         visible += [row for row in rows if await call.server.sees(call.principal, row)]
         if len(rows) < count or len(visible) >= count:
             return visible[:count]
@@ -307,7 +305,9 @@ async def _visible_rows(call: ApiCall, before: int, count: int, **filters: str) 
 
 
 def _sources(call: ApiCall, agent: str) -> list[dict[str, str]]:
-    """Whose runs the caller sees: its own, and those of agents that it approves for."""
+    """Returns filters for the visible runs: the caller's own, and those of agents that it approves
+    for.
+    """
     own = {"principal": call.principal.id}
     others = [{"agent": name} for name in call.server.approves(call.principal)]
     if not agent:
@@ -316,32 +316,32 @@ def _sources(call: ApiCall, agent: str) -> list[dict[str, str]]:
 
 
 async def _place(call: ApiCall, cursor: str) -> int:
-    """Where the page before ended.
+    """Returns the place at which the previous page ended.
 
     Raises:
-        Problem: 422, no run that the caller sees has the cursor.
+        Problem: 422, the cursor is no visible run.
     """
     with suppress(UnknownRun):
         row = await call.server.log.row(cursor)
-        # Else a cursor would tell whether a foreign run exists.
+        # Otherwise a cursor would reveal whether another principal's run exists.
         if await call.server.sees(call.principal, row):
             return row.place
     raise Problem(422, "cursor", "no run of this list has the cursor")
 
 
 async def detail(call: ApiCall) -> BaseModel:
-    """One run."""
+    """Returns one run with its state."""
     row = await visible_run(call, call.path["run"])
     log = call.server.log
     records = await log.read(row.run)
     children = await log.rows(parent=row.run, limit=0)
     pending = await pending_of(call, row.run) if row.status in ("running", "waiting") else []
-    # A long run takes a while to fold: the other clients are served meanwhile.
+    # In a thread, because the fold of a long run would block other clients.
     return await asyncio.to_thread(responses.detail, row, records, reversed(children), pending)
 
 
 async def records(call: ApiCall) -> BaseModel:
-    """Events as they stand in the log."""
+    """Returns events from the log."""
     row = await visible_run(call, call.path["run"])
     query: RecordsQuery = call.query
     stored = await call.server.log.read(row.run, after=query.after, limit=query.limit)
@@ -350,10 +350,10 @@ async def records(call: ApiCall) -> BaseModel:
 
 
 def _event_in(row: RunRow, at: int | None) -> int | None:
-    """The number of one of the run's events; None = the last.
+    """Checks the number of an event of the run; None = the last.
 
     Raises:
-        Problem: 422, it has no such event.
+        Problem: 422, there is no such event.
     """
     if at is not None and at >= row.events:
         raise Problem(422, "at", f"the run has the events 0 to {row.events - 1}")
@@ -361,7 +361,7 @@ def _event_in(row: RunRow, at: int | None) -> int | None:
 
 
 async def state(call: ApiCall) -> BaseModel:
-    """The state as it was after an event."""
+    """Returns the state after an event."""
     row = await visible_run(call, call.path["run"])
     at = _event_in(row, call.query.at)
     stored = await call.server.log.read(row.run, limit=0 if at is None else at + 1)
@@ -369,13 +369,13 @@ async def state(call: ApiCall) -> BaseModel:
 
 
 async def audit(call: ApiCall) -> BaseModel:
-    """Who asked, who decided, what came of it."""
+    """Returns the audit: requests, decisions and results."""
     row = await visible_run(call, call.path["run"])
     return responses.audit_view(await call.server.log.read(row.run))
 
 
 async def prompt_of_call(call: ApiCall) -> BaseModel:
-    """What the model was sent."""
+    """Returns the prompt of a model call."""
     row = await visible_run(call, call.path["run"])
     server, query = call.server, call.query
     agent = await _stored_agent(server, row)
@@ -391,7 +391,7 @@ async def prompt_of_call(call: ApiCall) -> BaseModel:
 
 
 async def _stored_agent(server: Server, row: RunRow) -> AnyAgent | None:
-    """The agent of a run; that of a child run is found among its caller's tools."""
+    """Returns the agent of a run; a child run's agent is one of its caller's tools."""
     if not row.parent:
         return await server.agent_of(row)
     caller = await _stored_agent(server, await server.log.row(row.parent))
@@ -399,7 +399,7 @@ async def _stored_agent(server: Server, row: RunRow) -> AnyAgent | None:
 
 
 async def spans(call: ApiCall) -> BaseModel:
-    """Where the run's time went."""
+    """Returns the spans of the run's time."""
     row = await visible_run(call, call.path["run"])
     log = call.server.log
     children = {child.run for child in await log.rows(parent=row.run, limit=0)}
@@ -407,7 +407,7 @@ async def spans(call: ApiCall) -> BaseModel:
 
 
 async def ratings(call: ApiCall) -> BaseModel:
-    """What people think of the run."""
+    """Returns the ratings of the run."""
     row = await visible_run(call, call.path["run"])
     if call.server.journal is None:
         return schemas.RatingsView(items=[], kept=False)
@@ -415,7 +415,7 @@ async def ratings(call: ApiCall) -> BaseModel:
 
 
 async def rate(call: ApiCall) -> BaseModel:
-    """Say what you think of a run: whoever may see it may say so."""
+    """Rates a run. Every principal that can see it may rate it."""
     row = await visible_run(call, call.path["run"])
     if call.server.journal is None:
         raise Problem(404, "not_found", "this server keeps no ratings")
@@ -434,19 +434,19 @@ async def _ratings(store: Ratings, run: str) -> schemas.RatingsView:
 
 
 async def events(call: ApiCall) -> Response:
-    """The run's events, from where the client left off."""
+    """Streams the run's events from the client's position."""
     row = await visible_run(call, call.path["run"])
-    # The header wins: a browser's EventSource repeats
-    # the first URL, with its old `after`, each time.
+    # The header takes precedence: a browser's EventSource repeats the first URL with its old
+    # `after`.
     after = call.request.headers.get("last-event-id", "") or call.query.after
     return await stream(call, row.run, after, cancel=False)
 
 
 async def follow(call: ApiCall) -> Response:
-    """The run's events, and its end when they are left, if that is asked for."""
+    """Streams the run's events; with `on_disconnect: cancel` a disconnect cancels the run."""
     row = await visible_run(call, call.path["run"])
     after = call.request.headers.get("last-event-id", "") or call.body.after
-    # Who only watches, as an approver may, cannot end the run by closing a tab.
+    # Only the owner's disconnect cancels the run, not that of another watcher.
     cancel = call.body.on_disconnect == "cancel" and row.principal == call.principal.id
     if cancel:
         call.server.require(call.principal, "cancel")
@@ -458,10 +458,10 @@ ENDPOINTS: Final = (
         "POST",
         "/runs",
         create,
-        "Start a run. With `Accept: text/event-stream` the answer is its stream.",
+        "Start a run. With `Accept: text/event-stream` the response is its event stream.",
         body=NewRun,
         answers={201: schemas.RunView, 200: schemas.RunView},
-        headers={"Idempotency-Key": "Repeating the request with it gives the same run."},
+        headers={"Idempotency-Key": "A repeated request with this key returns the same run."},
         errors=(409,),
         status=201,
         right="start",
@@ -471,7 +471,7 @@ ENDPOINTS: Final = (
         "GET",
         "/runs",
         page,
-        "Your runs, newest first.",
+        "List your runs, newest first.",
         query=RunsQuery,
         answers={200: schemas.Runs},
         right="read",
@@ -480,7 +480,7 @@ ENDPOINTS: Final = (
         "GET",
         "/runs/{run}",
         detail,
-        "A run and how it stands.",
+        "Get a run with its state.",
         answers={200: schemas.RunDetail},
         errors=(404,),
         right="read",
@@ -489,19 +489,19 @@ ENDPOINTS: Final = (
         "GET",
         "/runs/{run}/events",
         events,
-        "The run's events as they happen. 204: it has ended and you have read it all.",
+        "Stream the run's events. 204: the run has ended and you have read all events.",
         query=EventsQuery,
         answers={200: _SSE, 204: ""},
         headers={"Last-Event-ID": "The `id:` of the last event that you got."},
         errors=(404,),
         right="read",
     ),
-    # No request that only reads has an effect: an image of any page sends one.
+    # A GET request must have no effect, because an image on any page can send one.
     ApiEndpoint(
         "POST",
         "/runs/{run}/events",
         follow,
-        "The same; with `on_disconnect: cancel` the run is cancelled when its stream is left.",
+        "Stream the events; `on_disconnect: cancel` cancels the run if you disconnect.",
         body=Following,
         answers={200: _SSE, 204: ""},
         headers={"Last-Event-ID": "The `id:` of the last event that you got."},
@@ -512,7 +512,7 @@ ENDPOINTS: Final = (
         "GET",
         "/runs/{run}/records",
         records,
-        "The run's events as they stand in the log.",
+        "Get the run's events from the log.",
         query=RecordsQuery,
         answers={200: schemas.Records},
         errors=(404,),
@@ -522,7 +522,7 @@ ENDPOINTS: Final = (
         "GET",
         "/runs/{run}/state",
         state,
-        "The run's state, now or after one of its events.",
+        "Get the run's state, now or after an event.",
         query=StateQuery,
         answers={200: schemas.StateView},
         errors=(404,),
@@ -532,7 +532,7 @@ ENDPOINTS: Final = (
         "GET",
         "/runs/{run}/audit",
         audit,
-        "Every call with who decided; every refused attempt.",
+        "Get the audit: every call with its decision, and every refused attempt.",
         answers={200: schemas.AuditView},
         errors=(404,),
         right="read",
@@ -541,7 +541,7 @@ ENDPOINTS: Final = (
         "GET",
         "/runs/{run}/ratings",
         ratings,
-        "What people think of the run.",
+        "Get the ratings of the run.",
         answers={200: schemas.RatingsView},
         errors=(404,),
         right="read",
@@ -550,7 +550,7 @@ ENDPOINTS: Final = (
         "POST",
         "/runs/{run}/ratings",
         rate,
-        "Say what you think of a run. Not part of its log.",
+        "Rate a run. Ratings are not part of its log.",
         body=RateBody,
         answers={200: schemas.RatingsView},
         errors=(404, 409),
@@ -560,7 +560,7 @@ ENDPOINTS: Final = (
         "GET",
         "/runs/{run}/prompt",
         prompt_of_call,
-        "What the model was sent in one call: messages, tools, schema and settings.",
+        "Get the prompt of one model call: messages, tools, schema and settings.",
         query=PromptQuery,
         answers={200: schemas.PromptView},
         errors=(404, 409),
@@ -570,7 +570,7 @@ ENDPOINTS: Final = (
         "GET",
         "/runs/{run}/spans",
         spans,
-        "Where the run's time went: model calls, tool calls and waits, with tokens and dollars.",
+        "Get the run's model calls, tool calls and waits with times, tokens and dollars.",
         answers={200: schemas.Spans},
         errors=(404,),
         right="read",
@@ -579,10 +579,10 @@ ENDPOINTS: Final = (
 
 
 def _check_agent(server: Server, run: str, started: e.RunStarted) -> None:
-    """Can this server drive the run?
+    """Checks that this server can drive the run.
 
     Raises:
-        Problem: 409, its agent is not offered here, or cannot be made.
+        Problem: 409, its agent is not served here or cannot be made.
     """
     try:
         server.catalog.of(run, started)
@@ -591,7 +591,7 @@ def _check_agent(server: Server, run: str, started: e.RunStarted) -> None:
 
 
 async def cancel(call: ApiCall) -> BaseModel:
-    """Stop a run: nothing starts afterwards, what was done is kept."""
+    """Stops a run. No further action starts; its log is kept."""
     row = await own_run(call)
     await control.request_cancel(
         call.server.log, row.run, by=call.principal, redactor=call.server.redactor
@@ -602,10 +602,10 @@ async def cancel(call: ApiCall) -> BaseModel:
 
 
 async def steer(call: ApiCall) -> BaseModel:
-    """Tell a run something: its model reads it at its next turn, once."""
+    """Sends a message to the run's model, which reads it at its next turn."""
     row = await own_run(call)
     body: Steer = call.body
-    # The principal is part of the name: two people's message ids do not collide in the inbox.
+    # The name includes the principal, so that message ids of two principals do not collide.
     name = f"steer:{call.principal.id}:{body.message_id}" if body.message_id else ""
     await control.steer(
         call.server.log,
@@ -620,13 +620,13 @@ async def steer(call: ApiCall) -> BaseModel:
 
 
 async def fork(call: ApiCall) -> Response:
-    """Branch off at a step and go on from there."""
+    """Copies a run up to a step and continues the copy."""
     row = await own_run(call)
     server, at = call.server, _event_in(row, call.body.at)
     started = opening(await server.log.read(row.run, limit=1))
     if started is None:
         raise Problem(409, "damaged", "the run has no start")
-    # Asked before anything is written: a fork that nobody here can drive would be left behind.
+    # Checked before anything is written, so that no fork remains that this server cannot drive.
     _check_agent(server, row.run, started)
     new = new_id()
     await runs.fork(server.log, row.run, new, at=at, now=server.now(), driven=True)
@@ -637,17 +637,17 @@ async def fork(call: ApiCall) -> Response:
 
 
 async def resume(call: ApiCall) -> BaseModel:
-    """Carry on a run that failed, was cancelled, or lost its process."""
+    """Continues a run that failed, was cancelled, or lost its process."""
     row = await own_run(call)
     server = call.server
     records = await server.log.read(row.run)
     last = records[-1].event if records else None
-    # Some endings are no verdict on the goal (a failed
-    # provider, a cancellation): those can go on.
+    # Runs that ended for another reason than their goal (a failed provider, a cancellation) can
+    # continue.
     again = isinstance(last, e.RunFinished) and last.stop_reason in RESUMABLE
     if row.status in ENDED and not again:
         raise Problem(409, "ended", f"the run ended as {row.status}: fork it to try another way")
-    # The engine leaves a run alone that it could not continue; a person asks for another try.
+    # The engine skips runs that it could not continue; this request retries it.
     server.engine.stuck.pop(row.run, None)
     started = opening(records)
     if started is not None:
@@ -674,7 +674,7 @@ COURSE: Final = (
         "POST",
         "/runs/{run}/steer",
         steer,
-        "Tell a run something.",
+        "Send a message to a run's model.",
         body=Steer,
         answers={202: schemas.Accepted},
         errors=(403, 404, 409),
@@ -685,7 +685,7 @@ COURSE: Final = (
         "POST",
         "/runs/{run}/fork",
         fork,
-        "Branch off at a step and go on from there.",
+        "Copy a run up to a step and continue the copy.",
         body=ForkBody,
         answers={201: schemas.RunView},
         errors=(403, 404, 409),
@@ -696,7 +696,7 @@ COURSE: Final = (
         "POST",
         "/runs/{run}/resume",
         resume,
-        "Carry on a run that failed or was cancelled.",
+        "Continue a run that failed or was cancelled.",
         body=Nothing,
         answers={202: schemas.Accepted},
         errors=(403, 404, 409),

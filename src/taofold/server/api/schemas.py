@@ -1,7 +1,7 @@
-"""The JSON of requests (bodies and query parameters) and of answers, as Pydantic models.
+"""Pydantic models of requests (bodies and query parameters) and responses.
 
-Requests refuse what they do not know: roles, principals and history cannot be smuggled in.
-Later releases may add fields to answers. How long and how many things may be is said here.
+Requests refuse unknown fields, so roles, principals and history cannot be added. Later releases may
+add fields to responses. Limits of lengths and numbers are defined here.
 """
 
 from typing import Annotated, Any, Literal
@@ -28,14 +28,14 @@ from taofold.server.endpoint import RequestModel
 # Characters.
 LONGEST_GOAL = 20_000
 MOST_FILES = 20
-"""Files with one message."""
+"""Maximum files of one message."""
 _Text = Annotated[str, StringConstraints(max_length=LONGEST_GOAL)]
 _Name = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 _RunId = Annotated[str, StringConstraints(pattern=rf"^({RUN_ID})?$")]
 
 
 def _writable(text: str) -> str:
-    """JSON can say half a character; a log cannot keep it."""
+    """Refuses lone surrogates, which JSON can express but a log cannot store."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -58,23 +58,23 @@ def _tag(text: str) -> str:
 
 
 class Attached(RequestModel):
-    """An image, a document or sound: its bytes, or where the model's provider may fetch it."""
+    """An image, document or sound: its bytes, or an address for the model's provider."""
 
     data: str = Field("", description="The bytes, base64.")
     url: Annotated[str, StringConstraints(max_length=2000)] = Field(
         "", description="An https:// address, instead of the bytes. The server does not open it."
     )
-    name: _Name = Field("", description="What people and models call it.")
+    name: _Name = Field("", description="Name for users and models.")
 
     @model_validator(mode="after")
     def _one(self) -> "Attached":
         if bool(self.data) == bool(self.url):
-            raise ValueError("give data or url, one of them")
+            raise ValueError("give either data or url")
         return self
 
 
 class TighterLimits(RequestModel):
-    """Limits of one run: they can only be tighter than those of its agent."""
+    """Limits of one run, which can only be tighter than those of its agent."""
 
     steps: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     tool_calls: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
@@ -84,42 +84,42 @@ class TighterLimits(RequestModel):
 
 
 class NewRun(RequestModel):
-    """A run to be started."""
+    """A run to start."""
 
     goal: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GOAL)] = Field(
-        description="What the agent should do."
+        description="Task of the agent."
     )
     agent: _Name = Field("", description="Name of an agent of GET /agents; empty: the first.")
-    session: _Name = Field("", description="The conversation it belongs to.")
+    session: _Name = Field("", description="Conversation of the run.")
     ui_context: Annotated[str, StringConstraints(max_length=2000)] = Field(
         "",
-        # `uiContext` is how the react-loop document spells it, like the names of the stream.
+        # `uiContext` is the spelling of the react-loop document, like the names of the stream.
         validation_alias=AliasChoices("ui_context", "uiContext"),
-        description="What the user looks at. The agent gets it as data, in front of the goal.",
+        description="What the user sees. The agent gets it as data, before the goal.",
     )
     data: dict[str, Any] = Field(
-        default_factory=dict[str, Any], description="What the run's state begins with."
+        default_factory=dict[str, Any], description="Initial data of the run's state."
     )
     tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(
-        default_factory=dict[str, str], description="Names and values to filter lists by."
+        default_factory=dict[str, str], description="Names and values for filters of lists."
     )
-    model: _Name = Field("", description="Of an offered agent, instead of this agent's own.")
+    model: _Name = Field("", description="Model of a served agent, instead of this agent's own.")
     limits: TighterLimits | None = Field(None, description="Tighter than the agent's own.")
     on_disconnect: Literal["continue", "cancel"] = Field(
-        "continue", description="What becomes of the run when its stream is left for 5 seconds."
+        "continue", description="Effect on the run if you disconnect for 5 seconds."
     )
     on_busy: Literal["refuse", "wait"] = Field(
-        "refuse", description="If a run of the session is at work: 409, or wait for it."
+        "refuse", description="If a run of the session is running: 409, or wait for it."
     )
     if_waiting: IfWaiting = Field(
         "answer",
-        description="If a run of the session waits for a person: the goal answers its question "
+        description="If a run of the session waits: the goal answers its question "
         "(an approval is withdrawn), withdraws it in any case, or 409.",
     )
     attachments: list[Attached] = Field(
         default_factory=list[Attached],
         max_length=MOST_FILES,
-        description="What the model is shown besides the goal, in this order.",
+        description="Files for the model besides the goal, in this order.",
     )
 
     @field_validator("goal", "session", "ui_context", "agent", "model")
@@ -136,7 +136,7 @@ class NewRun(RequestModel):
 
 
 class Steer(RequestModel):
-    """A message for a run that goes on."""
+    """A message for an open run."""
 
     text: Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_GOAL)]
     message_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:-]{0,100}$")] = ""
@@ -145,7 +145,7 @@ class Steer(RequestModel):
 
 
 class RateBody(RequestModel, title="Rate"):
-    """What you think of a run; it takes the place of what you thought of it before."""
+    """A rating of a run. It replaces your earlier rating."""
 
     value: Annotated[float, Field(ge=0, le=1, strict=True)] = Field(
         description="From 0 (bad) to 1 (good)."
@@ -156,23 +156,23 @@ class RateBody(RequestModel, title="Rate"):
 
 
 class ForkBody(RequestModel, title="Fork"):
-    """Where to branch off."""
+    """The place of a fork."""
 
     # Bounded, because SQLite raises on integers beyond 64 bits; strict, as `false` is not event 0.
     at: Annotated[int, Field(ge=0, le=0xFFFFFFFF, strict=True)] | None = Field(
-        None, description="Event number; the last complete step at or before it counts."
+        None, description="Event number. The fork ends at the last complete step at or before it."
     )
 
 
 class Decide(RequestModel):
-    """A person's word on an action that waits."""
+    """A decision on a waiting action."""
 
     decision: Literal["approve", "deny", "edit", "answer", "done"]
-    parameters: dict[str, Any] | None = Field(None, description="For `edit`: run it with these.")
-    answer: _Text | None = Field(None, description="For `answer`: to the agent's question.")
+    parameters: dict[str, Any] | None = Field(None, description="For `edit`: the new parameters.")
+    answer: _Text | None = Field(None, description="For `answer`: the answer to the question.")
     reason: Annotated[str, StringConstraints(max_length=2000)] = ""
     digest: Annotated[str, StringConstraints(max_length=64)] = Field(
-        "", description="Of what the person was shown: another action is then refused."
+        "", description="Digest of the displayed action. Another action is then refused."
     )
 
     @field_validator("answer", "reason", "digest")
@@ -182,19 +182,19 @@ class Decide(RequestModel):
 
 
 class DecideOne(Decide):
-    """A person's word on one of several actions."""
+    """A decision on one of several actions."""
 
     id: Annotated[str, StringConstraints(min_length=1, max_length=400)]
 
 
 class DecideMany(RequestModel):
-    """A person's word on several actions, such as all that one step asks at once."""
+    """Decisions on several actions, for instance all of one step."""
 
     decisions: Annotated[list[DecideOne], Field(min_length=1, max_length=100)]
 
 
 class RetirePattern(RequestModel):
-    """Why a pattern is shown no more."""
+    """The reason for retiring a pattern."""
 
     reason: Annotated[str, StringConstraints(min_length=1, max_length=300)]
 
@@ -202,7 +202,7 @@ class RetirePattern(RequestModel):
 
 
 class EditPattern(RequestModel):
-    """A pattern in a person's words: all of it, as `GET /patterns/{pattern}` gives it."""
+    """A rewritten pattern, complete, in the form of `GET /patterns/{pattern}`."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     tags: Annotated[list[_Name], Field(max_length=50)]
@@ -220,12 +220,12 @@ class Login(RequestModel):
     @model_validator(mode="after")
     def _one(self) -> "Login":
         if bool(self.token) == bool(self.code):
-            raise ValueError("say a token or a code")
+            raise ValueError("give either a token or a code")
         return self
 
 
 class RunsQuery(RequestModel):
-    """Which runs."""
+    """Filters of runs."""
 
     status: Literal["", "running", "waiting", "finished", "limited", "failed", "cancelled"] = ""
     session: _Name = ""
@@ -234,66 +234,66 @@ class RunsQuery(RequestModel):
         "", description="`name=value`: runs with this tag."
     )
     limit: Annotated[int, Field(ge=1, le=200)] = 50
-    cursor: _RunId = Field("", description="`next` of the page before.")
+    cursor: _RunId = Field("", description="`next` of the previous page.")
 
 
 class RecordsQuery(RequestModel):
-    """Which records."""
+    """Selects records."""
 
     after: Annotated[int, Field(ge=-1, le=0xFFFFFFFF)] = -1
     limit: Annotated[int, Field(ge=1, le=2000)] = 500
 
 
 class PromptQuery(RequestModel):
-    """Which model call, counted from 1; the last one if it is not given."""
+    """Selects a model call, counted from 1. Default: the last one."""
 
     n: Annotated[int, Field(ge=1, le=0xFFFFFFFF)] | None = None
 
 
 class StateQuery(RequestModel):
-    """Which moment."""
+    """Selects a moment of the run."""
 
     at: Annotated[int, Field(ge=0, le=0xFFFFFFFF)] | None = None
 
 
 class EventsQuery(RequestModel):
-    """Where a stream begins. A `Last-Event-ID` header comes before `after`."""
+    """The start of a stream. A `Last-Event-ID` header takes precedence over `after`."""
 
-    # `streams.events.LONGEST_CURSOR`: a cursor names a place for each child run under way.
+    # `streams.events.LONGEST_CURSOR`: a cursor has a position for each open child run.
     after: Annotated[str, StringConstraints(max_length=4096)] = ""
 
 
 class Following(EventsQuery):
-    """Where a stream begins, and what becomes of the run when it is left."""
+    """The start of a stream, and the effect of a disconnect on the run."""
 
     on_disconnect: Literal["continue", "cancel"] = Field(
-        "continue", description="What becomes of the run when its stream is left for 5 seconds."
+        "continue", description="Effect on the run if you disconnect for 5 seconds."
     )
 
 
 class ApprovalsQuery(RequestModel):
-    """Whose approvals."""
+    """Filters of approvals."""
 
     run: _RunId = ""
 
 
 class LoopsQuery(RequestModel):
-    """How many loops."""
+    """Limits the number of loops."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 100
 
 
 class PatternsQuery(RequestModel):
-    """Which patterns; `retired` left out: both."""
+    """Filters of patterns. Without `retired`: both."""
 
     kind: Literal["", "error", "success", "anti", "template"] = ""
     retired: bool | None = None
 
 
 class ResponseBody(BaseModel):
-    """What we answer with. Fields may be added by later releases."""
+    """Base of responses. Later releases may add fields."""
 
-    # JSON has no NaN or Infinity; browsers refuse a document that holds them.
+    # JSON has no NaN or Infinity; browsers refuse documents with them.
     model_config = ConfigDict(ser_json_inf_nan="null")
 
 
@@ -322,7 +322,7 @@ class Runs(ResponseBody):
 
 
 class ApprovalView(ResponseBody, title="Approval"):
-    """An action or question that waits for a person."""
+    """A waiting action or question."""
 
     id: str
     run: str
@@ -335,17 +335,17 @@ class ApprovalView(ResponseBody, title="Approval"):
     reason: str
     question: str
     form: dict[str, Any] | None = None
-    """JSON Schema of the answer that a tool wants in the middle of its call."""
+    """JSON Schema of the answer that a tool requests during its call."""
     digest: str
     requester: str
     batch: str
-    """The same for all that one step of a run asks at once."""
+    """Equal for all approvals of one step."""
     asked_at: str
     expires_at: str | None
 
 
 class Approvals(ResponseBody):
-    """Everything that waits for this principal."""
+    """All approvals that wait for this principal."""
 
     items: list[ApprovalView]
 
@@ -353,7 +353,7 @@ class Approvals(ResponseBody):
 class MediaView(ResponseBody, title="Medium"):
     """An image, document or sound. Its bytes are at `/runs/{run}/media/{digest}`.
 
-    Without a digest only its provider can fetch it, from `url`.
+    Without a digest only the model's provider can fetch it, from `url`.
     """
 
     kind: str
@@ -365,7 +365,7 @@ class MediaView(ResponseBody, title="Medium"):
 
 
 class RunDetail(RunView, title="Detail"):
-    """A run, with how it stands."""
+    """A run with its state."""
 
     model: str
     strategy: str
@@ -383,7 +383,7 @@ class RunDetail(RunView, title="Detail"):
     seconds: float
     metrics: dict[str, Any]
     media: list[MediaView]
-    """What the model is shown besides the goal's text."""
+    """Files of the goal."""
     children: list[RunView]
     pending: list[ApprovalView]
 
@@ -416,7 +416,7 @@ class StateView(ResponseBody, title="Moment"):
 
 
 class RecordView(ResponseBody, title="Record"):
-    """One event as it stands in the log, and what it says of itself to people."""
+    """One event of the log, with a summary."""
 
     seq: int
     at: str
@@ -426,25 +426,25 @@ class RecordView(ResponseBody, title="Record"):
 
 
 class Records(ResponseBody):
-    """Events in order. `next` is what to pass as `after`, null at the end."""
+    """Events in order. `next` is the next value of `after`, null at the end."""
 
     items: list[RecordView]
     next: int | None
 
 
 class AuditView(ResponseBody, title="Audited"):
-    """Every call of a run with who decided, and every refused attempt to decide."""
+    """All calls of a run with their decisions, and all refused attempts to decide."""
 
     entries: list[dict[str, Any]]
     attempts: list[dict[str, Any]]
 
 
 class SpanView(ResponseBody, title="Span"):
-    """A stretch of a run's time: a model call, a tool call, a wait, or a limit that ended it.
+    """A part of a run's time: a model call, a tool call, a wait, or a limit that ended the run.
 
     `start` and `end` are ms since the epoch; `step` is 0 outside of steps. `run` is the child run
-    of a call that asked another agent, "" else; its tokens and dollars are the call's. What goes
-    on still has the status "open" and ends with the log.
+    of a call to another agent, else ""; its tokens and dollars count as the call's. A running span
+    has the status "open" and ends with the log.
     """
 
     id: str
@@ -460,16 +460,17 @@ class SpanView(ResponseBody, title="Span"):
 
 
 class Spans(ResponseBody):
-    """Where the time of a run went, in the order of the starts."""
+    """The spans of a run, in the order of their starts."""
 
     items: list[SpanView]
 
 
 class PromptView(ResponseBody, title="Prompt"):
-    """What the model was sent in one call, as `digest` in the log confirms.
+    """The prompt of one model call, confirmed by the log's `digest`.
 
-    `same` counts the leading messages that the call before has too, `dropped` its further messages.
-    `missing` says why the prompt cannot be derived from the log; then there are no messages.
+    `same` counts the leading messages that equal those of the previous call, `dropped` its further
+    messages. `missing` is the reason if the prompt cannot be derived from the log; then there are
+    no messages.
     """
 
     calls: int
@@ -491,7 +492,7 @@ class PromptView(ResponseBody, title="Prompt"):
 
 
 class RatingView(ResponseBody, title="Rating"):
-    """What somebody thinks of a run, from 0 (bad) to 1 (good)."""
+    """A rating of a run, from 0 (bad) to 1 (good)."""
 
     by: str
     value: float
@@ -500,14 +501,17 @@ class RatingView(ResponseBody, title="Rating"):
 
 
 class RatingsView(ResponseBody, title="Ratings"):
-    """What people think of a run, who spoke last at the end. `kept`: does this server keep any?"""
+    """Ratings of a run, the latest last. `kept`: true if this server stores ratings."""
 
     items: list[RatingView]
     kept: bool = True
 
 
 class DecisionView(ResponseBody, title="Decided"):
-    """The decision was taken; the run goes on by itself if `goes_on`, else `note` says where."""
+    """An accepted decision.
+
+    If `goes_on`, the run continues by itself; else `note` has the place.
+    """
 
     id: str
     run: str
@@ -517,7 +521,7 @@ class DecisionView(ResponseBody, title="Decided"):
 
 
 class DecisionOutcome(ResponseBody, title="DecisionOutcome"):
-    """What became of one of several decisions: taken, or refused with `status` and `detail`."""
+    """The result of one of several decisions: taken, or refused with `status` and `detail`."""
 
     id: str
     taken: bool
@@ -529,13 +533,13 @@ class DecisionOutcome(ResponseBody, title="DecisionOutcome"):
 
 
 class DecisionOutcomes(ResponseBody):
-    """Each decision is taken or refused by itself."""
+    """The results of several decisions, each taken or refused separately."""
 
     items: list[DecisionOutcome]
 
 
 class Accepted(ResponseBody):
-    """It will happen: the run's events say when."""
+    """The request is accepted; the run's events report its effect."""
 
     id: str
     accepted: bool = True
@@ -551,11 +555,11 @@ class ToolShown(ResponseBody):
     role: str
     parameters: dict[str, Any]
     options: dict[str, Any]
-    """What its author has set besides, as far as it is a plain value: `timeout`, `retries` …"""
+    """Further options of the tool with plain values: `timeout`, `retries` …"""
 
 
 class AgentShown(ResponseBody):
-    """An agent that can be given a goal."""
+    """A served agent."""
 
     name: str
     description: str
@@ -565,13 +569,13 @@ class AgentShown(ResponseBody):
 
 
 class Agents(ResponseBody):
-    """The agents that are offered; the first is the default."""
+    """The served agents; the first is the default."""
 
     items: list[AgentShown]
 
 
 class Me(ResponseBody):
-    """Who is signed in."""
+    """The signed-in principal."""
 
     id: str
     roles: list[str]
@@ -579,13 +583,13 @@ class Me(ResponseBody):
 
 
 class NewSession(Me):
-    """Who signed in. Each request sends `session` as `Authorization: Session …`."""
+    """A new session. Each request sends `session` as `Authorization: Session …`."""
 
     session: str
 
 
 class Health(ResponseBody):
-    """The server works."""
+    """The health of the server."""
 
     status: Literal["ok", "stopping"]
     version: str
@@ -595,13 +599,13 @@ class Health(ResponseBody):
 
 
 class Ready(ResponseBody):
-    """May requests be sent to this server? `log`: it cannot reach its log now."""
+    """The readiness of the server. `log`: it cannot reach its log."""
 
     status: Literal["ok", "stopping", "log"]
 
 
 class FaultView(ResponseBody, title="Fault"):
-    """What is wrong with one part of a request."""
+    """A fault in one part of a request."""
 
     where: str
     path: str
@@ -620,7 +624,7 @@ class ProblemShape(ResponseBody):
 
 
 class LoopView(ResponseBody, title="Loop"):
-    """A loop in a list. `quality` is the share of checks that pass, None before any ran."""
+    """A loop in a list. `quality` is the share of passing checks, None before any ran."""
 
     id: str
     task: str
@@ -646,7 +650,7 @@ class Loops(ResponseBody):
 
 
 class LoopDetail(LoopView, title="LoopDetail"):
-    """A loop with what each iteration did and proved, and its report."""
+    """A loop with its iterations and its report."""
 
     baseline_quality: float | None
     best: int
@@ -657,7 +661,7 @@ class LoopDetail(LoopView, title="LoopDetail"):
 
 
 class PatternView(ResponseBody, title="Pattern"):
-    """Something learnt, with the raw counts behind its rate."""
+    """A pattern with the counts behind its rate."""
 
     id: str
     name: str
@@ -675,13 +679,13 @@ class PatternView(ResponseBody, title="Pattern"):
 
 
 class Patterns(ResponseBody):
-    """What was learnt, the oldest first."""
+    """Patterns, the oldest first."""
 
     items: list[PatternView]
 
 
 class PatternDetail(PatternView, title="PatternDetail"):
-    """A pattern with where it came from, where it was used, and what that was worth."""
+    """A pattern with its sources, uses and benefit."""
 
     body: dict[str, Any]
     scope: dict[str, Any]
@@ -693,4 +697,4 @@ class PatternDetail(PatternView, title="PatternDetail"):
 
 
 class LearningView(RootModel[dict[str, Any]], title="Learning"):
-    """What learning has saved, by the names that are exported."""
+    """The measured benefit of learning, by exported names."""

@@ -13,17 +13,17 @@ from taofold.server.endpoint import ApiCall, ApiEndpoint
 from taofold.server.middleware import MEDIA
 
 READY_S: Final = 3.0
-"""How long the log may take to answer."""
+"""Maximum seconds for a response of the log."""
 
 
 async def agents(call: ApiCall) -> BaseModel:
-    """What can be given a goal."""
+    """Returns the served agents."""
     catalog = call.server.catalog
     return schemas.Agents(items=[responses.agent(name, catalog[name]) for name in catalog.names])
 
 
 async def health(call: ApiCall) -> BaseModel:
-    """Is the server well?"""
+    """Returns the health of the server."""
     engine = call.server.engine
     return schemas.Health(
         status="stopping" if engine.stopping else "ok",
@@ -35,13 +35,13 @@ async def health(call: ApiCall) -> BaseModel:
 
 
 async def ready(call: ApiCall) -> Response:
-    """May requests be sent here? Not while it stops, or cannot reach its log."""
+    """Returns the readiness: not ready while the server stops or cannot reach its log."""
     server = call.server
     problem = "stopping" if server.engine.stopping else ""
     if not problem:
         try:
             async with asyncio.timeout(READY_S):
-                # One row of an index: cheap, and it still has to reach the database.
+                # One row of an index: cheap, but it must reach the database.
                 await server.log.due(server.now(), limit=1)
         except (LogError, TimeoutError):
             problem = "log"
@@ -49,14 +49,14 @@ async def ready(call: ApiCall) -> Response:
 
 
 async def metrics(call: ApiCall) -> Response:
-    """What a monitor wants to know."""
+    """Returns metrics for a monitor."""
     server = call.server
     runs = await server.log.count()
     gauges = {
         "active_runs": ("Runs that this process drives.", float(server.engine.active)),
         "queued_runs": ("Runs that wait for their turn.", float(server.engine.queued)),
         "waiting_runs": (
-            "Runs that wait for a person or their turn.",
+            "Runs that wait for an answer or their turn.",
             float(runs.get("waiting", 0)),
         ),
         "streams": ("Open event streams.", float(server.streams)),
@@ -71,7 +71,7 @@ ENDPOINTS: Final = (
         "GET",
         "/agents",
         agents,
-        "The agents that are offered.",
+        "List the served agents.",
         "server",
         answers={200: schemas.Agents},
         right="read",
@@ -80,7 +80,7 @@ ENDPOINTS: Final = (
         "GET",
         "/healthz",
         health,
-        "Is the server well?",
+        "Get the health of the server.",
         "server",
         answers={200: schemas.Health},
         right="public",
@@ -89,7 +89,7 @@ ENDPOINTS: Final = (
         "GET",
         "/readyz",
         ready,
-        "May requests be sent here? 503 if not.",
+        "Get the readiness of the server: 503 if it is not ready.",
         "server",
         answers={200: schemas.Ready, 503: schemas.Ready},
         right="public",
@@ -98,7 +98,7 @@ ENDPOINTS: Final = (
         "GET",
         "/metrics",
         metrics,
-        "Counters in Prometheus's text format.",
+        "Get metrics in Prometheus's text format.",
         "server",
         answers={200: "text/plain"},
         right="metrics",

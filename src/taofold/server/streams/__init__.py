@@ -1,6 +1,6 @@
-"""Server-sent events: a run's records as events, shared by all who watch.
+"""Server-sent events: a run's records as events, shared by all watchers.
 
-`events` projects records, `channel` is one run's stream, `hub` has one for each run that is
-watched, and `response` is what each watcher gets. `partial_answer` is a reply that still arrives,
-`relay` carries between processes what no log holds.
+`events` projects records. `channel` is the stream of one run, and `hub` has one for each watched
+run. `response` is a watcher's response. `partial_answer` is the text of an arriving reply. `relay`
+sends output that is not in the log between processes.
 """

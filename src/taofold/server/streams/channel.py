@@ -1,9 +1,9 @@
-"""The stream of a run and its child runs, merged: read once, delivered to all who watch it.
+"""The merged stream of a run and its child runs, read once for all watchers.
 
-Records come from this process's own runs as they become durable, and from the log where another
-process drives. Events are kept in one list that every client walks at its own pace, so a client
-that does not read costs nobody anything. Text of an answer that is still arriving is not an event:
-it has no id, is not stored, and starts again at offset 0 for a client that comes back.
+Records come from runs of this process as they become durable, and from the log for runs of other
+processes. Events are in one list that each client reads at its own pace, so a slow client does not
+affect others. The text of an arriving answer is not an event: it has no id, is not stored, and
+starts at offset 0 for a reconnecting client.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from taofold.server.streams.events import (
 )
 
 BATCH: Final = 500
-"""Records read at once."""
+"""Number of records read at once."""
 REPORT_S: Final = 0.1
-"""Seconds between two reports of tools: of what comes faster the last is told."""
+"""Minimum seconds between two tool reports; of faster ones the last is sent."""
 
 
 class DeliveredEvent(NamedTuple):
-    """An event as it was told: where the stream was then, and its frame."""
+    """A sent event with the position of the stream and its frame."""
 
     event: WireEvent
     sequence: int
@@ -50,17 +50,17 @@ class RunChannel:
         self.run, self._log = run, log
         self.delivered: list[DeliveredEvent] = []
         self.answer = ""
-        """What is known of the answer's text."""
+        """The text of the answer so far."""
         self._since = 0
-        """The run's records before this one were there when the reply of `answer` began."""
+        """Number of the run's records when the reply of `answer` began."""
         self.thought = ""
-        """What the model thought before it, as the reply that is still arriving says."""
+        """The thought before the answer in the arriving reply."""
         self.generation = 0
-        """Rises when `answer` is something else than a longer version of itself."""
+        """Increases when `answer` is replaced instead of extended."""
         self.live = False
-        """Is `answer` of a reply that is still arriving?"""
+        """True if `answer` belongs to an arriving reply."""
         self.progress: Progress | None = None
-        """What a tool said last of its work. It is told to whoever watches then, and not kept."""
+        """The last tool report. It is sent to current watchers and not stored."""
         self.reports = 0
         self._reporting: asyncio.TimerHandle | None = None
         self.watchers = 0
@@ -75,32 +75,32 @@ class RunChannel:
 
     @property
     def ended(self) -> bool:
-        """Has the run ended, as far as its records were read?"""
+        """True if the run has ended, by the records read so far."""
         return self._runs[self.run].state.status in ENDED
 
     @property
     def waits(self) -> bool:
-        """Does nobody drive the run, nor a child run, as far as their records were read?"""
+        """True if no process drives the run or a child run, by the records read so far."""
         idle = ENDED | {"waiting"}
         return all(projection.state.status in idle for projection in self._runs.values())
 
     @property
     def head(self) -> int:
-        """The number of records that were read of the run itself."""
+        """The number of records read of the run itself."""
         return self._heads[self.run]
 
     def knows(self, run: str) -> bool:
-        """Is it the run, or one of its child runs?"""
+        """Returns whether `run` is this run or one of its child runs."""
         return run in self._runs
 
     def publish(self, record: e.Record) -> None:
-        """Take in a record that has just become durable in this process."""
+        """Adds a record that has just become durable in this process."""
         if not self.knows(record.run):
             event = record.event
             if not isinstance(event, e.RunStarted) or not self.knows(event.parent):
                 return
             self._adopt(record.run)
-        # A record that leaves a gap is not taken: `pull` reads the missing ones from the log first.
+        # A record after a gap is skipped: `pull` first reads the missing ones from the log.
         if record.seq == self._heads[record.run] and not self._waits_for_child(record):
             self._project(record)
             self._wake()
@@ -108,10 +108,10 @@ class RunChannel:
             self.poked.set()
 
     def answer_so_far(self, answer: str, thought: str = "", *, since: int) -> None:
-        """More of the answer has arrived: `answer` is all of it.
+        """Sets the text of the arriving answer; `answer` is the whole text so far.
 
-        `thought` is what the reply says before it, "" if that is not known here; `since` how many
-        records the run had when the reply began.
+        `thought` is the thought before it in the reply, "" if unknown; `since` is the number of the
+        run's records when the reply began.
         """
         self._set_answer(answer)
         self._since = since
@@ -120,7 +120,7 @@ class RunChannel:
         self._wake()
 
     def show_progress(self, progress: Progress) -> None:
-        """A tool says how far it is."""
+        """Sets the last tool report."""
         if not self.knows(progress.run):
             return
         self.progress = progress
@@ -134,10 +134,10 @@ class RunChannel:
         self._wake()
 
     async def pull(self) -> None:
-        """Read what the log has beyond what is known."""
+        """Reads new records from the log."""
         async with self._pulling:
             before = len(self.delivered)
-            # A copy: `_drain` adopts child runs while it goes on.
+            # A copy, because `_drain` adds child runs.
             for run in list(self._runs):
                 await self._drain(run)
             if len(self.delivered) != before:
@@ -149,24 +149,22 @@ class RunChannel:
             for record in records:
                 if self._waits_for_child(record):
                     await self._find_children(run)
-                    if self.knows(_child(record)):  # a fork has the results, not the child runs
-                        # Before the result, as it happened: a client
-                        # gets a child's events before what they led to.
+                    if self.knows(_child(record)):  # a fork has the results without the child runs
+                        # A child's events come before the result of its call.
                         await self._drain(_child(record))
-                # `publish` may have taken it while this coroutine waited for the log.
+                # `publish` may have added it while this coroutine waited for the log.
                 if record.seq == self._heads[run]:
                     self._project(record)
             if self._runs[run].state.open:
                 await self._find_children(run)
             if len(records) < BATCH:
                 return
-            # A long run is read in batches, and other clients get their turn between them.
+            # Other clients get their turn between the batches of a long run.
             await asyncio.sleep(0)
 
     async def _find_children(self, run: str) -> None:
         for row in await self._log.rows(parent=run, limit=0):
-            # The fork of a child run keeps its parent, but
-            # has an id of its own: it is another stream.
+            # The fork of a child run has the same parent but its own id: it is another stream.
             if row.run not in self._runs and row.events and row.run.startswith(f"{self.run}."):
                 self._adopt(row.run)
                 await self._drain(row.run)
@@ -176,7 +174,7 @@ class RunChannel:
         self._heads[run] = 0
 
     def _waits_for_child(self, record: e.Record) -> bool:
-        """Is it the result of a child run whose own records were not all read yet?"""
+        """Returns whether it is the result of a child run with unread records."""
         if not isinstance(record.event, e.Observed) or record.event.calls is None:
             return False
         projection = self._runs.get(_child(record))
@@ -188,20 +186,19 @@ class RunChannel:
         event = record.event
         called = isinstance(event, e.Proposed) and not _answers(event)
         if name == "" and self.live and called and record.seq >= self._since:
-            # What arrived were words before a call: they are its thought, and no answer.
+            # The arrived text was the thought before a call, not an answer.
             self._set_answer("")
         for delivered in self._runs[record.run](record):
             self._at[name] = (delivered.seq, delivered.part)
             if isinstance(event, e.Observed) and event.calls is not None:
                 child = self._name(_child(record))
-                # From here on a client that has this record
-                # has the child's too, without naming it.
+                # A position after this record covers the child's events, too.
                 self._closed[child] = record.seq
                 self._forget(child)
             self._append(delivered)
 
     def _forget(self, child: str) -> None:
-        """The caller's result covers its child runs: they need no place of their own."""
+        """Drops the positions of child runs that their caller's result covers."""
         for name in [
             suffix for suffix in self._at if suffix == child or suffix.startswith(f"{child}.")
         ]:
@@ -217,7 +214,7 @@ class RunChannel:
         )
 
     def _place(self) -> Position:
-        """Where the stream is. A child's event may come before any of the run's own."""
+        """Returns the position of the stream. A child's event may come before the run's first."""
         return self._at if "" in self._at else {"": (0, 0), **self._at}
 
     def _set_answer(self, text: str) -> None:
@@ -226,7 +223,7 @@ class RunChannel:
         self.answer = text
 
     def _wake(self) -> None:
-        # A new event for the next change: whoever waits on the old one wakes exactly once.
+        # A new event for the next change, so that each waiter wakes exactly once.
         woken, self.change = self.change, asyncio.Event()
         woken.set()
 
@@ -234,11 +231,11 @@ class RunChannel:
         return run[len(self.run) + 1 :]
 
     def covered(self, event: WireEvent, position: Position) -> bool:
-        """Was `event` told to a client that is at `position`?"""
+        """Returns whether a client at `position` has received `event`."""
         name = self._name(event.run)
         if name in position and covers(position[name], event):
             return True
-        # Up the chain of callers: any result that the client has covers everything below it.
+        # Up the chain of callers: a received result covers all runs below it.
         while name and "" in position:
             if name in self._closed:
                 caller = self._name_of_caller(name)
@@ -252,11 +249,11 @@ class RunChannel:
         return name.rpartition(".")[0]
 
     def entry(self, position: Position) -> "ResumePoint":
-        """Where a client that is at `position` goes on, once everything was pulled."""
+        """Returns where a client at `position` continues; call it after `pull`."""
         if not position:
             return ResumePoint(0, None)
-        # The usual case is a suffix of the list. Another server may have seen the runs'
-        # records in another order: then the client's own position decides, event by event.
+        # Usually a suffix of the list. If another server read the runs in another order, the
+        # client's own position decides for each event.
         fresh = [not self.covered(event.event, position) for event in self.delivered]
         begin = fresh.index(True) if True in fresh else len(fresh)
         if all(fresh[begin:]):
@@ -264,39 +261,39 @@ class RunChannel:
         return ResumePoint(begin, dict(position))
 
     def own(self, delivered: DeliveredEvent, position: dict[str, SeqPart]) -> bytes:
-        """The frame for a client whose server saw the runs in another order."""
+        """Returns the frame for a client whose server read the runs in another order."""
         name = self._name(delivered.event.run)
         position[name] = further(position.get(name), (delivered.event.seq, delivered.event.part))
         return delivered.event.frame(delivered.sequence, position_text(position))
 
 
 class ResumePoint(NamedTuple):
-    """A place in the list; with the client's own position if the order was another one."""
+    """A place in the list, with the client's own position if the order differs."""
 
     begin: int
     position: dict[str, SeqPart] | None
 
 
 def _answers(event: e.Proposed) -> bool:
-    """Is the step the answer, and no call?"""
+    """Returns whether the step is the answer, not a call."""
     return all(action.tool == FINISH for action in event.actions)
 
 
 def _child(record: e.Record) -> str:
-    """The id of the child run that the call of an `Observed` started."""
+    """Returns the id of the child run of an observed call."""
     event = record.event
     assert isinstance(event, e.Observed)
     return child_id(record.run, event.key, event.index)
 
 
 MOST_BYTES: Final = 65_536
-"""Frames are sent together up to this size."""
+"""Maximum bytes of frames sent together."""
 LONGEST_REPORT: Final = 2_000
-"""Characters of what a tool says of its work."""
+"""Maximum characters of a tool report."""
 
 
 class ChannelReader:
-    """One client's way through a channel."""
+    """One client's reader of a channel."""
 
     def __init__(self, channel: RunChannel, entry: ResumePoint, now: Callable[[], int]) -> None:
         self._channel, self._now = channel, now
@@ -304,14 +301,14 @@ class ChannelReader:
         self._sent, self._generation = 0, channel.generation
         self._reports = channel.reports
         self._last = 0
-        """Sequence number of the event that was told last."""
+        """Sequence number of the last sent event."""
         self.done = False
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Everything from here on, until the run's end was told."""
+        """Yields all frames until the end of the run."""
         channel = self._channel
         while not self.done:
-            # Taken before the list is looked at: what is told meanwhile sets this very event.
+            # Taken before the list is read, so that later changes set this event.
             change = channel.change
             parts, size = list[bytes](), 0
             for part in self._events():
@@ -338,9 +335,8 @@ class ChannelReader:
                 continue
             if delivered.event.type == "done":
                 if self._index < len(channel.delivered):
-                    continue  # the run went on: it was no end
-                # A resumed run has a `done` in the middle of its
-                # records; only the last may end the stream.
+                    continue  # the run continued after this end
+                # A resumed run has an earlier `done`; only the last one ends the stream.
                 self.done = channel.ended
                 if not self.done:
                     continue
@@ -355,10 +351,9 @@ class ChannelReader:
         return self._channel.own(delivered, self._position)
 
     def _chunk(self, text: str) -> list[bytes]:
-        """What the client has not yet got of `text`, in one piece."""
+        """Returns the unsent rest of `text`, in one chunk."""
         channel = self._channel
-        # The answer was replaced (a new attempt at the
-        # reply): offset 0 tells the client to start over.
+        # The answer was replaced (a retry of the reply): offset 0 makes the client start over.
         if self._generation != channel.generation or not text.startswith(
             channel.answer[: self._sent]
         ):
@@ -373,7 +368,7 @@ class ChannelReader:
         return [self._passing("answer_chunk", channel.run, chunk)]
 
     def _report(self) -> list[bytes]:
-        """What a tool said last of its work."""
+        """Returns the frame of the last tool report."""
         self._reports, progress = self._channel.reports, self._channel.progress
         if progress is None:
             return []
@@ -381,7 +376,7 @@ class ChannelReader:
         return [self._passing("progress", progress.run, {"tool": progress.tool, "text": text})]
 
     def _passing(self, name: str, run: str, said: dict[str, Any]) -> bytes:
-        """The frame of what no log holds: without an id, because nobody can come back to it."""
+        """Returns the frame of output that is not in the log, without an id."""
         body = {
             "type": name,
             "timestamp": iso(self._now()),
@@ -395,5 +390,5 @@ class ChannelReader:
 
 
 def read_already(channel: RunChannel, entry: ResumePoint) -> bool:
-    """Has the run ended, and was everything told?"""
+    """Returns whether the run has ended and all its events were read."""
     return channel.ended and entry.begin >= len(channel.delivered)

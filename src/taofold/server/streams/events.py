@@ -1,16 +1,14 @@
-"""The events of a stream, projected from records, their form as server-sent events, and a client's
-cursor in the stream. Pure.
+"""The events of a stream, projected from records, and a client's cursor. Pure.
 
-The names are those of the react-loop document; `note` is what an event says of itself that has no
-name of its own here. A record gives no event, one, or several; `part`
-numbers the events of one record (0 = its last one), so that a client that drops between two of
-them gets the second and not the first again. Child runs have no answer and no end of their own
-here: their caller's `tool_result` says it.
+The names are those of the react-loop document; `note` is the text of an event without such a name.
+A record gives zero or more events. `part` numbers the events of one record (0 = its last one), so
+that a client that disconnects between two of them gets only the second. Child runs have no answer
+and no end: their caller's `tool_result` has the result.
 
-A cursor is what `id:` says and `Last-Event-ID` brings back. A run without child runs needs only
-the number of its last record: `17`. `17.1` is the first of several events of record 17. While
-child runs are under way each adds its own place, by the end of its id: `17~3-0:5`. So a client
-can go on at any server that has the log, in whatever order that one saw the runs' records.
+A cursor is the value of `id:` and `Last-Event-ID`. For a run without child runs it is the number of
+the last record: `17`. `17.1` is the first of several events of record 17. Each open child run adds
+its position, by the end of its id: `17~3-0:5`. So a client can continue at any server of the log,
+independent of the order in which that server read the runs.
 """
 
 import re
@@ -47,14 +45,14 @@ Name: TypeAlias = Literal[
     "note",
 ]
 SSE_NAMES: Final = {"error": "run_error"}
-"""`EventSource` has an `error` event of its own, for the connection."""
+"""`EventSource` uses `error` for the connection, so the event has another name."""
 _ACTED_ON: Final = frozenset(("answer", "confirmation_request", "done"))
-"""Events on which decisions depend: they are exact, others mask guessed secrets."""
+"""Events on which decisions depend are exact; others mask guessed secrets."""
 _LOOPING: Final = ("repeat", "repetition")
 
 
 class WireEvent(Value, frozen=True):
-    """One event for clients. `at` is milliseconds since the epoch, `seq` the record's."""
+    """One event for clients. `at` is in milliseconds since the epoch, `seq` is the record's."""
 
     type: Name
     run: str
@@ -70,7 +68,7 @@ class WireEvent(Value, frozen=True):
         return SSE_NAMES.get(self.type, self.type)
 
     def body(self, sequence: int) -> dict[str, Any]:
-        """The JSON that is sent, as the `sequence`th event of its stream."""
+        """Returns the JSON of the event as number `sequence` of its stream."""
         return {
             "type": self.type,
             "timestamp": iso(self.at),
@@ -82,9 +80,9 @@ class WireEvent(Value, frozen=True):
         }
 
     def frame(self, sequence: int, cursor: str) -> bytes:
-        """The server-sent event, with `cursor` as its id ("" = without one).
+        """Returns the server-sent event, with `cursor` as its id ("" = without one).
 
-        JSON holds no line break, so one `data:` line is enough.
+        JSON contains no line break, so one `data:` line is enough.
         """
         body = msgspec.json.encode(self.body(sequence)).decode()
         id_ = f"id: {cursor}\n" if cursor else ""
@@ -92,7 +90,7 @@ class WireEvent(Value, frozen=True):
 
 
 def project(records: Iterable[e.Record], *, child: bool = False) -> Iterator[dict[str, Any]]:
-    """The wire events of a run, from its records: what its stream says, as JSON."""
+    """Yields the wire events of a run's records as JSON."""
     projection = EventProjection(child=child)
     events = [event for record in records for event in projection(record)]
     last = next((n for n in reversed(range(len(events))) if events[n].type == "done"), -1)
@@ -102,7 +100,7 @@ def project(records: Iterable[e.Record], *, child: bool = False) -> Iterator[dic
 
 
 class EventProjection:
-    """Turns the records of one run, in order, into wire events."""
+    """Turns the records of one run into wire events."""
 
     def __init__(self, *, child: bool = False) -> None:
         self._child = child
@@ -114,7 +112,7 @@ class EventProjection:
         return self._view.state
 
     def __call__(self, record: e.Record) -> tuple[WireEvent, ...]:
-        """The events of the next record."""
+        """Returns the events of the next record."""
         payloads = list(self._told(self._view.feed(record.public)))
         last = len(payloads)
         return tuple(
@@ -124,8 +122,7 @@ class EventProjection:
                     record.run,
                     record.seq,
                     record.at,
-                    # 0 for the last event of a record, so that
-                    # the usual cursor is a plain number.
+                    # 0 for the last event of a record, so that a usual cursor is a plain number.
                     0 if number == last else number,
                     self._child,
                     data if name in _ACTED_ON else shown_value(data),
@@ -144,7 +141,7 @@ class EventProjection:
                 yield "confirmation_request", self._question(change, event)
             case e.Decided() if change.question is not None:
                 yield "confirmation_resolved", _resolved(change, change.question, event)
-            # The same call once more, after a crash, gives no second event.
+            # A repeated call after a crash gives no second event.
             case e.Started() if not change.slot.started:
                 yield from _started(change, event)
             case e.Observed() if change.slot.action.tool != FINISH:
@@ -156,8 +153,8 @@ class EventProjection:
             case e.RunFinished() if not self._child:
                 yield from self._finished(event)
             case e.Decided() | e.Started() | e.Observed() | e.Resumed() | e.Noted() | e.LimitHit():
-                # Which process drives a run is nothing to those who watch; what a flow did between
-                # its actions they read in the log.
+                # Not for watchers: the driving process, and a flow's notes between actions, which
+                # the log has.
                 pass
             case _ if event.announcement is not None and not isinstance(event, e.AskFailed):
                 yield "note", note(event)
@@ -220,7 +217,7 @@ def _started(change: WatchedChange, event: e.Started) -> Iterator[tuple[Name, di
         "tier": decided.tier if decided is not None else 1,
     }
     yield "tool_start", {**call, "step": change.step, "rationale": action.rationale}
-    # A write that the policy allowed alone gives an event of its own besides.
+    # A write that only the policy allowed gives another event.
     alone = decided is not None and not isinstance(decided, e.Resolved)
     if isinstance(event, e.StartedOnce) and alone:
         summary = action.rationale or f"{action.tool} runs without asking"
@@ -247,7 +244,7 @@ def _result(change: WatchedChange, event: e.Observed) -> dict[str, Any]:
 
 
 def note(event: e.Event) -> dict[str, Any]:
-    """What an event says of itself, as clients get it that know nothing of its kind."""
+    """Returns the text of an event for clients that do not know its type."""
     public = msgspec.to_builtins(event.public)
     return {"text": event.announcement, "alarming": event.alarming, "event": public}
 
@@ -295,9 +292,10 @@ def _ended(state: RunState, event: e.RunFinished) -> dict[str, Any]:
 
 
 SeqPart: TypeAlias = tuple[int, int]
-"""Record and part: all records before it, and its first `part` events (0 = all)."""
+"""Record and part: a position after all earlier records and the first `part` events of this record
+(0 = all)."""
 Position: TypeAlias = Mapping[str, SeqPart]
-"""Points by the end of the run's id; "" is the run itself."""
+"""Positions by the end of the run's id; "" is the run itself."""
 
 START: Final[Position] = {}
 _POINT: Final = re.compile(r"(\d{1,10})(?:\.(\d{1,3}))?")
@@ -306,15 +304,15 @@ LONGEST_CURSOR: Final = 4096
 
 
 def parse_position(text: str) -> Position:
-    """The position that a client sent.
+    """Parses a client's position.
 
     Raises:
-        ValueError: it is none of ours.
+        ValueError: It is malformed.
     """
     if not text.strip():
         return START
     if len(text) > LONGEST_CURSOR:
-        raise ValueError("a position is no longer than 4096 characters")
+        raise ValueError("a position has at most 4096 characters")
     root, *children = text.strip().split("~")
     parts = _POINT.fullmatch(root)
     if parts is None:
@@ -329,7 +327,7 @@ def parse_position(text: str) -> Position:
 
 
 def position_text(position: Position) -> str:
-    """The position as text. It has a point for the run itself, or is empty."""
+    """Returns the position as text. It includes the run itself, or is empty."""
     if "" not in position:
         return ""
     root = _point_text(position[""])
@@ -338,18 +336,18 @@ def position_text(position: Position) -> str:
 
 
 def further(first: SeqPart | None, other: SeqPart) -> SeqPart:
-    """The later of two points."""
+    """Returns the later of two points."""
     return other if first is None or _order(other) > _order(first) else first
 
 
 def covers(point: SeqPart, event: WireEvent) -> bool:
-    """Was `event` delivered to who is at `point`?"""
+    """Returns whether a client at `point` has received `event`."""
     return _order(point) >= _order((event.seq, event.part))
 
 
 def _order(point: SeqPart) -> tuple[int, int]:
     seq, part = point
-    # Part 0 is the last one of its record, so it sorts behind every other.
+    # Part 0 is the last one of its record, so it sorts last.
     return (seq, part or 1 << 30)
 
 

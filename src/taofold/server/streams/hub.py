@@ -1,9 +1,8 @@
-"""`Hub`: who watches which run, with one channel for each, however many clients there are.
+"""`Hub`: the channels of watched runs, one for each run.
 
-Runs that this process drives report what became durable. Where the log can broadcast (PostgreSQL),
-other processes tell of the runs that they drive (`relay`); where it cannot, or nobody tells, the
-log is looked at a few times a second, and only while somebody watches. What a watcher is answered
-with is made by `response`.
+Runs of this process report durable records. If the log can broadcast (PostgreSQL), other processes
+report their runs (`relay`). Otherwise the log is polled a few times a second while a run has
+watchers. `response` makes a watcher's response.
 """
 
 import asyncio
@@ -21,11 +20,11 @@ from taofold.server.streams.partial_answer import PartialAnswer
 from taofold.server.streams.relay import NoRelay
 
 LOOK_S: Final = 0.2
-"""Seconds between two looks at a run that another process drives."""
+"""Seconds between two reads of a run that another process drives."""
 CHECK_S: Final = 2.0
-"""The same for a run of this process: a safety net, for nothing is missed."""
+"""The same for a run of this process, as a safety net."""
 CALM_S: Final = 15.0
-"""The same for a run of which is told when it changes."""
+"""The same for a run whose changes are reported."""
 
 ToolNames: TypeAlias = Callable[[], Collection[str]]
 
@@ -43,26 +42,26 @@ class Hub:
         self._tailers: dict[str, asyncio.Task[None]] = {}
         self._replies: dict[str, PartialAnswer] = {}
         self._answering: dict[str, ToolNames] = {}
-        """Runs that are driven here and of which each reply may be the answer: their tools."""
+        """Tools of the runs driven here whose replies may be the answer."""
         self._heads: dict[str, int] = {}
-        """How many records the runs have that are driven here."""
+        """Number of records of the runs driven here."""
         self.relay = NoRelay()
-        """To and from other processes, where the log can broadcast."""
+        """Connection to other processes if the log can broadcast."""
         self.hears_changes = False
-        """Is `poke` called for each change of a status or an inbox, by whomever?"""
+        """True if `poke` is called for each change of a status or an inbox by any process."""
 
     @property
     def watchers(self) -> int:
-        """How many clients watch a run now."""
+        """The number of current watchers."""
         return sum(channel.watchers for channel in self._channels.values())
 
     def watched(self, run: str) -> bool:
-        """Does anybody watch the run?"""
+        """Returns whether the run has watchers."""
         channel = self._channels.get(run)
         return channel is not None and channel.watchers > 0
 
     def hear(self, root: str, happening: Happening) -> None:
-        """What happens in a run of this process or its child runs, durable or a delta."""
+        """Handles a record or a delta of a run of this process or its child runs."""
         match happening:
             case Delta():
                 self._hear_delta(root, happening)
@@ -88,7 +87,7 @@ class Hub:
         own = record.run == root
         if own:
             self._heads[root] = record.seq + 1
-        # The reply is complete and in the log: what arrives next belongs to another one.
+        # The reply is complete and in the log; the next text belongs to another one.
         if own and isinstance(record.event, e.Replied):
             self._replies.pop(root, None)
             self.relay.answered(root)
@@ -97,10 +96,10 @@ class Hub:
         self.relay.wrote(root, record.seq + 1 if own else None)
 
     def begin(self, root: str, head: int, tools: ToolNames | None) -> None:
-        """The run, which has `head` records, is driven here from now on.
+        """Registers a run with `head` records that this process drives.
 
-        `tools` gives the names on offer; None: its replies may be plans or critiques, and are not
-        shown as they arrive.
+        `tools` returns the names of its tools; None: its replies may be plans or critiques and are
+        not shown while they arrive.
         """
         self._heads[root] = head
         if tools is not None:
@@ -108,32 +107,32 @@ class Hub:
         self.relay.begin(root, head)
 
     def forget(self, root: str) -> None:
-        """The run is not driven here any more."""
+        """Removes a run that this process no longer drives."""
         self._replies.pop(root, None)
         self._answering.pop(root, None)
         self._heads.pop(root, None)
         self.relay.end(root)
 
     def show(self, root: str, text: str, head: int) -> None:
-        """Take in the answer of a run of another process, as it was when it had `head` records."""
+        """Shows the answer of another process's run, at `head` records."""
         channel = self._channels.get(root)
-        # What the log already has the end of is not begun again.
+        # An answer whose end is in the log is not started again.
         if channel is not None and head >= channel.head and not self._driven(root):
             channel.answer_so_far(text, since=head)
 
     def report(self, root: str, progress: Progress) -> None:
-        """Take in what a tool reports in a run of another process."""
+        """Shows a tool report of another process's run."""
         channel = self._channels.get(root)
         if channel is not None and not self._driven(root):
             channel.show_progress(progress)
 
     def poke(self, run: str) -> None:
-        """Something was written to the run, or to a child run ("" = to any): look now."""
+        """Reads the run at once, because it or a child run changed ("" = any run)."""
         channels = [] if run else list(self._channels.values())
         while run:
             if run in self._channels:
                 channels.append(self._channels[run])
-            # The id of a child run begins with its caller's.
+            # The id of a child run begins with its caller's id.
             run = run.rpartition(".")[0]
         now = asyncio.get_running_loop().time()
         for channel in channels:
@@ -142,7 +141,7 @@ class Hub:
 
     @asynccontextmanager
     async def watch(self, run: str) -> AsyncGenerator[RunChannel]:
-        """The run's channel, up to date, for as long as the client stays."""
+        """Yields the run's current channel while the client watches."""
         channel = self._channels.get(run)
         if channel is None:
             channel = self._channels[run] = RunChannel(self._log, run)
@@ -150,11 +149,11 @@ class Hub:
             if reply is not None and reply.text:
                 channel.answer_so_far(reply.text, reply.thought, since=reply.since)
             self.relay.watch(run)
-        # Counted before the first await: a leaving client must not close a channel that is wanted.
+        # Counted before the first await, so that a leaving client does not close a used channel.
         channel.watchers += 1
         try:
             await channel.pull()
-            # After the first `pull`, and once: the tailer is shared by all who watch the run.
+            # After the first `pull`, and once: all watchers share the tailer.
             if run not in self._tailers:
                 self._tailers[run] = asyncio.create_task(self._tail(channel))
             yield channel
@@ -164,13 +163,13 @@ class Hub:
                 await self._close(run)
 
     async def close(self) -> None:
-        """Let all channels go."""
+        """Closes all channels."""
         for run in list(self._channels):
             await self._close(run)
         self.relay.close()
 
     async def _close(self, run: str) -> None:
-        # Popped before the await: who comes meanwhile gets a new channel, not one that closes.
+        # Popped before the await, so that a new watcher gets a new channel.
         self._channels.pop(run, None)
         self.relay.unwatch(run)
         tailer = self._tailers.pop(run, None)
@@ -185,7 +184,7 @@ class Hub:
             with suppress(TimeoutError):  # `wait_for` of Python 3.11 may swallow a cancellation
                 async with asyncio.timeout(seconds):
                     await channel.poked.wait()
-            # Cleared before the log is read: a poke during the reading causes another one.
+            # Cleared before the log is read, so that a poke during the read causes another one.
             channel.poked.clear()
             try:
                 await channel.pull()
@@ -193,10 +192,10 @@ class Hub:
                 _logger.warning("run %s cannot be read now: %s", channel.run, error)
 
     def _patience(self, channel: RunChannel) -> float:
-        """Seconds until the log is looked at although nothing was told."""
+        """Returns the seconds until the log is read without a notification."""
         if self._driven(channel.run):
             return CHECK_S
-        # Whatever ends the waiting changes the status first; the records come somewhat later.
+        # The end of a wait changes the status first; the records follow later.
         poked = asyncio.get_running_loop().time() - channel.poked_at < CALM_S
         announced = self.hears_changes and channel.waits and not poked
         if announced or self.relay.follows(channel.run):

@@ -1,6 +1,6 @@
-"""`PartialAnswer`: what can be shown of a reply while it arrives in this process.
+"""`PartialAnswer`: the visible text of a reply that arrives in this process.
 
-Pure. It is no event of a stream: the record of the whole reply takes its place.
+Pure. It is no event of a stream: the record of the whole reply replaces it.
 """
 
 from collections.abc import Collection
@@ -12,11 +12,11 @@ from taofold.parsing import ReplyStream
 
 
 class PartialAnswer:
-    """Hears the pieces of one reply. `text` is the answer as far as it arrived.
+    """Collects the pieces of one reply. `text` is the answer so far.
 
-    It is what the one scanner of replies shows of it: prose of models with native calls, or the
-    answer inside an envelope. `thought` is what an envelope says before the answer, `since` how
-    many records the run had when the reply began.
+    It is the visible part of the reply: prose of models with native calls, or the answer inside an
+    envelope. `thought` is an envelope's thought before the answer; `since` is the number of the
+    run's records when the reply began.
     """
 
     def __init__(self, tools: Collection[str] = (), since: int = 0) -> None:
@@ -25,7 +25,7 @@ class PartialAnswer:
         self._before = ""
 
     def feed(self, piece: str) -> bool:
-        """Hear the next piece. True if `text` changed."""
+        """Adds the next piece. Returns whether `text` changed."""
         fresh = self._reply.feed(piece)
         if not self.text:
             self._before += piece
@@ -36,7 +36,7 @@ class PartialAnswer:
 
 
 def _thought(reply: str) -> str:
-    """The thought in the beginning of a reply that is a JSON object, "" if it is none."""
+    """Returns the thought at the beginning of a JSON reply; "" if there is none."""
     begin = reply.find("{")
     if begin < 0:
         return ""

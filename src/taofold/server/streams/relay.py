@@ -1,12 +1,12 @@
-"""`Relay`: live output of runs, from the process that drives one to those where it is watched.
+"""`Relay`: sends live output of runs from the driving process to the watching ones.
 
-A server that has watchers for a run says so (`WatchNotice`) and says it again every few seconds;
-whoever drives the run then sends the answer's text as it arrives, what tools report, and that
-something was written. Nothing is sent for a run that nobody watches.
+A server with watchers of a run sends a `WatchNotice`, and repeats it every few seconds. The driving
+process then sends the arriving text of the answer, tool reports, and notices of new records.
+Nothing is sent for a run without watchers.
 
-It is lossy by design: the log is the truth, and every text ends there. What is lost shows as a gap
-in the text's offsets; then it is asked for from its beginning. Notices are bounded in size and
-number, and messages of an unknown form are ignored, so releases may differ.
+Messages may be lost by design: the log has the final text. A loss appears as a gap in the text's
+offsets; then the text is requested from its beginning. Notices are limited in size and number, and
+unknown messages are ignored, so releases may differ.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from taofold.core.errors import LogError
 from taofold.core.happenings import Progress
 
 WATCH_S: Final = 5.0
-"""Seconds between two times that a server says what it watches."""
+"""Seconds between two watch notices of a server."""
 WANTED_S: Final = 12.0
-"""What nobody said to watch for so long is not watched any more."""
+"""Seconds without a watch notice after which a run counts as unwatched."""
 PART_S: Final = 0.1
-"""Seconds over which what is to be sent is collected."""
+"""Seconds for which output is collected before it is sent."""
 PAYLOAD: Final = 7500
-"""Bytes of one message, which is ASCII: PostgreSQL takes less than 8000."""
+"""Maximum bytes of one ASCII message: PostgreSQL accepts less than 8000."""
 _PIECE: Final = 500
-"""Characters of text in a notice: in ASCII, escaped, at most twelve bytes each."""
+"""Maximum characters of text in a notice; each is at most twelve bytes in escaped ASCII."""
 _NAME: Final = 1000
-"""Runs whose ids are longer are not told of."""
+"""Maximum characters of a run's id; runs with longer ids are skipped."""
 _WANTED: Final = 20_000
 _REPORT: Final = 300
 
@@ -43,42 +43,42 @@ _logger = logging.getLogger(__name__)
 
 
 class Broadcast(Protocol):
-    """Messages to all processes on one log, this one too. Any may be lost."""
+    """Messages to all processes of one log, including this one. Any may be lost."""
 
     def broadcast(self, message: str) -> None:
-        """Send `message`: ASCII, less than 8000 bytes. It does not wait."""
+        """Sends `message` (ASCII, less than 8000 bytes) without waiting."""
         ...
 
     def on_broadcast(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Call `listener`, in any thread, with each message. Returns the way to stop it."""
+        """Calls `listener`, in any thread, with each message. Returns a function that stops it."""
         ...
 
 
 class Screen(Protocol):
-    """Where what is received is shown to watchers."""
+    """Receiver of relayed output for watchers."""
 
     def show(self, root: str, text: str, head: int) -> None:
-        """The answer of the run as far as it has arrived, when it had `head` records."""
+        """Shows the run's answer so far, at `head` records."""
         ...
 
     def report(self, root: str, progress: Progress) -> None:
-        """What a tool of the run, or of a child run, reports."""
+        """Shows a tool report of the run or a child run."""
         ...
 
     def poke(self, run: str) -> None:
-        """Something was written to the run, or to a child run: read the log."""
+        """Reads the log, because the run or a child run has new records."""
         ...
 
 
 class WatchNotice(msgspec.Struct, frozen=True, tag="watch"):
-    """These runs have watchers; `anew`: whose answer has to be told from its beginning."""
+    """These runs have watchers; `anew`: their answers must be sent from the beginning."""
 
     runs: list[str]
     anew: bool = False
 
 
 class TextNotice(msgspec.Struct, frozen=True, tag="text"):
-    """A piece of the answer that arrives as `reply`, when its run had `head` records."""
+    """A piece of the arriving answer `reply`, at `head` records of its run."""
 
     run: str
     reply: str
@@ -88,7 +88,7 @@ class TextNotice(msgspec.Struct, frozen=True, tag="text"):
 
 
 class ReportNotice(msgspec.Struct, frozen=True, tag="report"):
-    """A tool of the run `source`, which is `run` or a child of it, says how far it is."""
+    """A tool report of `source`, which is `run` or a child of it."""
 
     run: str
     source: str
@@ -97,7 +97,7 @@ class ReportNotice(msgspec.Struct, frozen=True, tag="report"):
 
 
 class WriteNotice(msgspec.Struct, frozen=True, tag="wrote"):
-    """The run is driven by the sender, and something may have been written."""
+    """The sender drives the run, and there may be new records."""
 
     run: str
 
@@ -106,7 +106,7 @@ Notice: TypeAlias = WatchNotice | TextNotice | ReportNotice | WriteNotice
 
 
 class Notices(msgspec.Struct, frozen=True):
-    """One message: what a process, `sender`, has to tell."""
+    """One message: the notices of the process `sender`."""
 
     sender: str
     notices: list[Notice]
@@ -114,7 +114,7 @@ class Notices(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Outgoing:
-    """A run that is driven here: its answer, and how much of it was sent."""
+    """A run driven here: its answer, and the sent part."""
 
     head: int
     reply: int = 0
@@ -126,7 +126,7 @@ class _Outgoing:
 
 @dataclass(slots=True)
 class _Incoming:
-    """A run that is watched here: its answer as it was received."""
+    """A run watched here: its received answer."""
 
     reply: str = ""
     text: str = ""
@@ -135,48 +135,48 @@ class _Incoming:
 
 
 class NoRelay:
-    """Of a server whose log cannot broadcast: it tells nobody, and nobody tells it anything."""
+    """The relay of a server whose log cannot broadcast: it sends and receives nothing."""
 
     def begin(self, root: str, head: int) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def end(self, root: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def wrote(self, root: str, head: int | None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def answered(self, root: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def arrived(self, root: str, text: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def reported(self, root: str, progress: Progress) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def watch(self, root: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def unwatch(self, root: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def follows(self, root: str) -> bool:
-        """No."""
+        """Returns False."""
         return False
 
     def close(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class Relay(NoRelay):
-    """One process's part: sends of the runs that it drives, receives for those it watches.
+    """The relay of one process: sends for driven runs, receives for watched runs.
 
     Args:
-        wire: Reaches the other processes.
-        screen: Shows what is received.
-        part_s: Seconds over which what is to be sent is collected.
-        watch_s: Seconds between two times that it is said what is watched.
+        wire: Connection to the other processes.
+        screen: Receiver of the output.
+        part_s: Seconds for which output is collected before it is sent.
+        watch_s: Seconds between two watch notices.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Relay(NoRelay):
         self._driven: dict[str, _Outgoing] = {}
         self._watched: dict[str, _Incoming] = {}
         self._wanted: OrderedDict[str, float] = OrderedDict()
-        """Runs that are watched elsewhere, and until when that holds."""
+        """Runs that other processes watch, with the time of expiry."""
         self._due: dict[str, None] = {}
         self._flushing: asyncio.TimerHandle | None = None
         self._flushed_at = float("-inf")
@@ -202,7 +202,7 @@ class Relay(NoRelay):
         self._stop: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
-        """Begin to receive."""
+        """Starts to receive."""
         self._loop = asyncio.get_running_loop()
 
         def heard(message: str) -> None:
@@ -213,7 +213,7 @@ class Relay(NoRelay):
         self._stop = await asyncio.to_thread(self._wire.on_broadcast, heard)
 
     def close(self) -> None:
-        """Send and receive nothing more."""
+        """Stops sending and receiving."""
         self._stop()
         for timer in (self._flushing, self._renewing):
             if timer is not None:
@@ -223,17 +223,17 @@ class Relay(NoRelay):
 
     # ------------------------------------------------------------------ where a run is driven
     def begin(self, root: str, head: int) -> None:
-        """The run, which has `head` records, is driven here from now on."""
+        """Registers a run with `head` records that this process drives."""
         self._driven[root] = _Outgoing(head, self._next())
 
     def end(self, root: str) -> None:
-        """The run is not driven here any more."""
+        """Removes a run that this process no longer drives."""
         outgoing = self._driven.pop(root, None)
         if outgoing is not None and self._is_wanted(root):
             self._send([WriteNotice(root)])
 
     def wrote(self, root: str, head: int | None) -> None:
-        """A record of the run, which has `head` now, or of a child run (None) is in the log."""
+        """Reports a new record of the run, which now has `head`, or of a child run (None)."""
         outgoing = self._driven.get(root)
         if outgoing is not None:
             outgoing.wrote = True
@@ -242,20 +242,20 @@ class Relay(NoRelay):
             self._later(root)
 
     def answered(self, root: str) -> None:
-        """The reply is in the log: what arrives next belongs to another one."""
+        """Ends the current reply, which is in the log."""
         outgoing = self._driven.get(root)
         if outgoing is not None:
             outgoing.reply, outgoing.text, outgoing.sent = self._next(), "", ""
 
     def arrived(self, root: str, text: str) -> None:
-        """More of the answer: `text` is all of it."""
+        """Sets the text of the arriving answer; `text` is the whole text so far."""
         outgoing = self._driven.get(root)
         if outgoing is not None:
             outgoing.text = text
             self._later(root)
 
     def reported(self, root: str, progress: Progress) -> None:
-        """A tool says how far it is; of what comes faster than it is sent the last is told."""
+        """Sets a tool report. Of several before the next message the last is sent."""
         outgoing = self._driven.get(root)
         if outgoing is not None:
             outgoing.report = progress
@@ -266,7 +266,7 @@ class Relay(NoRelay):
             return
         self._due[root] = None
         if self._flushing is None:
-            # The first at once, what follows together.
+            # The first output is sent at once, later output is collected.
             wait = max(0.0, self._flushed_at + self._part_s - self._loop.time())
             self._flushing = self._loop.call_later(wait, self._flush)
 
@@ -286,7 +286,7 @@ class Relay(NoRelay):
         self._send(notices)
 
     def _news(self, root: str, outgoing: _Outgoing) -> Iterator[Notice]:
-        """What was not sent yet."""
+        """Yields notices of unsent output."""
         if outgoing.wrote:
             outgoing.wrote = False
             yield WriteNotice(root)
@@ -295,7 +295,7 @@ class Relay(NoRelay):
             yield ReportNotice(root, report.run, report.tool[:_REPORT], report.text[:_REPORT])
         text = outgoing.text
         if not text.startswith(outgoing.sent):
-            # The reply was begun again: another attempt of the model.
+            # The reply was restarted by a retry of the model.
             outgoing.reply, outgoing.sent = self._next(), ""
         reply = f"{self._name}.{outgoing.reply}"
         for at in range(len(outgoing.sent), len(text), _PIECE):
@@ -308,36 +308,36 @@ class Relay(NoRelay):
 
     # ----------------------------------------------------------------- where a run is watched
     def watch(self, root: str) -> None:
-        """Somebody watches the run here."""
+        """Registers a run that is watched here."""
         self._watched[root] = _Incoming()
         self._ask(root)
         if self._renewing is None:
             self._renewing = self._loop.call_later(self._watch_s, self._renew)
 
     def unwatch(self, root: str) -> None:
-        """Nobody watches it here any more."""
+        """Removes a run that is no longer watched here."""
         self._watched.pop(root, None)
 
     def follows(self, root: str) -> bool:
-        """Does whoever drives the run tell of what is written?"""
+        """Returns whether the driving process reports new records."""
         incoming = self._watched.get(root)
         return incoming is not None and self._loop.time() - incoming.heard_at < WANTED_S
 
     def _renew(self) -> None:
         self._renewing = None
         if self._watched:
-            # Not as one message: each process answers for all runs that it names.
+            # One notice per run is not needed: each process handles all named runs.
             self._send(_watching(self._watched))
             self._renewing = self._loop.call_later(self._watch_s, self._renew)
 
     def _ask(self, root: str) -> None:
-        """Have the answer told from its beginning."""
+        """Requests the answer from its beginning."""
         self._watched[root].asked_at = self._loop.time()
         self._send([WatchNotice([root], anew=True)])
 
     # ------------------------------------------------------------------------------- messages
     def receive(self, message: str) -> None:
-        """Take in what a process told, this one included."""
+        """Handles a message of any process; its own messages are ignored."""
         try:
             notices = msgspec.json.decode(message, type=Notices)
         except msgspec.MsgspecError as error:
@@ -365,7 +365,7 @@ class Relay(NoRelay):
             self._wanted.move_to_end(root)
             outgoing = self._driven.get(root)
             if outgoing is not None:
-                # Also the sign that a relay drives it, and a look at the log now and then.
+                # This also confirms that a relay drives the run, and triggers a read of the log.
                 outgoing.wrote = True
                 if notice.anew:
                     outgoing.sent = ""
@@ -385,12 +385,12 @@ class Relay(NoRelay):
         incoming = self._watched[notice.run]
         received = incoming.text if notice.reply == incoming.reply else ""
         if notice.at > len(received):
-            # Something was lost, or said before this process listened. Not at every piece.
+            # A piece was lost, or sent before this process listened. Not requested at every piece.
             if self._loop.time() - incoming.asked_at > 2 * self._part_s:
                 self._ask(notice.run)
             return
         text = received[: notice.at] + notice.text
-        if received.startswith(text):  # told again, for another server
+        if received.startswith(text):  # repeated for another server
             text = received
         incoming.reply, incoming.text = notice.reply, text
         self._screen.show(notice.run, text, notice.head)
@@ -415,7 +415,7 @@ def _watching(runs: Iterable[str]) -> Iterator[WatchNotice]:
 
 
 def notice_messages(sender: str, notices: Iterable[Notice]) -> Iterator[str]:
-    """The notices in as few messages as can be; one that is too long for a message is left out."""
+    """Yields the notices in as few messages as possible. A too long notice is dropped."""
     head, tail = f'{{"sender":"{sender}","notices":[', "]}"
     parts, size = list[str](), 0
     for notice in notices:

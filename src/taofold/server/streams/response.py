@@ -1,9 +1,8 @@
-"""The response that each watcher of a run gets (`stream`), and how many there may be (`Watching`).
+"""The response of each watcher of a run (`stream`), and the limit of watchers (`Watching`).
 
-It has heartbeats, drops a client that takes nothing, and lasts longer than a request: so it is
-checked again and again whether its token still holds. A run outlives its connection. Only who asked
-for `on_disconnect: cancel` cancels it by being gone, and then only if nobody came back within the
-grace.
+It has heartbeats and drops a client that reads nothing. It lasts longer than a request, so its
+token is checked repeatedly. A run outlives its connection. With `on_disconnect: cancel` a
+disconnect cancels the run if no client reconnects within the grace period.
 """
 
 import asyncio
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
     from taofold.server.server import Server
 
 SHARE: Final = 2
-"""One principal may have this part of all streams: the others come in too."""
+"""One principal may have at most 1/SHARE of all streams."""
 
 
 class Watching:
-    """The open streams of one server, `most` at once."""
+    """The open streams of one server, at most `most`."""
 
     def __init__(self, most: int) -> None:
         self._most, self._open = most, Counter[str]()
@@ -45,23 +44,23 @@ class Watching:
         return self._open.total()
 
     def room(self, who: str) -> None:
-        """Is there a place for one more stream of the principal `who`?
+        """Checks that the principal `who` may open another stream.
 
         Raises:
-            Problem: 503.
+            Problem: 503, too many streams are open.
         """
         if self.total >= self._most or self._open[who] >= max(1, self._most // SHARE):
             raise Problem(503, "busy", "too many streams are open", headers={"Retry-After": "5"})
 
     @contextmanager
     def place(self, who: str) -> Generator[None]:
-        """Hold a place while the stream is open."""
+        """Counts a stream while it is open."""
         self._open[who] += 1
         try:
             yield
         finally:
             self._open[who] -= 1
-            # Names that watch nothing are forgotten, so the counter does not grow.
+            # Unused names are removed, so that the counter does not grow.
             if not self._open[who]:
                 del self._open[who]
 
@@ -69,9 +68,9 @@ class Watching:
 async def while_allowed(
     call: ApiCall, run: str, frames: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
-    """`frames` of the run, until its watcher may not see it any more.
+    """Yields `frames` of the run while its watcher may see it.
 
-    It is asked before a frame, at most every `look_again_s` seconds: nothing is told later.
+    The access is checked before a frame, at most every `look_again_s` seconds.
     """
     clock = asyncio.get_running_loop().time
     checked_at = clock()
@@ -87,10 +86,10 @@ async def _may(call: ApiCall, run: str) -> bool:
     request = call.request
     client = request.client.host if request.client else ""
     try:
-        # With the headers of the request that opened the stream: a revoked token ends it here.
+        # With the headers of the opening request, so that a revoked token ends the stream.
         caller = call.server.authenticator.authenticate(request.headers, client)
         row = await call.server.log.row(run)
-    # Also where the log cannot be read now: the client comes back and goes on at its cursor.
+    # Also if the log cannot be read: the client reconnects and continues at its cursor.
     except (Problem, TaofoldError):
         return False
     if caller is None or call.server.settings.policy.lacks(caller.principal, "read"):
@@ -101,17 +100,17 @@ async def _may(call: ApiCall, run: str) -> bool:
 _logger = logging.getLogger(__name__)
 
 RETRY_MS: Final = 1000
-"""How long a browser waits before it comes back."""
+"""Milliseconds before a browser reconnects."""
 
-# asyncio keeps only weak references to tasks: without this set one may vanish half way.
+# asyncio keeps only weak references to tasks, so this set keeps them alive.
 _leaving: set["asyncio.Task[None]"] = set()
 
 
 async def stream(call: ApiCall, run: str, after: str, *, cancel: bool) -> Response:
-    """The run's events behind `after`; 204 if it has ended and the client has read it all.
+    """Streams the run's events after `after`; 204 if it has ended and the client has read all.
 
     Raises:
-        Problem: 400 the position is none, 503 too many streams.
+        Problem: 400, the position is malformed; 503, too many streams are open.
     """
     server = call.server
     server.watching.room(call.principal.id)
@@ -119,14 +118,14 @@ async def stream(call: ApiCall, run: str, after: str, *, cancel: bool) -> Respon
         position = parse_position(after)
     except ValueError as error:
         raise Problem(400, "position", str(error)) from None
-    # 204 tells a browser's EventSource not to connect again; any other end makes it come back.
+    # 204 stops a browser's EventSource; after any other end it reconnects.
     if position and await _finished(server, run, position):
         return Response(status_code=204)
     return event_response(server, _frames(call, run, position, cancel=cancel))
 
 
 def event_response(server: "Server", frames: AsyncIterator[bytes]) -> Response:
-    """The response of a stream; a client that takes nothing of it for too long is dropped."""
+    """Makes the response of a stream. A client that reads nothing for too long is dropped."""
     return _Events(
         frames,
         ping=server.settings.ping_s,
@@ -138,10 +137,10 @@ def event_response(server: "Server", frames: AsyncIterator[bytes]) -> Response:
 
 
 class _Events(EventSourceResponse):
-    """A stream whose client may stop reading: it is then dropped, which is no error of ours."""
+    """A stream that drops a client that stops reading, without an error."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events."""
+        """Sends the events."""
         try:
             await super().__call__(scope, receive, send)
         except* SendTimeoutError:
@@ -151,7 +150,7 @@ class _Events(EventSourceResponse):
 async def _finished(server: "Server", run: str, position: Position) -> bool:
     async with server.hub.watch(run) as channel:
         delivered = channel.delivered
-        # A cursor of another run would otherwise silently skip events of this one.
+        # A cursor of another run would silently skip events of this one.
         if position[""][0] >= max(channel.head, 1):
             raise Problem(400, "position", "the run has no such event yet")
         return bool(delivered) and read_already(channel, channel.entry(position))
@@ -171,14 +170,14 @@ async def _frames(
                     yield frame
                 done = reader.done
     finally:
-        # A `finally`: Starlette closes the generator when the client disconnects.
+        # In `finally`, because Starlette closes the generator when the client disconnects.
         if cancel and not done:
             leave(server, run, principal)
 
 
 def leave(server: "Server", run: str, principal: Principal) -> None:
-    """Cancel the run if nobody watches it when the grace is over."""
-    # All streams end when the server stops; that is no wish of their clients.
+    """Cancels the run if it has no watchers after the grace period."""
+    # When the server stops all streams end, which must not cancel runs.
     if server.engine.stopping:
         return
     task = asyncio.get_running_loop().create_task(_left(server, run, principal))
@@ -187,7 +186,7 @@ def leave(server: "Server", run: str, principal: Principal) -> None:
 
 
 async def _left(server: "Server", run: str, principal: Principal) -> None:
-    # A page that is reloaded is gone for a moment; its run must not be cancelled by that.
+    # A reload of a page disconnects briefly and must not cancel the run.
     await asyncio.sleep(server.settings.grace_s)
     if server.engine.stopping or server.hub.watched(run):
         return

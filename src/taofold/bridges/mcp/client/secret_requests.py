@@ -179,7 +179,7 @@ def _first(kinds: Iterable[str]) -> str:
 
 
 def _readings(text: str) -> set[str]:
-    """The readings of the text, in lower case."""
+    """Returns the readings of the text, in lower case."""
     seen = "".join([c for c in normalize("NFKC", _squared(text)) if visible(c) == c])
     readings: set[str] = set()
     # `2FA` is one word, `yourPin` two.

@@ -242,7 +242,7 @@ def _method(request: Any) -> str:
 
 
 def _is_protocol(response: Any) -> bool:
-    """Returns whether the response is a protocol message, which says more than its status."""
+    """Returns whether the response is a protocol message, which has more details than a status."""
     return '"jsonrpc"' in response.text
 
 
@@ -314,11 +314,11 @@ class McpSession:
         return str(self.inner.instructions or "")
 
     def declares(self, what: str) -> bool:
-        """True if the server declares tools, resources or prompts."""
+        """Returns whether the server declares tools, resources or prompts."""
         return getattr(self.inner.server_capabilities, what) is not None
 
     def tells(self, what: str) -> bool:
-        """True if the server declares notifications about changes of these."""
+        """Returns whether the server declares notifications about changes of these."""
         offered = getattr(self.inner.server_capabilities, what)
         return offered is not None and bool(offered.list_changed)
 

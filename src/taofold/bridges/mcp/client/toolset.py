@@ -263,7 +263,10 @@ class McpServer(Toolset):
         cwd: str | Path = "",
         **options: Unpack[McpOptions],
     ) -> Self:
-        """A program to start. It inherits PATH, HOME and similar variables, and gets `env`."""
+        """Makes a server from a program to start.
+
+        It inherits PATH, HOME and similar variables, and gets `env`.
+        """
         address = ServerAddress("stdio", command, tuple(args), dict(env or {}), str(cwd))
         return cls(address, **options)
 
@@ -276,7 +279,7 @@ class McpServer(Toolset):
         oauth: OAuth | None = None,
         **options: Unpack[McpOptions],
     ) -> Self:
-        """A server over streamable HTTP.
+        """Makes a server over streamable HTTP.
 
         `headers` may be a function, also async. It is called once, and again after each response
         401. A function with a parameter gets the principal of the calling run (None when tools are
@@ -295,14 +298,15 @@ class McpServer(Toolset):
         oauth: OAuth | None = None,
         **options: Unpack[McpOptions],
     ) -> Self:
-        """A server over the older HTTP transport with server-sent events; `headers` as in
-        `http`.
+        """Makes a server over the older HTTP transport with server-sent events.
+
+        `headers` as in `http`.
         """
         return cls(_place("sse", url, headers, oauth), **options)
 
     @classmethod
     def within(cls, server: Any, **options: Unpack[McpOptions]) -> Self:
-        """A server object of the mcp package, in this process."""
+        """Makes a server from a server object of the mcp package, in this process."""
         return cls(ServerAddress("here", server=server), **options)
 
     def __getitem__(self, name: str) -> Tool:
