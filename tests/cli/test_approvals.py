@@ -83,7 +83,7 @@ def test_all_that_a_run_asks_is_decided_with_one_word(taofold: Taofold, project:
     refused = taofold("approvals", "approve", run)
     assert (refused.code, "--all" in refused.err) == (2, True)
     one = taofold("approvals", "approve", run, "--all", "--answer", "x")
-    assert (one.code, "name one" in one.err) == (2, True)
+    assert (one.code, "exactly one ID" in one.err) == (2, True)
     assert taofold("approvals", "approve", run, "--all").err.count("approved:") == 2
     assert taofold("runs", "resume", run).code == 0
     assert (project / "notes.txt").read_text() == "one\ntwo\n"

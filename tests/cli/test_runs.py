@@ -44,7 +44,7 @@ def test_the_log_of_a_program_in_this_folder_is_named(
     run_now(agent.opened_log.close())
     done = taofold("approvals", "list")
     assert done.code == 2
-    assert "the runs of mine.db are shown with TAOFOLD_LOG=mine.db" in " ".join(done.err.split())
+    assert "to show the runs of mine.db, set TAOFOLD_LOG=mine.db" in " ".join(done.err.split())
     monkeypatch.setenv("TAOFOLD_LOG", "mine.db")
     assert "hello" in taofold("runs", "list").out
 

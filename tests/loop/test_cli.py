@@ -141,7 +141,7 @@ def test_of_many_loops_only_the_newest_are_named(taofold: Taofold, project: Path
 
     asyncio.run(more())
     err = taofold("loops", "report").err
-    assert "15 come into question" in err
+    assert "15 loops are possible" in err
     assert "… and 5 more" in err
     assert len(err.splitlines()) == 12
     assert "… and 5 more" in taofold("loops", "report", "nothing").err
