@@ -354,7 +354,7 @@ async def test_a_filter_offers_the_runs_that_are_not_loaded_yet(
         await seat.open("runs")
         await expect(page.locator(".entry")).to_have_count(50)
         await page.fill("#filter", "first of all")
-        await expect(page.locator(".empty p")).to_have_text("None of the 50 loaded runs fits.")
+        await expect(page.locator(".empty p")).to_have_text("None of the 50 loaded runs matches.")
         await page.click("text=Older runs")
         await expect(page.locator(".entry")).to_have_count(1)
 

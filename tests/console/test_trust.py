@@ -330,7 +330,7 @@ async def test_what_is_folded_is_said_and_approve_is_dead_until_all_was_seen(
         run = await waiting(seat)
         card = seat.page.locator(".card")
         await expect(card.locator("[data-do=deny]")).to_be_enabled()
-        await expect(card.locator(".folded")).to_contain_text("folded: look at all")
+        await expect(card.locator(".folded")).to_contain_text("folded: unfold everything")
         await expect(card.locator("[data-do=approve]")).to_be_disabled()
         # No key and no script of a hurry goes around it.
         await card.focus()

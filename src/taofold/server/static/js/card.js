@@ -8,7 +8,7 @@ import { pretty, visible } from "./format.js";
 import { called, folds, lined, readable, scalar, scalarly } from "./json.js";
 
 const TIERS = { 1: "automatic", 2: "asks", 3: "confirmation", 4: "forbidden" };
-const SAID = { approve: "approved", deny: "denied", edit: "approved with changes", answer: "answered", done: "noted as done" };
+const SAID = { approve: "approved", deny: "denied", edit: "approved with changes", answer: "answered", done: "recorded as done" };
 
 /** An event of the stream in the shape of the approvals list. */
 export const asked = (event) => ({
@@ -135,8 +135,8 @@ export function card(one, more = null) {
   function refresh() {
     const hidden = folds(node).length;
     folded.hidden = !(hidden || short) || over;
-    folded.replaceChildren(...(hidden ? [`${hidden} part${hidden === 1 ? " is" : "s are"} folded: look at all before you approve. `, unfold] : []),
-      short ? `It is too long to be shown whole: it cannot be approved here, but by \`taofold approvals approve ${one.id}\`.` : "");
+    folded.replaceChildren(...(hidden ? [`${hidden} part${hidden === 1 ? " is" : "s are"} folded: unfold everything before you approve. `, unfold] : []),
+      short ? `The action is too long to show. Approve it with \`taofold approvals approve ${one.id}\`.` : "");
     for (const button of node.querySelectorAll("button[data-do]")) {
       button.disabled = busy || over || !life.alive || (button.dataset.do !== "deny" && !whole(button.dataset.do));
     }
@@ -175,7 +175,7 @@ export function card(one, more = null) {
       await post(`/approvals/${part(one.id)}`, {
         decision, digest: one.digest, ...(said ? { reason: said } : {}), ...body,
       });
-      state.textContent = `You ${filled && decision === "edit" ? "answered" : SAID[decision]} this. The run goes on.`;
+      state.textContent = `You ${filled && decision === "edit" ? "answered" : SAID[decision]} this. The run continues.`;
       node.classList.add("settled");
       over = true;
       announce(`${one.tool} ${SAID[decision]}`);
@@ -212,7 +212,7 @@ export function card(one, more = null) {
     if (filled) {
       const parameters = filled.read();
       if (parameters) decide("edit", { parameters });
-      else wrong.textContent = "Fill in what is missing.";
+      else wrong.textContent = "Fill in the missing fields.";
       return;
     }
     if (!text.value.trim()) {
@@ -256,7 +256,7 @@ export function together(cards) {
   const wrong = h("p", { class: "wrong", role: "alert" });
   const words = h("p", {});
   const buttons = ["approve", "deny"].map((decision) => h("button", { type: "button", "data-do": `${decision}-all`, onclick: () => decide(decision) }, decision === "approve" ? "Approve all" : "Deny all"));
-  const node = h("div", { class: "together", role: "group", "aria-label": "All that this step asks" }, words, h("div", { class: "buttons" }, buttons), wrong);
+  const node = h("div", { class: "together", role: "group", "aria-label": "All questions of this step" }, words, h("div", { class: "buttons" }, buttons), wrong);
 
   // As each card by itself: shown for a second, with nothing folded.
   const nodes = () => cards().map((one) => document.querySelector(`.card[data-action="${CSS.escape(one.id)}"]`));
@@ -290,7 +290,7 @@ export function together(cards) {
     refresh();
     const open = cards().length;
     node.hidden = open < 2;
-    words.textContent = `This step asks ${open} things at once. Nothing behind a call that waits runs before it is decided.`;
+    words.textContent = `This step has ${open} open questions. Calls after a waiting call start when it is decided.`;
   };
   update();
   return { node, update };

@@ -11,7 +11,7 @@ const EVERY = 1500;
 export function sessionsView(main) {
   let left = false;
   const list = h("div", {}, loading("sessions"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Sessions"), h("p", { class: "lead" }, "Conversations: each run of one remembers the runs before it.")), list);
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Sessions"), h("p", { class: "lead" }, "Conversations. Each run knows the earlier runs of its session.")), list);
   document.title = "Sessions · taofold";
   async function load() {
     try {
@@ -21,7 +21,7 @@ export function sessionsView(main) {
       for (const run of items) if (run.session && !last.has(run.session)) last.set(run.session, run);
       fill(list, last.size ? h("ol", { class: "rows" }, [...last].map(([name, run]) => h("li", {}, h("a", { class: "row session entry", href: `#/sessions/${part(name)}` },
         h("span", { class: `pill ${run.status}` }, run.status), h("span", { class: "what" }, h("span", { class: "goal" }, name), h("span", { class: "by" }, run.goal)), h("time", { class: "when" }, ago(run.created_at))))))
-        : empty("No session yet", "Start a run with a session's name: the next one of the same name remembers it."));
+        : empty("No session yet", "Start a run with a session's name: the next run with the same name continues it."));
     } catch (error) {
       if (!left) fill(list, failed(error, load));
     }
@@ -55,7 +55,7 @@ export function sessionView(main, name) {
       agent = runs.at(-1)?.agent ?? agent;
       if (!turns.size) talk.replaceChildren();
       for (const run of runs) await draw(run);
-      if (!runs.length) fill(talk, h("li", { class: "lead" }, "Nothing was said yet."));
+      if (!runs.length) fill(talk, h("li", { class: "lead" }, "No messages yet."));
       if (!left && runs.some((run) => !ENDED.includes(run.status))) timer = setTimeout(load, EVERY);
     } catch (error) {
       if (!left) wrong.textContent = error.message;
@@ -71,7 +71,7 @@ export function sessionView(main, name) {
     if (left) return;
     const reply = !ended ? h("p", { class: "lead", role: "status" }, run.waiting_for ? "It waits for you: " : "At work …")
       : typeof detail.output === "string" ? h("div", { class: "md" }, markdown(detail.output)) : h("p", {}, detail.error || JSON.stringify(detail.output) || run.status);
-    const more = h("a", { href: `#/runs/${part(run.id)}` }, run.waiting_for ? "open its question" : "how it came to this");
+    const more = h("a", { href: `#/runs/${part(run.id)}` }, run.waiting_for ? "open its question" : "steps of this run");
     const node = h("li", { class: "turn", "data-run": run.id }, h("div", { class: "mine" }, h("span", { class: "unseen" }, "You: "), run.goal),
       h("div", { class: "its" }, h("span", { class: "unseen" }, `${run.agent || "agent"}: `), reply, h("p", { class: "by" }, more, ended && ` · ${dollars(detail.usd)} · ${ago(run.created_at)}`)));
     if (known) known.node.replaceWith(node);
@@ -91,7 +91,7 @@ export function sessionView(main, name) {
       text.value = "";
       await load();
     } catch (error) {
-      wrong.textContent = error.code === "session_busy" ? "It is still at work on what you said before." : error.message;
+      wrong.textContent = error.code === "session_busy" ? "The agent is still working on your last message." : error.message;
     }
     send.disabled = false;
     text.focus();

@@ -56,7 +56,7 @@ function draw(pair) {
   const parted = rows.findIndex(([a, b]) => said(a) !== said(b));
   const row = (name, cells, differs) => h("tr", { class: differs ? "differs" : "" }, h("th", { scope: "row" }, name), cells.map((cell) => h("td", {}, cell)));
   return [
-    h("header", { class: "viewhead" }, h("h1", {}, "Two runs"), h("p", { class: "lead" }, parted < 0 ? "Every step is the same." : `They part at step ${parted + 1}.`)),
+    h("header", { class: "viewhead" }, h("h1", {}, "Two runs"), h("p", { class: "lead" }, parted < 0 ? "Every step is the same." : `The first difference is at step ${parted + 1}.`)),
     h("div", { class: "scroll", tabindex: 0 }, h("table", { class: "table two" },
       h("thead", {}, h("tr", {}, h("td", { class: "names" }), runs.map((run) => h("th", { scope: "col" }, h("a", { href: `#/runs/${part(run.id)}` }, cut(run.goal, 120)))))),
       h("tbody", {}, FIGURES.map(([name, value]) => row(name, runs.map(value), name !== "active" && value(runs[0]) !== value(runs[1])))),

@@ -8,7 +8,7 @@ import { ago, count, dollars, duration, percent, several } from "./format.js";
 export function evalsView(main) {
   let left = false;
   const list = h("div", {}, loading("evals"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Evals"), h("p", { class: "lead" }, "How agents did on cases whose right answers are known.")), list);
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Evals"), h("p", { class: "lead" }, "Results of agents on cases with known answers.")), list);
   document.title = "Evals · taofold";
   async function load() {
     try {

@@ -10,7 +10,7 @@ const LAST = 40;
 export function learningView(main) {
   let left = false;
   const body = h("div", {}, loading("figures"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Learning"), h("p", { class: "lead" }, "Whether what was learnt makes later loops shorter.")), body);
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Learning"), h("p", { class: "lead" }, "Do lessons make later loops shorter?")), body);
   document.title = "Learning · taofold";
 
   async function load() {
@@ -39,14 +39,14 @@ function draw(loops, metrics, totals, costs) {
       ? [h("p", { class: "lead" }, "Iterations until the gates passed, by loop, oldest first. The dashed line is the mean so far.",
             others > 0 && ` Loops that did not complete are left out: ${count(others)}.`),
           line(ended.map((one, i) => ({ y: one.iterations, label: `${one.task.slice(0, 40)}`, short: i + 1 })), { title: "Iterations by loop", wide: 1120, second: means(ended), names: ["iterations", "mean so far"] })]
-      : empty("No loop has completed yet", "The curve begins with the first one.")),
+      : empty("No loop has completed yet", "The curve starts with the first completed loop.")),
     h("section", { class: "panel" }, h("h2", {}, "Runs"), h("dl", { class: "facts" },
       [["runs", count(totals.runs)], ...shares.map(([name, n]) => [name, count(n)]), ["model calls", count(totals.model_calls)], ["tool calls", count(totals.tool_calls)],
         ["tokens", count(totals.tokens)], ["cost", dollars(totals.usd, totals.unpriced)]].map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
       totals.runs > totals.measured && h("p", { class: "lead" }, `Measured over the newest ${totals.measured}.`)),
     spent(costs),
     h("section", { class: "panel" }, h("h2", {}, "Patterns"), Object.keys(metrics).length
-      ? figures(metrics) : h("p", { class: "lead" }, "No pattern was ever extracted here.")))];
+      ? figures(metrics) : h("p", { class: "lead" }, "No patterns yet.")))];
 }
 
 /** What runs cost by day and by model. */
@@ -58,7 +58,7 @@ function spent({ days, models }) {
       line(days.map((one) => ({ y: one.usd, label: one.day, short: short(one.day) })), { title: "US dollars by day", wide: 1120 }),
       h("div", { class: "scroll", tabindex: 0 }, h("table", { class: "table" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "model"), ["runs", "tokens", "cost"].map((name) => h("th", { class: "n", scope: "col" }, name)))),
         h("tbody", {}, rows.map(([name, ...figures]) => h("tr", {}, h("th", { scope: "row" }, name), figures.map((figure) => h("td", { class: "n" }, figure)))))))]
-      : h("p", { class: "lead" }, "No run was measured yet."));
+      : h("p", { class: "lead" }, "No runs with costs yet."));
 }
 
 function means(loops) {

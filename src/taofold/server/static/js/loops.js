@@ -36,7 +36,7 @@ export function fresh(node, path, draw, every = EVERY) {
 
 export function loopsView(main) {
   const list = h("div", {}, loading("loops"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Loops"), h("p", { class: "lead" }, "They go on until a command proves that the work is done.")), list);
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Loops"), h("p", { class: "lead" }, "Loops run an agent until a command proves that the work is done.")), list);
   document.title = "Loops · taofold";
   return fresh(list, "/loops", ({ items }) => (items.length
     ? h("ol", { class: "rows" }, items.map(row))
@@ -66,20 +66,20 @@ export function loopView(main, id) {
       h("div", { class: "panels" },
         h("section", { class: "panel" }, h("h2", {}, "Quality"), measured.length
           ? line(measured.map((one) => ({ y: Math.round(100 * one.quality), label: `iteration ${one.number}`, short: one.number })), { title: "Share of checks that pass, by iteration", top: 100, unit: " %" })
-          : h("p", { class: "lead" }, "Nothing was measured yet.")),
+          : h("p", { class: "lead" }, "No measurements yet.")),
         h("section", { class: "panel" }, h("h2", {}, "Gates"), (loop.gates ?? []).map((gate) => h("div", { class: "gate" },
           h("span", { class: gate.passed ? "ok" : "no" }, gate.passed ? "passes" : gate.passed === null ? "not run" : "fails"),
           h("code", {}, gate.command), h("span", {}), h("small", { class: "lead" }, gate.passed_before ? "passed before iteration 1" : "failed before iteration 1")))),
         h("section", { class: "panel wide" }, h("h2", {}, "Iterations"), steps.length ? table(steps, loop.best) : h("p", { class: "lead" }, "The first one has not ended.")),
-        loop.lessons?.text && h("section", { class: "panel wide" }, h("h2", {}, "What earlier loops taught it"), h("pre", { tabindex: 0 }, loop.lessons.text)),
-        loop.lessons?.control && h("section", { class: "panel" }, h("h2", {}, "Control"), h("p", {}, "This loop was chosen by lot to get nothing from earlier loops, so that the benefit can be measured."))));
+        loop.lessons?.text && h("section", { class: "panel wide" }, h("h2", {}, "Lessons from earlier loops"), h("pre", { tabindex: 0 }, loop.lessons.text)),
+        loop.lessons?.control && h("section", { class: "panel" }, h("h2", {}, "Control"), h("p", {}, "This is a control loop: it was chosen at random to get no lessons, so that their benefit can be measured."))));
   });
 }
 
 const files = (step) => (step.changed ?? []).slice(0, 4).join(", ") || "nothing";
 
 function table(steps, best) {
-  const heads = [["#"], ["gates"], ["quality", "n"], ["changed"], ["what it said"], ["time", "n"], ["cost", "n"]];
+  const heads = [["#"], ["gates"], ["quality", "n"], ["changed"], ["output"], ["time", "n"], ["cost", "n"]];
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Iterations" }, h("table", { class: "table" },
     h("thead", {}, h("tr", {}, heads.map(([one, kind]) => h("th", { scope: "col", class: kind }, one)))),
     h("tbody", {}, steps.map((one) => h("tr", {},

@@ -129,7 +129,7 @@ keys({
 document.getElementById("new-run").addEventListener("click", () => startRun());
 document.getElementById("theme").addEventListener("click", theme);
 document.getElementById("help").addEventListener("click", help);
-document.addEventListener("signedout", () => signedOut("You are not signed in any more."));
+document.addEventListener("signedout", () => signedOut("Your session has ended. Sign in again."));
 document.getElementById("sign-out").addEventListener("click", async () => {
   await signOut().catch((error) => toast(error.message, "bad"));
   location.replace("/");

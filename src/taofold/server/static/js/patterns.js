@@ -8,11 +8,11 @@ import { fresh } from "./loops.js";
 
 export function patternsView(main) {
   const list = h("div", {}, loading("patterns"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Patterns"), h("p", { class: "lead" }, "Learnt from loops, judged by what happened next.")), list);
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Patterns"), h("p", { class: "lead" }, "Lessons from loops, measured by their success in later loops.")), list);
   document.title = "Patterns · taofold";
   return fresh(list, "/patterns", ({ items }) => (items.length
     ? h("ol", { class: "rows" }, items.map(row))
-    : empty("Nothing was learnt yet", "Finished loops leave error fixes, approaches, templates and anti-patterns here.")));
+    : empty("No patterns yet", "Finished loops leave error fixes, approaches, templates and anti-patterns here.")));
 }
 
 /** `17 of 18`, or that there is no outcome yet: never a rate without its counts. */
@@ -33,13 +33,13 @@ function row(one) {
 
 /** Retire it, with the reason that stays with it, or bring it back. */
 function judged(one, id) {
-  const reason = h("input", { id: "why", maxlength: 300, required: true, placeholder: "why it should not be shown", autocomplete: "off" });
+  const reason = h("input", { id: "why", maxlength: 300, required: true, placeholder: "reason for retiring it", autocomplete: "off" });
   const said = h("p", { class: "wrong", role: "alert" });
   async function send(event) {
     event.preventDefault();
     try {
       await post(`/patterns/${part(id)}/${one.retired ? "restore" : "retire"}`, one.retired ? {} : { reason: reason.value });
-      toast(one.retired ? "It is shown again." : "It is retired: no loop is shown it.");
+      toast(one.retired ? "The pattern is active again." : "The pattern is retired: loops do not get it.");
       dispatchEvent(new HashChangeEvent("hashchange"));
     } catch (error) {
       said.textContent = error.message;
@@ -76,7 +76,7 @@ function rewrite(one, id) {
     event.preventDefault();
     try {
       await post(`/patterns/${part(id)}/edit`, { ...named.read(), body: body.read() });
-      toast("It is saved: loops are shown the new words.");
+      toast("Saved: loops get the new text.");
       dispatchEvent(new HashChangeEvent("hashchange"));
     } catch (error) {
       said.textContent = error.message;
@@ -98,11 +98,11 @@ export function patternView(main, id) {
       h("header", { class: "runhead" }, h("p", { class: "crumbs" }, h("a", { href: "#/patterns" }, "Patterns"), " / ", h("span", { class: "mono" }, id)), h("div", { class: "title" }, h("h1", {}, one.name), judged(one, id))),
       h("div", { class: "panels" },
         h("section", { class: "panel" }, h("h2", {}, "Effect"), h("dl", { class: "facts" }, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))])),
-          trend.length > 1 && line(trend.map((t) => ({ y: Math.round(100 * t.rate), label: `after ${t.size}`, short: t.size })), { title: "Success rate after so many outcomes", top: 100, unit: " %" })),
+          trend.length > 1 && line(trend.map((t) => ({ y: Math.round(100 * t.rate), label: `after ${t.size}`, short: t.size })), { title: "Success rate by number of outcomes", top: 100, unit: " %" })),
         h("section", { class: "panel" }, h("h2", {}, "Lineage"), (one.lineage ?? []).length
           ? h("ol", { class: "lineage" }, one.lineage.map((entry) => h("li", {}, h("strong", {}, entry.what), entry.outcome && ` · ${entry.outcome}`,
               entry.loop && [" · ", h("a", { href: `#/loops/${part(entry.loop)}` }, entry.loop)], " ", h("time", {}, ago(entry.at)))))
           : h("p", { class: "lead" }, "No loop has used it yet.")),
-        h("section", { class: "panel wide" }, h("h2", {}, "What it says"), h("pre", { tabindex: 0 }, pretty(one.body ?? {})), rewrite(one, id))));
+        h("section", { class: "panel wide" }, h("h2", {}, "Content"), h("pre", { tabindex: 0 }, pretty(one.body ?? {})), rewrite(one, id))));
   });
 }

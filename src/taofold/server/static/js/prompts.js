@@ -21,7 +21,7 @@ export function promptsView(main, id) {
       fill(main, draw(run, prompt, load));
       document.title = `Prompt ${prompt.number} of ${run.goal.slice(0, 50)} · taofold`;
     } catch (error) {
-      if (!left) fill(main, error.status === 404 ? empty("No model call yet", "The prompt stands here as soon as the model was asked.") : failed(error, () => load(number)));
+      if (!left) fill(main, error.status === 404 ? empty("No model call yet", "The prompt appears here after the first model call.") : failed(error, () => load(number)));
     }
   }
   const step = (by) => {
@@ -52,7 +52,7 @@ function draw(run, prompt, load) {
       h("details", {}, h("summary", {}, prompt.tools.length ? several(prompt.tools.length, "offered tool") : "No tool is offered natively"),
         prompt.tools.map((tool) => h("section", { class: "message" }, h("h2", {}, tool.name, prompt.allowed && !prompt.allowed.includes(tool.name) && h("small", {}, " not now")), h("p", {}, tool.description), readable(tool.parameters)))),
       prompt.schema && h("details", {}, h("summary", {}, "Schema of the reply"), readable(prompt.schema)),
-      h("p", { class: "lead" }, settings ? `Settings: ${settings}` : "Settings: those of the model and its provider.")),
+      h("p", { class: "lead" }, settings ? `Settings: ${settings}` : "Settings: defaults of the model and its provider.")),
   ];
 }
 

@@ -9,7 +9,7 @@ const word = (value) => (value === 1 ? "good" : value === 0 ? "bad" : `${Math.ro
 /** A panel for the ratings of `run`; `show()` when they may be given, with those that there are. */
 export function rating(run) {
   const told = h("ul", { class: "ratings" });
-  const note = h("input", { id: "why", name: "note", maxlength: 2000, autocomplete: "off", placeholder: "Why? What would have been right?" });
+  const note = h("input", { id: "why", name: "note", maxlength: 2000, autocomplete: "off", placeholder: "Reason, or the right answer" });
   const panel = h("form", { class: "rating", hidden: true, "aria-label": "Rating", onsubmit: (event) => event.preventDefault() },
     h("h3", {}, "Was this right?"), h("label", { class: "unseen", for: "why" }, "Why"), note,
     [["Good", 1], ["Bad", 0]].map(([name, value]) => h("button", { type: "button", onclick: () => give(value) }, name)), told);

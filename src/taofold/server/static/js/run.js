@@ -50,8 +50,8 @@ function show(main, run, undo) {
   const times = h("button", { type: "button", "data-do": "times", title: "w", onclick: () => (location.hash = `#/times/${part(id)}`) }, "Times");
   const prompts = h("button", { type: "button", "data-do": "prompts", title: "p", onclick: () => (location.hash = `#/prompts/${part(id)}`) }, "Prompt");
   const line = h("form", { class: "steer", onsubmit: steer },
-    h("label", { class: "unseen", for: "steer" }, "Tell the agent something"),
-    h("input", { id: "steer", name: "text", maxlength: 2000, autocomplete: "off", placeholder: "Tell the agent something; it reads it at its next turn" }),
+    h("label", { class: "unseen", for: "steer" }, "Message to the agent"),
+    h("input", { id: "steer", name: "text", maxlength: 2000, autocomplete: "off", placeholder: "Message to the agent, which reads it at its next turn" }),
     h("button", {}, "Send"));
   const opinion = rating(id);
   const title = h("h1", { class: "goal" }, words(run.goal, run.media));
@@ -161,7 +161,7 @@ function show(main, run, undo) {
   async function goOn() {
     try {
       await post(`/runs/${part(id)}/resume`);
-      toast("It goes on where it was.");
+      toast("The run continues.");
       dispatchEvent(new HashChangeEvent("hashchange"));
     } catch (error) {
       toast(error.message, "bad");
@@ -171,7 +171,7 @@ function show(main, run, undo) {
   async function stop() {
     try {
       await post(`/runs/${part(id)}/cancel`);
-      toast("It will stop before its next call.");
+      toast("The run stops before its next call.");
       refresh();
     } catch (error) {
       toast(error.message, "bad");

@@ -54,9 +54,9 @@ export function runsView(main) {
     const older = more !== null && h("button", { type: "button", class: "more", onclick: () => { pages += 1; load(); } }, "Older runs");
     if (!shown.length) {
       total.textContent = "";
-      if (items.length || status.value) fill(list, empty("Nothing fits", `None of the ${items.length} loaded runs fits.`,
+      if (items.length || status.value) fill(list, empty("Nothing fits", `None of the ${items.length} loaded runs matches.`,
         h("button", { type: "button", onclick: () => { words.value = ""; status.value = ""; load(); } }, "Show all runs"), older));
-      else fill(list, empty("No runs yet", "A run is one goal that an agent works on. Everything that it thinks and does will be here.",
+      else fill(list, empty("No runs yet", "A run is one goal that an agent works on. Its thoughts and actions appear here.",
         h("button", { type: "button", class: "primary", onclick: () => startRun() }, "Start a run")));
       return;
     }

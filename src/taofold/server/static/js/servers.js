@@ -33,7 +33,7 @@ export async function watchServers() {
 export function serversView(main) {
   let left = false;
   const list = h("div", {}, loading("servers"));
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Servers"), h("p", { class: "lead" }, "MCP servers that want to know who you are. Your runs use your sign-in, nobody else's.")), list);
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Servers"), h("p", { class: "lead" }, "MCP servers that need a sign-in. Your runs use only your own sign-in.")), list);
   document.title = "Servers · taofold";
 
   function show(items) {
@@ -41,13 +41,13 @@ export function serversView(main) {
     fill(list, items.length ? h("ul", { class: "rows" }, items.map((one) => h("li", { class: "row entry" },
       h("span", { class: "what" }, h("span", { class: "goal" }, one.name), h("span", { class: "by" }, one.server)),
       h("span", {}, state(one)), h("span", { class: "buttons" }, buttons(one)))))
-      : empty("No server here wants a sign-in", "An agent file gives one `oauth: {per_principal: true}`."));
+      : empty("No server needs a sign-in", "An agent file gives one `oauth: {per_principal: true}`."));
   }
   function buttons(one) {
     const begin = h("button", { type: "button", class: one.signed_in ? "quiet" : "primary", onclick: () => act(begin, async () => {
       const { address } = await post("/servers/signin", { server: one.server });
       if (address) location.assign(address);
-      else toast(`${one.name} wants no sign-in.`);
+      else toast(`${one.name} needs no sign-in.`);
     }) }, one.signed_in ? "Sign in again" : "Sign in", h("span", { class: "unseen" }, ` to ${one.name}`));
     if (!one.signed_in) return [begin];
     const end = h("button", { type: "button", class: "quiet", onclick: () => act(end, async () => show((await post("/servers/signout", { server: one.server })).items)) }, "Sign out", h("span", { class: "unseen" }, ` of ${one.name}`));
@@ -75,7 +75,7 @@ export function serversView(main) {
 
 function state(one) {
   if (!one.signed_in) return "not signed in";
-  const whose = one.shared ? "signed in, for the runs of everybody" : "signed in";
+  const whose = one.shared ? "signed in, for all runs" : "signed in";
   const until = one.expires_at && !one.renewed ? `, until ${one.expires_at}` : "";
   return `${whose}${one.scope ? ` for ${one.scope}` : ""}${until}`;
 }

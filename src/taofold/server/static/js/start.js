@@ -12,9 +12,9 @@ export async function startRun(before = {}) {
   const wrong = h("p", { class: "wrong", role: "alert" });
   const agents = h("select", { name: "agent", id: "agent" });
   const about = h("p", { class: "hint", id: "about" });
-  const goal = h("textarea", { name: "goal", id: "goal", rows: 4, required: true, maxlength: 20000, placeholder: "What should be reached?" });
+  const goal = h("textarea", { name: "goal", id: "goal", rows: 4, required: true, maxlength: 20000, placeholder: "What is the goal?" });
   const files = h("input", { type: "file", name: "files", id: "files", multiple: true });
-  const model = h("select", { name: "model", id: "model" }, h("option", { value: "" }, "as the agent says"));
+  const model = h("select", { name: "model", id: "model" }, h("option", { value: "" }, "the agent's default"));
   const bound = (name, step) => h("input", { type: "number", id: `limit-${name}`, name, min: 0, step, inputmode: "decimal" });
   const limits = { steps: bound("steps", 1), tool_calls: bound("tool_calls", 1), tokens: bound("tokens", 1), usd: bound("usd", "any"), seconds: bound("seconds", "any") };
   const state = h("textarea", { id: "state", class: "mono", rows: 3, spellcheck: "false", placeholder: '{"name": "value"}' });
@@ -32,7 +32,7 @@ export async function startRun(before = {}) {
         h("label", { for: "model" }, "Model"), model,
         h("fieldset", {}, h("legend", {}, "Limits ", h("small", {}, "(only tighter than the agent's own)")),
           Object.entries(limits).map(([name, field]) => h("label", { for: field.id }, name === "usd" ? "US dollars" : name.replaceAll("_", " "), field))),
-        h("label", { for: "state" }, "State ", h("small", {}, "(JSON that the run begins with)")), state), wrong,
+        h("label", { for: "state" }, "State ", h("small", {}, "(initial data as JSON)")), state), wrong,
       h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => dialog.close() }, "Not now"), go)));
   dialog.addEventListener("close", () => dialog.remove());
   goal.addEventListener("keydown", (event) => {
@@ -61,7 +61,7 @@ export async function startRun(before = {}) {
   async function send(event) {
     event.preventDefault();
     if (!goal.value.trim()) {
-      wrong.textContent = "Say what the agent should reach.";
+      wrong.textContent = "Enter a goal.";
       goal.focus();
       return;
     }
@@ -97,6 +97,6 @@ function data(text) {
   } catch (error) {
     throw new Error(`The state is not JSON: ${error.message}`);
   }
-  if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("The state is a JSON object.");
+  if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("The state must be a JSON object.");
   return value;
 }

@@ -79,7 +79,7 @@ function draw(run, items) {
           h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "n" }, "step"), h("th", { scope: "col" }, "call"), h("th", { scope: "col", class: "n" }, "took"), h("th", { scope: "col", class: "axis" }, "when"),
             ["tokens", "cost"].map((name) => h("th", { scope: "col", class: "n" }, name)))),
           h("tbody", {}, shown.map((one) => row(one, place)))))
-      : empty("Nothing was called yet", "Model calls, tool calls and waits stand here as soon as they are over."),
+      : empty("No calls yet", "Model calls, tool calls and waits appear here when they end."),
     items.length > MOST && h("p", { class: "lead" }, `and ${items.length - MOST} more`),
   ];
 }

@@ -34,7 +34,7 @@ export function trace(root, run) {
     const [, parent, key, index] = /^(.*)\.(.+)-(\d+)$/s.exec(of) ?? [null, run, "", ""];
     const caller = calls.get(`${parent}:${key.replaceAll("-", ".")}:${index}`);
     const list = h("ol", { class: "story nested" });
-    const box = h("section", { class: "child", "aria-label": "A run of another agent" },
+    const box = h("section", { class: "child", "aria-label": "Run of another agent" },
       h("p", { class: "childname" }, "Another agent works on this. ", h("a", { href: `#/runs/${part(of)}` }, "Open its run")), list);
     (caller?.body ?? group(parent === of ? run : parent).list).append(box);
     const made = { list, last: null };
@@ -59,7 +59,7 @@ export function trace(root, run) {
         thought.confidence != null && h("span", { class: "meta" }, `${Math.round(100 * thought.confidence)} % sure`), meta),
       h("p", { class: "thought" }, thought.content || "(no words)", because && h("small", {}, because)),
       event.reasoning && h("details", { class: "reasoning" },
-        h("summary", {}, `What the model thought, ${event.reasoning.length.toLocaleString("en")} characters`),
+        h("summary", {}, `Thinking of the model, ${event.reasoning.length.toLocaleString("en")} characters`),
         h("pre", { tabindex: 0 }, event.reasoning)), body), event);
     const home = group(event.run);
     home.list.append(node);
@@ -193,7 +193,7 @@ export function trace(root, run) {
       case "rewound": return rewound(event);
       case "limit_reached": return aside(event, "limit", `${event.last ? "Last turn" : "Limit reached"}: ${event.limit.replaceAll("_", " ")}`);
       case "note": return aside(event, event.alarming ? "failure" : "", event.text);
-      case "loop_warning": return aside(event, "limit", `It repeats itself: ${event.detail || event.rule}`);
+      case "loop_warning": return aside(event, "limit", `Repetition: ${event.detail || event.rule}`);
       case "answer_chunk":
         chunks = chunks.slice(0, event.offset) + event.text;
         return answering(chunks);

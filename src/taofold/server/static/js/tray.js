@@ -63,7 +63,7 @@ export function approvalsView(main) {
       known.update();
     }
   }
-  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Approvals"), h("p", { class: "lead" }, "What agents may not do without you.")), list);
+  fill(main, h("header", { class: "viewhead" }, h("h1", {}, "Approvals"), h("p", { class: "lead" }, "Actions that need your approval, and questions to you.")), list);
   document.title = "Approvals · taofold";
 
   function draw(items, error) {
@@ -90,7 +90,7 @@ export function approvalsView(main) {
       list.append(node);
     }
     group(items);
-    if (!shown.size) fill(list, empty("Nothing waits for you", "When an agent wants to do what needs a person's word, it is shown here and the run waits."));
+    if (!shown.size) fill(list, empty("Nothing waits for you", "When an action needs your approval, it appears here and the run waits."));
   }
 
   listeners.add(draw);
