@@ -1,9 +1,9 @@
 /**
- * The server's HTTP interface. Errors are `Problem`s with the server's own words.
+ * The client of the server's HTTP API. Errors are `Problem`s with the server's text.
  *
- * The session's secret is kept with the page, by host and port: cookies would go to every port of this
- * machine, and a page at another port could set them. It goes with each request in a header, which no
- * other page can send.
+ * The session's secret is stored for the page's host and port. Cookies would be sent to every port of this
+ * machine, and a page at another port could set them. Each request sends it in a header, which no
+ * other page can set.
  */
 
 import { inexact, parse, written } from "./exact.js";
@@ -15,7 +15,7 @@ function kept() {
   try {
     return localStorage.getItem(KEY) ?? "";
   } catch {
-    return ""; // a browser that keeps nothing: signed in until the page is left
+    return ""; // a browser without storage: signed in until the page is closed
   }
 }
 
@@ -29,7 +29,7 @@ function keep(value) {
   }
 }
 
-// Another tab signed in or out: this one shows nothing of the one who was there before.
+// Another tab signed in or out, so this tab must not show the earlier principal's data.
 addEventListener("storage", (event) => {
   if ((event.key === KEY || event.key === null) && kept() !== secret) location.reload();
 });
@@ -42,7 +42,7 @@ export class Problem extends Error {
   }
 }
 
-/** The answer to a request with the session's secret, whatever its status. */
+/** Returns the response to a request with the session's secret, also an error. */
 export async function send(path, { headers = {}, ...options } = {}) {
   const own = secret ? { Authorization: `Session ${secret}` } : {};
   try {
@@ -79,13 +79,13 @@ export async function post(path, body = {}) {
   return ask(path, { method: "POST", headers: { "Content-Type": "application/json", Accept: "application/json" }, body: written(body) });
 }
 
-/** Is there a session, as far as this page knows? */
+/** Returns whether this page has a session. */
 export const signedIn = () => secret !== "";
 
-/** Who is signed in. */
+/** Returns the signed-in principal. */
 export const me = () => get("/me");
 
-/** Sign in with `{ token }`, or with the `{ code }` of a one-time link. */
+/** Signs in with `{ token }`, or with the `{ code }` of a one-time link. */
 export async function signIn(by) {
   const said = await post("/signin", by);
   keep(said.session);
@@ -100,5 +100,5 @@ export async function signOut() {
   }
 }
 
-/** A part of a path. */
+/** Encodes a part of a path. */
 export const part = encodeURIComponent;

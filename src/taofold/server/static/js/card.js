@@ -1,4 +1,4 @@
-/** A question to a person: what would happen, and the buttons that decide. */
+/** The card of an approval: the action or question, and the buttons that decide. */
 
 import { part, post } from "./api.js";
 import { announce, h, toast } from "./dom.js";
@@ -10,7 +10,7 @@ import { called, folds, lined, readable, scalar, scalarly } from "./json.js";
 const TIERS = { 1: "automatic", 2: "asks", 3: "confirmation", 4: "forbidden" };
 const SAID = { approve: "approved", deny: "denied", edit: "approved with changes", answer: "answered", done: "recorded as done" };
 
-/** An event of the stream in the shape of the approvals list. */
+/** Returns an event of the stream in the form of the approvals list. */
 export const asked = (event) => ({
   id: event.actionId,
   run: event.run,
@@ -33,8 +33,8 @@ const LOOK = 100;
 const NEAR = 8;
 const living = new Set();
 
-// A scrolled page has other controls under a pointer that rests: they live once it has moved. What counts
-// is the offset at its last movement: the event of a scroll may come later than the movement after it.
+// After a scroll other controls are under a resting pointer; they are enabled when it moves. Compared is
+// the offset at the last movement, because the scroll event may come after the next movement.
 const offset = () => `${scrollX} ${scrollY}`;
 let pointer = { x: 0, y: 0, offset: offset() };
 let scrolled = -DEAD;
@@ -48,7 +48,7 @@ for (const kind of ["pointermove", "pointerdown"]) {
   }, true);
 }
 
-/** Where `node` and its controls are on the page, how large, and whether a dialog is open over them. */
+/** Returns the place and size of `node` and its controls, and whether a dialog covers them. */
 function where(node) {
   return [node, ...node.querySelectorAll("button[data-do]")].map((one) => {
     const { left, top, width, height } = one.getBoundingClientRect();
@@ -57,8 +57,8 @@ function where(node) {
 }
 
 /**
- * A card is dead for a second after it appeared, or one of its controls appeared, moved, changed its size or was uncovered: a
- * click or a key meant for what was there before decides nothing.
+ * A card is disabled for a second after it or one of its controls appeared, moved, changed its size or was uncovered: a
+ * click or a key for the earlier content must not decide.
  */
 class Liveness {
   constructor(node, changed, always = false) {
@@ -71,13 +71,13 @@ class Liveness {
     living.add(this);
   }
 
-  /** Something new is to be read. */
+  /** Restarts the delay, because there is new content to read. */
   renew() {
     this.place = "";
     this.alive = false;
   }
 
-  /** Looks where it is now, and says whether it may decide. */
+  /** Checks the place of the card. Returns whether it may decide. */
   look() {
     const now = performance.now();
     const place = this.node.isConnected && !document.hidden ? where(this.node) : "";
@@ -102,18 +102,18 @@ setInterval(() => {
   }
 }, LOOK);
 
-/** Of each card: may `approve` be given to all that it shows? */
+/** By card: a function that returns whether its whole content may be approved. */
 const ready = new WeakMap();
 
-/** The card of one approval. `more` goes under its title. */
+/** Makes the card of one approval. `more` goes under its title. */
 export function card(one, more = null) {
   const asksUser = one.tool === "ask_user";
-  const inside = Boolean(one.form); // a tool asks in the middle of its call
+  const inside = Boolean(one.form); // a tool asks during its call
   const filled = inside && Object.keys(one.form).length ? form(one.form) : null;
   const doubt = one.question && !asksUser && !inside;
-  const own = one.summary && !one.summary.startsWith(`${one.tool}(`); // else it repeats the parameters
+  const own = one.summary && !one.summary.startsWith(`${one.tool}(`); // otherwise it repeats the parameters
   const telling = visible(one.question || (own ? one.summary : ""));
-  // What the server cut cannot be read here, and so not approved.
+  // A preview that the server cut cannot be read, so it cannot be approved.
   const short = own && CUT.test(one.summary);
   const state = h("p", { class: "decided", role: "status" });
   const wrong = h("p", { class: "wrong", role: "alert" });
@@ -128,10 +128,10 @@ export function card(one, more = null) {
   let over = false;
   const life = new Liveness(node, refresh);
 
-  /** Is all there that `decision` allows? What somebody writes as an edit is. */
+  /** Returns whether all content for `decision` is visible. An edit always is. */
   const whole = (decision) => !folds(node).length && !(short && ["approve", "done"].includes(decision));
 
-  /** What allows something needs all of it on the card; everything needs a card that lives. */
+  /** Enables the buttons: an approval needs the whole content, and all decisions an enabled card. */
   function refresh() {
     const hidden = folds(node).length;
     folded.hidden = !(hidden || short) || over;
@@ -142,7 +142,7 @@ export function card(one, more = null) {
     }
   }
   const unfold = h("button", { type: "button", class: "quiet", "data-unfold": "", onclick: () => {
-    // What is opened may hold folds of its own.
+    // An opened fold may contain folds.
     for (let left = 20; left && folds(node).length; left -= 1) {
       for (const one of folds(node)) {
         one.open = true;
@@ -155,17 +155,17 @@ export function card(one, more = null) {
     life.renew();
     if (due) return;
     due = true;
-    // Once for all that one click unfolds.
+    // Once for all folds that one click opens.
     queueMicrotask(() => {
       due = false;
       refresh();
     });
   });
-  // A key that is held down presses a button again and again.
+  // A held key presses a button repeatedly.
   node.addEventListener("keydown", (event) => event.repeat && event.target.closest("button") && event.preventDefault());
 
   async function decide(decision, body = {}) {
-    // Asked once more: it may have moved since it was looked at last.
+    // Checked again: the card may have moved since.
     if (busy || over || !life.look() || (decision !== "deny" && !whole(decision))) return;
     wrong.textContent = "";
     busy = true;
@@ -251,21 +251,21 @@ export function card(one, more = null) {
   return node;
 }
 
-/** One decision for all of the cards that one step asks at once; `cards` gives those still open. */
+/** Makes a card with one decision for all questions of a step; `cards` returns the open ones. */
 export function together(cards) {
   const wrong = h("p", { class: "wrong", role: "alert" });
   const words = h("p", {});
   const buttons = ["approve", "deny"].map((decision) => h("button", { type: "button", "data-do": `${decision}-all`, onclick: () => decide(decision) }, decision === "approve" ? "Approve all" : "Deny all"));
   const node = h("div", { class: "together", role: "group", "aria-label": "All questions of this step" }, words, h("div", { class: "buttons" }, buttons), wrong);
 
-  // As each card by itself: shown for a second, with nothing folded.
+  // As for each card: visible for a second, without folds.
   const nodes = () => cards().map((one) => document.querySelector(`.card[data-action="${CSS.escape(one.id)}"]`));
   const allowed = (decision) => life.look() && nodes().every((one) => one && (decision === "deny" ? true : ready.get(one)?.()));
   let busy = false;
   const refresh = () => {
     for (const button of buttons) button.disabled = busy || !allowed(button.dataset.do.replace("-all", ""));
   };
-  const life = new Liveness(node, refresh, true); // it hangs on the cards, too
+  const life = new Liveness(node, refresh, true); // it depends on the cards, too
 
   async function decide(decision) {
     if (busy || !allowed(decision)) return;
@@ -296,16 +296,16 @@ export function together(cards) {
   return { node, update };
 }
 
-/** What a server or a tool says within a question, apart from what the server of this page says. */
+/** Shows text of a foreign server or a tool apart from text of this server. */
 function lines(text) {
   const said = (line) => (line.startsWith("│") ? h("q", {}, lined(line.replace(/^│ ?/, ""))) : lined(line));
   return text.split("\n").map(said);
 }
 
-/** Can it be decided by approve or deny alone? */
+/** Returns whether approve and deny are enough to decide. */
 export const plain = (one) => !one.question && !one.form && one.tool !== "ask_user";
 
-/** Parameters as a list of names and values. */
+/** Returns parameters as a list of names and values. */
 export function parameters(args, open = false) {
   const rows = Object.entries(args ?? {});
   if (!rows.length) return "";

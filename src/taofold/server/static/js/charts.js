@@ -1,4 +1,4 @@
-/** Small charts as SVG: one line over an index, bars by name. Each has its figures in words, too. */
+/** Small SVG charts: a line over an index, and bars by name. Each also has its figures as text. */
 
 import { h, s } from "./dom.js";
 
@@ -7,8 +7,8 @@ const LEFT = 46;
 const BOTTOM = 26;
 
 /**
- * A line through `points` (`{x, y, label}` with y from 0 to `top`); `second` is drawn dashed.
- * `title` is what a screen reader says, `wide` the width for which it is drawn.
+ * Draws a line through `points` (`{x, y, label}` with y from 0 to `top`); `second` is dashed.
+ * `title` is for screen readers, `wide` is the width of the drawing.
  */
 export function line(points, { title, top, unit = "", second = [], names = ["", ""], wide: WIDTH = 540 }) {
   const found = Math.max(0, ...points.map((p) => p.y), ...second.map((p) => p.y));
@@ -31,7 +31,7 @@ export function line(points, { title, top, unit = "", second = [], names = ["", 
     names[1] && h("figcaption", { class: "lead" }, `${names[0]} (line), ${names[1]} (dashed)`));
 }
 
-/** A share from 0 to 1 as a thin bar. Its figure must stand beside it. */
+/** Draws a share from 0 to 1 as a thin bar. Its figure must be beside it. */
 export function meter(share) {
   return h("span", { class: "meter", "aria-hidden": "true" },
     s("svg", { viewBox: "0 0 100 6", preserveAspectRatio: "none" }, s("rect", { width: 100 * Math.min(1, Math.max(0, share ?? 0)), height: 6 })));

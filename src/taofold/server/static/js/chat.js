@@ -1,4 +1,4 @@
-/** A session as a conversation: each run is a turn, and what is written here begins the next one. */
+/** A session as a conversation: each run is a turn, and a new message begins the next run. */
 
 import { get, part, post } from "./api.js";
 import { announce, empty, failed, fill, h, loading } from "./dom.js";

@@ -1,11 +1,11 @@
-/** Two runs side by side: what they took, and what each did at each step. */
+/** Two runs side by side: their usage and their steps. */
 
 import { get, part } from "./api.js";
 import { failed, fill, h, loading, toast } from "./dom.js";
 import { brief, count, cut, dollars, duration, pretty } from "./format.js";
 import { markdown } from "./markdown.js";
 
-/** Asks which run to compare `run` with. */
+/** Lets the user choose a run to compare `run` with. */
 export async function chooseOther(run) {
   if (document.querySelector("dialog[open]")) return;
   const list = h("ol", { class: "rows choices" }, h("li", {}, loading("runs")));
@@ -65,7 +65,7 @@ function draw(pair) {
   ];
 }
 
-/** What a step did, without when and how long. */
+/** Returns the content of a step without times and durations. */
 const said = (one) => one && JSON.stringify([one.thought?.content, one.actions?.map((a) => [a.tool, a.parameters]), one.observations?.map((o) => o.extraction || o.result)]);
 
 function step(one) {

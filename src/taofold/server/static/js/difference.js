@@ -1,6 +1,6 @@
-/** A state as paths and values, and what differs between two. Pure. */
+/** A state as paths and values, and the differences of two states. Pure. */
 
-/** `{a: {b: 1}}` as `{"a.b": 1}`. What is empty, null or false says nothing and is left out. */
+/** Returns `{a: {b: 1}}` as `{"a.b": 1}`. Empty values, null and false are left out. */
 export function paths(value, at = "", found = {}) {
   if (value !== null && typeof value === "object") {
     for (const [name, one] of Object.entries(value)) paths(one, at ? `${at}.${name}` : name, found);
@@ -8,7 +8,7 @@ export function paths(value, at = "", found = {}) {
   return found;
 }
 
-/** `[{path, before, after, kind}]` with kind added, removed or changed, in order of the path. */
+/** Returns `[{path, before, after, kind}]` with kind added, removed or changed, in order of the path. */
 export function difference(before, after) {
   const a = paths(before);
   const b = paths(after);

@@ -1,16 +1,16 @@
-/** Builds elements. Text is always text: nothing in the console can insert HTML or hide. */
+/** Builds elements. Text is always inserted as text, never as HTML, and hidden characters are shown. */
 
 import { prose } from "./format.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element with properties and children; `onclick` and the like become listeners. */
+/** Makes an element with properties and children; `onclick` and similar become listeners. */
 export function h(tag, props = {}, ...children) {
   const node = document.createElement(tag);
   return dressed(node, props, children);
 }
 
-/** The same for SVG. */
+/** Makes an SVG element. */
 export function s(tag, props = {}, ...children) {
   return dressed(document.createElementNS(SVG, tag), props, children);
 }
@@ -25,13 +25,13 @@ function dressed(node, props, children) {
   return node;
 }
 
-/** Put `children` in the place of what `node` holds. */
+/** Replaces the content of `node` by `children`. */
 export function fill(node, ...children) {
   node.replaceChildren(...children.flat(Infinity).filter((one) => one));
   return node;
 }
 
-/** A short message for a moment, also for screen readers. */
+/** Shows a short message for a moment, also to screen readers. */
 export function toast(text, kind = "") {
   const note = h("p", { class: `toast ${kind}` }, text);
   document.getElementById("toasts").append(note);
@@ -43,10 +43,10 @@ let said = "";
 let due = 0;
 
 /**
- * Say `text` to screen readers; several in quick succession become one.
+ * Announces `text` to screen readers; several in quick succession are joined.
  *
- * The live region is a log: what is new is added and read out, and what was said just before stays.
- * Replacing it would silence whatever the reader has not come to yet.
+ * The live region is a log: new text is added and read out, and earlier text stays.
+ * Replacing it would drop text that the reader has not read yet.
  */
 export function announce(text) {
   said = said ? `${said}. ${text}` : text;
@@ -60,7 +60,7 @@ export function announce(text) {
   }, 700);
 }
 
-/** What is shown while something loads, is missing, or failed. */
+/** The displays while something loads, is missing, or failed. */
 export const loading = (what) => h("p", { class: "loading", role: "status" }, `Loading ${what}`);
 
 export function empty(title, text, ...more) {

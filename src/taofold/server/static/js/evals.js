@@ -1,4 +1,4 @@
-/** Evals: how agents did on their cases, with intervals, case by case. */
+/** Evals: results of agents by case, with intervals. */
 
 import { get, part } from "./api.js";
 import { meter } from "./charts.js";

@@ -1,4 +1,4 @@
-/** JSON without loss: numbers that JavaScript would write in another way stay as written. Pure. */
+/** Lossless JSON: numbers that JavaScript would write differently stay as written. Pure. */
 
 const TOKEN = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
@@ -13,13 +13,13 @@ export class Exact {
   }
 }
 
-// Nobody who writes a text knows the mark, so no text can pass for a number.
+// The mark is random, so no text can imitate a number.
 const marker = () => `${crypto.getRandomValues(new Uint32Array(4)).join("-")}:`;
 const INTEGER = /^-?\d+$/;
 
 /**
- * `JSON.parse` that keeps as `Exact` what would be written in another way: everywhere integers beyond 2^53,
- * and within `args`, or with `all`, every number.
+ * A `JSON.parse` that keeps numbers as `Exact` that would be written differently: integers beyond 2^53 everywhere,
+ * and every such number within `args`, or with `all`.
  */
 export function parse(text, all = false) {
   const plain = JSON.parse(text);
@@ -35,7 +35,7 @@ export function parse(text, all = false) {
   return all ? exact : calculable(exact);
 }
 
-/** `value` with the numbers outside of `args` as numbers, unless they are integers beyond 2^53. */
+/** Returns `value` with plain numbers outside of `args`, except integers beyond 2^53. */
 function calculable(value) {
   if (value instanceof Exact) return INTEGER.test(value.text) && Number(value.text) !== 0 ? value : Number(value.text);
   if (value === null || typeof value !== "object") return value;
@@ -46,14 +46,14 @@ function calculable(value) {
   return value;
 }
 
-/** `JSON.stringify` with each `Exact` as its digits. */
+/** A `JSON.stringify` that writes each `Exact` as its digits. */
 export function written(value, indent = 0) {
   const mark = marker();
   const text = JSON.stringify(value, (_, one) => (one instanceof Exact ? mark + one.text : one), indent) ?? "";
   return text.replaceAll(new RegExp(`"${mark}([^"]+)"`, "g"), "$1");
 }
 
-/** An integer in `value` that cannot be sent as it was written, or "". */
+/** Returns an integer in `value` that cannot be sent as written, or "". */
 export function inexact(value) {
   if (value instanceof Exact) return INTEGER.test(value.text) && Number(value.text) !== 0 ? value.text : "";
   if (typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value)) return String(value);

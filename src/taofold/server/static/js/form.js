@@ -1,4 +1,4 @@
-/** The form of what a tool asks in the middle of its call: a field for each property. */
+/** The form of a tool's question during its call: a field for each property. */
 
 import { h } from "./dom.js";
 import { visible } from "./format.js";
@@ -6,7 +6,7 @@ import { scalar } from "./json.js";
 
 const KINDS = { email: "email", uri: "url", date: "date", "date-time": "text" };
 
-/** The choices of a property: `[value, title]` for each, or null. */
+/** Returns the choices of a property as `[value, title]` pairs, or null. */
 function choices(schema) {
   const said = schema.oneOf ?? schema.anyOf;
   if (Array.isArray(said)) return said.map((one) => [one.const, one.title ?? String(one.const)]);
@@ -46,14 +46,14 @@ function reader(name, schema, required) {
   return known ? select(name, known, { multiple, required, value: schema.default }) : input(name, schema, required);
 }
 
-/** `node` to show, and `read()`: what was filled in, or null after saying what is wrong. */
+/** Returns `node` to show, and `read()`, which returns the values, or null after showing a fault. */
 export function form(schema) {
   const wanted = new Set(schema.required ?? []);
   const fields = Object.entries(schema.properties ?? {}).map(([name, one]) => [name, one, reader(name, one ?? {}, wanted.has(name))]);
   const node = h("form", { class: "fields", onsubmit: (event) => event.preventDefault() }, fields.map(([name, one, { field }]) =>
     h("label", { class: one.type === "boolean" ? "check" : "" }, h("span", {}, visible(String(one.title ?? name)), wanted.has(name) ? " *" : ""), field,
       one.description && h("small", {}, visible(String(one.description))),
-      // A field shows only a part of a long text, and no invisible characters.
+      // A field hides parts of a long text and invisible characters.
       typeof one.default === "string" && h("small", {}, "filled in: ", scalar(one.default, true)))));
   const read = () => {
     if (!node.reportValidity()) return null;

@@ -1,4 +1,4 @@
-/** JSON to read: names beside values, what is deep or long folded away. */
+/** JSON for reading: names beside values, deep or long parts folded. */
 
 import { h } from "./dom.js";
 import { Exact, parse, written } from "./exact.js";
@@ -10,9 +10,9 @@ const MOST = 100;
 const LONG = 400;
 
 /**
- * `value` as an element; a text that holds a JSON object or array is shown as one.
+ * Returns `value` as an element. A string with a JSON object or array is shown as one.
  *
- * `open` shows all that fits on a card at once; the rest is in folds that `folds` finds.
+ * `open` shows everything that fits on a card; the rest is in folds that `folds` finds.
  */
 export function readable(value, open = false) {
   const held = typeof value === "string" && !open ? parsed(value) : value;
@@ -21,10 +21,10 @@ export function readable(value, open = false) {
   return h("div", { class: "json", tabindex: 0, role: "group", "aria-label": "JSON" }, tree(held, 0, open));
 }
 
-/** The folds in `node` that are not open. */
+/** Returns the closed folds in `node`. */
 export const folds = (node) => [...node.querySelectorAll("details.fold:not([open])")];
 
-/** Text as a block for each line: a row that was broken is drawn otherwise than one that begins a line. */
+/** Returns text as a block for each line, so that wrapped rows differ from new lines. */
 export const lined = (text) => h("span", { class: "lines" }, text.split("\n").map((line) => h("span", {}, line)));
 
 function parsed(text) {
@@ -45,7 +45,7 @@ function tree(value, depth, open) {
   return rows(entries, depth, open);
 }
 
-/** The first hundred, and a fold with the next ones. */
+/** Returns the first hundred entries, and a fold with the next ones. */
 function rows(entries, depth, open) {
   const rest = entries.slice(MOST);
   return h("dl", {}, entries.slice(0, MOST).map(([name, one]) => pair(name, one, depth, open)),
@@ -53,7 +53,7 @@ function rows(entries, depth, open) {
       fold(h("summary", {}, `and ${rest.length} more`), () => rows(rest, depth, open)))));
 }
 
-// What is folded is built when it is opened: a large value costs nothing until somebody looks.
+// Folded content is built when it is opened, so a large value costs nothing before.
 function fold(summary, build, open = false) {
   const node = h("details", { class: "fold", open }, summary);
   const see = () => {
@@ -67,7 +67,7 @@ function fold(summary, build, open = false) {
 
 function pair(name, value, depth, open) {
   if (scalarly(value)) return h("div", {}, h("dt", {}, called(name)), h("dd", {}, scalar(value)));
-  // Indented further, it would stand beyond the edge of the card.
+  // A deeper indentation would exceed the width of the card.
   if (open && depth > DEEP) return h("div", {}, h("dt", {}, called(name)), h("dd", {}, lined(unambiguous(written(value)))));
   const size = Array.isArray(value) ? value.length : Object.keys(value).length;
   const inner = fold(h("summary", {}, h("span", { class: "key" }, called(name)), h("span", { class: "size" }, ` ${size} ${Array.isArray(value) ? "items" : "names"}`)),
@@ -75,10 +75,10 @@ function pair(name, value, depth, open) {
   return h("div", { class: "deep" }, h("dt", { class: "unseen" }, called(name)), h("dd", {}, inner));
 }
 
-/** A name as it can be told from any other, and from a number in a list. */
+/** Returns a name in a form that differs from every other name and from numbers of a list. */
 export const called = (name) => (typeof name === "number" || /^[A-Za-z_][\w-]*$/.test(name) ? String(name) : `"${unambiguous(name)}"`);
 
-/** A value as it can be told from any other: texts in quotes. A long one is folded, unless it is to be `whole`. */
+/** Returns a value in a form that differs from every other: strings in quotes. Long ones are folded, unless `whole`. */
 export function scalar(value, whole = false) {
   if (typeof value !== "string") return h("span", { class: "scalar" }, written(value));
   const node = () => h("span", { class: "string" }, lined(`"${unambiguous(value)}"`));

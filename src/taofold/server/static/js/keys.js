@@ -1,4 +1,4 @@
-/** Keyboard shortcuts: single keys, and `g` followed by a letter. Off while somebody types. */
+/** Keyboard shortcuts: single keys, and `g` followed by a letter. Disabled in text fields. */
 
 const bound = new Map();
 const REPEATED = new Set(["j", "k", "[", "]", "{", "}"]);
@@ -48,7 +48,7 @@ document.addEventListener("keydown", (event) => {
     leader = Date.now();
     return;
   }
-  // A key that is held down would decide on one card after the other.
+  // A held key would decide one card after the other.
   if (event.repeat && !REPEATED.has(key)) return;
   const action = bound.get(key);
   if (action && action(event) !== false) event.preventDefault();

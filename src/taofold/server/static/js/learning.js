@@ -1,4 +1,4 @@
-/** Does it get better? The learning curve over loops, and the registry's figures. */
+/** The benefit of learning: the curve over loops, and the registry's figures. */
 
 import { get } from "./api.js";
 import { line } from "./charts.js";
@@ -49,7 +49,7 @@ function draw(loops, metrics, totals, costs) {
       ? figures(metrics) : h("p", { class: "lead" }, "No patterns yet.")))];
 }
 
-/** What runs cost by day and by model. */
+/** The costs of runs by day and by model. */
 function spent({ days, models }) {
   const short = (day) => day.slice(5);
   const rows = models.map((one) => [one.model, one.runs, count(one.tokens), dollars(one.usd, one.unpriced)]);
@@ -66,7 +66,7 @@ function means(loops) {
   return loops.map((one, i) => ({ x: i, y: (sum += one.iterations) / (i + 1) }));
 }
 
-/** Whatever the registry measures, named as it names it; nested figures under their own heading. */
+/** Shows all figures of the registry by their names; nested ones under a heading. */
 function figures(values, depth = 0) {
   const simple = Object.entries(values).filter(([, value]) => value === null || typeof value !== "object");
   const nested = Object.entries(values).filter(([, value]) => value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length);

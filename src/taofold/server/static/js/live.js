@@ -1,10 +1,10 @@
-/** Follows the events of a run, through dropped connections and restarts of the server. */
+/** Follows the events of a run across lost connections and restarts of the server. */
 
 import { part, send } from "./api.js";
 import { parse } from "./exact.js";
 
 const PATIENCE = 15000;
-/** The client has read all of a run that ended (204), or may not see it. */
+/** The client has read all events of an ended run (204), or may not see it. */
 const OVER = [204, 401, 403, 404];
 export const ENDED = ["finished", "limited", "failed", "cancelled"];
 
@@ -25,7 +25,7 @@ export function follow(run, tell, connection) {
     leaving.abort();
   }
 
-  /** One event of the stream, which is lines of `name: value`. */
+  /** Parses one event of the stream, which consists of lines `name: value`. */
   function heard(frame) {
     const data = [];
     for (const line of frame.split("\n")) {
@@ -48,7 +48,7 @@ export function follow(run, tell, connection) {
       const { done, value } = await reader.read();
       if (done || stopped) return;
       text += value;
-      // Only whole events: what was cut off is sent again.
+      // Only complete events: a cut one is sent again.
       const frames = text.split(/\r?\n\r?\n/);
       text = frames.pop();
       for (const frame of frames) {
@@ -58,7 +58,7 @@ export function follow(run, tell, connection) {
     }
   }
 
-  // Not an EventSource: that can send no header, so it would need a secret in the address or a cookie.
+  // No EventSource, because it cannot send a header and would need a secret in the address or a cookie.
   async function open() {
     try {
       const answer = await send(`/runs/${part(run)}/events`, {
@@ -73,7 +73,7 @@ export function follow(run, tell, connection) {
         connection("ended");
       }
     } catch {
-      // lost, or left
+      // lost or closed
     }
     if (stopped) return;
     connection("lost");

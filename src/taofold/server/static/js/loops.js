@@ -1,4 +1,4 @@
-/** Ralph loops: their gates, their iterations, and how quality went. */
+/** Ralph loops: gates, iterations, and quality over time. */
 
 import { get, part } from "./api.js";
 import { line } from "./charts.js";
@@ -7,7 +7,7 @@ import { ago, cut, dollars, duration, percent, several } from "./format.js";
 
 const EVERY = 4000;
 
-/** Loads `path` into `node` with `draw`, again and again while it is shown. */
+/** Loads `path` into `node` with `draw` repeatedly while it is shown. */
 export function fresh(node, path, draw, every = EVERY) {
   let left = false;
   let drawn = "";
@@ -15,7 +15,7 @@ export function fresh(node, path, draw, every = EVERY) {
     try {
       const said = await get(path);
       const sign = JSON.stringify(said);
-      if (left || sign === drawn || node.querySelector("[data-hold][open]")) return; // somebody is writing there
+      if (left || sign === drawn || node.querySelector("[data-hold][open]")) return; // the user is typing there
       drawn = sign;
       fill(node, draw(said));
     } catch (error) {

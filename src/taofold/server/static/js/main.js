@@ -1,4 +1,4 @@
-/** Begins: who is signed in, which view is shown, and the keys that work everywhere. */
+/** The start of the console: sign-in, choice of the view, and global keys. */
 
 import { me, signedIn, signIn, signOut } from "./api.js";
 import { sessionsView, sessionView } from "./chat.js";
@@ -76,7 +76,7 @@ function signedOut(why = "") {
     }, h("label", { class: "unseen", for: "token" }, "Token"), token, h("button", { class: "primary" }, "Sign in")), wrong));
 }
 
-/** Says on every page whose session it is. */
+/** Shows the signed-in principal on every page. */
 function shownAs(one) {
   const who = document.getElementById("who");
   who.textContent = one ? visible(one.id) : "";
@@ -84,11 +84,11 @@ function shownAs(one) {
   for (const node of document.querySelectorAll(".signed-in")) node.hidden = !one;
 }
 
-/** Signs in by the printed link, whose code is good once. */
+/** Signs in by the printed link, whose code works once. */
 async function byLink() {
   const code = /^\/signin\/([\w-]+)$/.exec(location.pathname)?.[1];
   if (!code) return "";
-  // At once: a reload must not ask for it again.
+  // Removed at once, because a reload must not send it again.
   history.replaceState(null, "", `/${location.hash}`);
   try {
     await signIn({ code });

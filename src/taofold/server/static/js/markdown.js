@@ -1,8 +1,8 @@
 /**
  * Markdown as elements: headings, lists, tables, quotes, code, emphasis, links.
  *
- * The text is a model's. No markup in it is markup here, nothing is loaded (an image is a link), and a
- * link goes to http, https or mailto only and says where it leads. Each line is read once.
+ * The text comes from a model. HTML in it stays text, nothing is loaded (an image is a link), and a
+ * link goes only to http, https or mailto and shows its target. Each line is read once.
  */
 
 import { h } from "./dom.js";
@@ -17,7 +17,7 @@ const DEEPEST = 8;
 
 const LONGEST = 200000;
 
-/** `text` as a list of elements. */
+/** Returns `text` as a list of elements. */
 export function markdown(text) {
   if (String(text ?? "").length > LONGEST) return [h("pre", { tabindex: 0 }, text)];
   return blocks(String(text ?? "").replaceAll("\r\n", "\n").split("\n"), 0);
@@ -72,7 +72,7 @@ function during(lines, from, holds) {
   return lines.slice(from, Math.max(end, from + 1));
 }
 
-/** A list that begins with the first line, and how many lines it has. */
+/** Returns a list that begins with the first line, and its number of lines. */
 function list(lines, depth) {
   const [, indent, mark] = ITEM.exec(lines[0]);
   const ordered = /\d/.test(mark);
@@ -105,7 +105,7 @@ function table(rows) {
 
 const SPAN = /(`+)([^`]|[^`][^]{0,2000}?[^`])\1(?!`)|!?\[([^\][\n]{0,500})\]\(\s*<?([^\s()<>]{1,2000})>?(?:\s+"[^"\n]*")?\s*\)|(\*\*|__)(?=\S)([^\n]{1,2000}?\S)\5|([*_])(?=[^\s*_])([^\n*_]{1,2000}?)\7(?!\w)|(https?:\/\/[^\s<>()"'`]{1,2000}[^\s<>()"'`.,;:!?])/g;
 
-/** The spans of a line. */
+/** Returns the spans of a line. */
 function inline(text, depth = 0) {
   const made = [];
   let at = 0;
@@ -123,16 +123,16 @@ function inline(text, depth = 0) {
   return made;
 }
 
-/** A link that shows where it leads; anything but http, https and mailto stays text. */
+/** Returns a link that shows its target; other schemes than http, https and mailto stay text. */
 function link(label, target) {
   let url = null;
   try {
     url = new URL(target);
   } catch {
-    // a relative address would lead into this console
+    // a relative address would lead to this console
   }
   if (!url || !["http:", "https:", "mailto:"].includes(url.protocol)) return label ? `${label} (${target})` : target;
-  // `host` is as it is looked up, with punycode: letters of other alphabets look like those of a known name.
+  // `host` is in punycode, because other alphabets have look-alike letters.
   const where = url.host || url.pathname;
   const words = (label || target).trim();
   const node = h("a", { href: url.href, rel: "noopener noreferrer nofollow", target: "_blank" }, label || target);

@@ -1,17 +1,17 @@
-/** Images, documents and sound: shown where a browser can, else a link. */
+/** Images, documents and sound: shown if the browser can, else a link. */
 
 import { part, send } from "./api.js";
 import { h } from "./dom.js";
 
 const SHOWN = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/** What `run` was shown, or null if that is nothing. Addresses elsewhere are never opened. */
+/** Returns the media of `run`, or null. Foreign addresses are never opened. */
 export function media(run, items = []) {
   if (!items.length) return null;
   return h("ul", { class: "media", "aria-label": "Files" }, items.map((one) => h("li", {}, shown(run, one))));
 }
 
-/** The goal without the lines that stand for what is shown beside it. */
+/** Returns the goal without the lines that stand for its media. */
 export function words(goal, items = []) {
   const lines = goal.split("\n").filter((line) => !items.some((one) => one.digest && line.startsWith(`[${one.kind} `) && line.endsWith(` ${one.digest.slice(0, 8)}]`)));
   return lines.join("\n") || goal;
@@ -34,11 +34,11 @@ function shown(run, one) {
   } }, words);
 }
 
-/** An address of this page for what only a request with the session's secret gets. */
+/** Returns an address of this page for a resource that needs the session's secret. */
 async function local(at, type) {
   const answer = await send(at);
   if (!answer.ok) throw new Error(`${at}: ${answer.status}`);
-  // Of a type that is never run as a page.
+  // A type that is never executed as a page.
   return URL.createObjectURL(new Blob([await answer.arrayBuffer()], { type }));
 }
 
@@ -56,7 +56,7 @@ function size(bytes) {
   return bytes < 1e6 ? `${Math.max(1, Math.round(bytes / 1000))} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
-/** A file as the server takes it. */
+/** Returns a file in the form of the API. */
 export async function attached(file) {
   const url = await new Promise((resolve, reject) => {
     const reader = new FileReader();

@@ -1,4 +1,4 @@
-/** What was learnt across loops: effectiveness with its raw counts, and where it came from. */
+/** Patterns of loops: success with its counts, and sources. */
 
 import { part, post } from "./api.js";
 import { line, meter } from "./charts.js";
@@ -15,7 +15,7 @@ export function patternsView(main) {
     : empty("No patterns yet", "Finished loops leave error fixes, approaches, templates and anti-patterns here.")));
 }
 
-/** `17 of 18`, or that there is no outcome yet: never a rate without its counts. */
+/** Returns `17 of 18`, or a text if there is no outcome: never a rate without counts. */
 function raw(one) {
   const known = one.successes + one.failures;
   return known ? `${one.successes} of ${known} (${percent(one.rate)})` : "no outcome yet";
@@ -31,7 +31,7 @@ function row(one) {
     meter(one.rate), h("span", { class: "num" }, raw(one))));
 }
 
-/** Retire it, with the reason that stays with it, or bring it back. */
+/** Retires a pattern with a reason, or restores it. */
 function judged(one, id) {
   const reason = h("input", { id: "why", maxlength: 300, required: true, placeholder: "reason for retiring it", autocomplete: "off" });
   const said = h("p", { class: "wrong", role: "alert" });
@@ -49,7 +49,7 @@ function judged(one, id) {
     h("button", { "data-do": one.retired ? "restore" : "retire" }, one.retired ? "Restore" : "Retire"), said);
 }
 
-/** A field for every text and every list of texts of `value`; `read()` gives all of it, changed. */
+/** Makes a field for every text and list of texts of `value`; `read()` returns the changed value. */
 function fields(value, name) {
   const label = (field, what) => h("label", {}, h("span", {}, what), field);
   if (typeof value === "string") {
@@ -67,7 +67,7 @@ function fields(value, name) {
   return { node: inner.map(([, one]) => one.node), read: () => ({ ...value, ...Object.fromEntries(inner.map(([key, one]) => [key, one.read()])) }) };
 }
 
-/** Rewrite it. What it did in other words is no longer counted for or against it. */
+/** Rewrites a pattern. Outcomes of the earlier text no longer count. */
 function rewrite(one, id) {
   const named = fields({ name: one.name, tags: one.tags ?? [] }, "");
   const body = fields(one.body ?? {}, "");

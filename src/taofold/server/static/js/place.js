@@ -1,13 +1,13 @@
-/** Where the console is: `#/section/one?name=value`. What is chosen on a page stands in its address. */
+/** The address of the console: `#/section/one?name=value`. It holds the choices of a page. */
 
-/** The parts of the address: section, the one thing shown, a second one, and what is chosen. */
+/** Returns the parts of the address: section, the shown object, a second one, and the choices. */
 export function place() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?", 2);
   const [section = "runs", one = "", other = ""] = path.split("/").map(decoded);
   return { section, one, other, chosen: new URLSearchParams(query) };
 }
 
-/** Writes what is chosen into the address, without a new entry in the browser's history. */
+/** Writes the choices into the address, without a new entry in the browser's history. */
 export function choose(values) {
   const [path, query = ""] = location.hash.split("?", 2);
   const chosen = new URLSearchParams(query);

@@ -1,4 +1,4 @@
-/** What the model was sent in one call of a run, and what is new in it since the call before. */
+/** The prompt of one model call of a run, and its difference from the previous call. */
 
 import { get, part } from "./api.js";
 import { empty, failed, fill, h, loading } from "./dom.js";

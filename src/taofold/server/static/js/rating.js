@@ -1,4 +1,4 @@
-/** What people think of a run: a verdict and a note, beside its log. */
+/** Ratings of a run: a verdict and a note, stored beside its log. */
 
 import { get, part, post } from "./api.js";
 import { fill, h, toast } from "./dom.js";
@@ -6,7 +6,7 @@ import { ago } from "./format.js";
 
 const word = (value) => (value === 1 ? "good" : value === 0 ? "bad" : `${Math.round(100 * value)} %`);
 
-/** A panel for the ratings of `run`; `show()` when they may be given, with those that there are. */
+/** Makes a panel for the ratings of `run`; `show()` displays existing ones and allows new ones. */
 export function rating(run) {
   const told = h("ul", { class: "ratings" });
   const note = h("input", { id: "why", name: "note", maxlength: 2000, autocomplete: "off", placeholder: "Reason, or the right answer" });
@@ -38,7 +38,7 @@ export function rating(run) {
       draw(known);
       panel.hidden = !known.kept;
     } catch {
-      asked = false; // the connection's own line says that the server is away
+      asked = false; // the connection's status already shows that the server is unreachable
     }
   }
 

@@ -1,4 +1,4 @@
-/** One run: its story as it happens, what it cost, and the time slider. */
+/** One run: its live steps, its costs, and the time slider. */
 
 import { get, part, post } from "./api.js";
 import { failed, fill, h, loading, toast } from "./dom.js";
@@ -13,7 +13,7 @@ import { startRun } from "./start.js";
 import { timeline } from "./timeline.js";
 import { trace } from "./trace.js";
 
-/** Shows the run `id` in `main`; returns what must be called when it is left. */
+/** Shows the run `id` in `main`. Returns a function to call when the page is left. */
 export function runView(main, id) {
   let left = false;
   const undo = [() => (left = true)];
@@ -42,7 +42,7 @@ function show(main, run, undo) {
     at: number(chosen.get("at")), against: number(chosen.get("against")) });
   const cancel = h("button", { type: "button", "data-do": "cancel", onclick: stop }, "Cancel");
   const resume = h("button", { type: "button", "data-do": "resume", onclick: goOn }, "Resume");
-  // The page has the goal as views show it, without guessed secrets and files: then only a copy of the run's start is the same again.
+  // The page lacks guessed secrets and files of the goal; then only a copy of the run's start repeats it exactly.
   const whole = !run.media?.length && !run.goal.includes("[redacted]");
   const again = h("button", { type: "button", "data-do": "again",
     onclick: () => (whole ? startRun({ goal: run.goal, agent: run.agent, session: run.session }) : fork(0)) }, "Run again");
@@ -95,13 +95,13 @@ function show(main, run, undo) {
         const [now] = await Promise.all([get(`/runs/${part(id)}`), time.more()]);
         facts(now);
       } catch {
-        // the connection's own line says that the server is away
+        // the connection's status already shows that the server is unreachable
       }
       took = performance.now() - begun;
-    }, Math.min(5000, Math.max(250, 3 * took))); // a long run costs more to look at
+    }, Math.min(5000, Math.max(250, 3 * took))); // a long run is slower to load
   }
 
-  // Where the page ends is only asked when it was scrolled: asking lays out all of a long story.
+  // The end of the page is read only after a scroll, because reading it lays out the whole story.
   let atEnd = true;
   let scrolling = 0;
   const scrolled = () => (atEnd = window.innerHeight + window.scrollY > document.body.scrollHeight - 160);
@@ -116,7 +116,7 @@ function show(main, run, undo) {
     });
   }
 
-  // A run that waits opens at its question, unless the address names a moment or somebody scrolls.
+  // A waiting run opens at its question, unless the address names a moment or the user scrolls.
   let seeking = run.status === "waiting" && !chosen.has("at");
   let sought = 0;
   const found = () => (seeking = false);
@@ -130,7 +130,7 @@ function show(main, run, undo) {
       const question = seeking && story.querySelector(".card:not(.settled)");
       if (!question) return;
       found();
-      // Without the focus: one key would decide what nobody has picked.
+      // Without the focus, because one key would decide an unselected question.
       question.scrollIntoView({ block: "center" });
     }, 120);
   }

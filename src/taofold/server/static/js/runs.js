@@ -1,4 +1,4 @@
-/** The list of runs: what they were for, how they stand, what they cost. */
+/** The list of runs: goals, states and costs. */
 
 import { get, part } from "./api.js";
 import { empty, failed, fill, h, loading } from "./dom.js";
@@ -50,7 +50,7 @@ export function runsView(main) {
     if (sign === drawn) return;
     drawn = sign;
     const focused = document.activeElement?.getAttribute?.("data-run");
-    // Words are looked for in what is loaded: where there is more, it can be looked at too.
+    // The filter searches the loaded runs; further runs can be loaded.
     const older = more !== null && h("button", { type: "button", class: "more", onclick: () => { pages += 1; load(); } }, "Older runs");
     if (!shown.length) {
       total.textContent = "";

@@ -1,4 +1,4 @@
-/** MCP servers to which the one who looks can sign in, and the way back from their pages. */
+/** MCP servers to which the user can sign in, and the return from their pages. */
 
 import { get, post } from "./api.js";
 import { empty, failed, fill, h, loading, toast } from "./dom.js";
@@ -6,11 +6,11 @@ import { several } from "./format.js";
 
 const BACK = "/signed-in";
 
-/** Hands over where the browser came back to, and goes on as the page that it is. */
+/** Sends the browser's final address to the server, then shows the page. */
 export async function returned() {
   if (location.pathname !== BACK) return;
   const address = location.href;
-  // At once: the code must not stand in the address, and a reload must not hand it over again.
+  // Removed at once: the code must not stay in the address, and a reload must not send it again.
   history.replaceState(null, "", "/#/servers");
   try {
     const done = await post("/servers/signin/finish", { address });
@@ -20,13 +20,13 @@ export async function returned() {
   }
 }
 
-/** Shows the section where there is anything in it. */
+/** Shows the section if it has entries. */
 export async function watchServers() {
   try {
     const { items } = await get("/servers");
     document.getElementById("servers").hidden = !items.length;
   } catch {
-    // Without the right to start runs there is nothing to sign in for.
+    // Without the right to start runs a sign-in has no use.
   }
 }
 

@@ -6,7 +6,7 @@ import { attached } from "./media.js";
 
 const MOST_BYTES = 17e6;
 
-/** Opens the dialog; `before` is what a run that is to be run again was begun with. */
+/** Opens the dialog; `before` has the inputs of a run to repeat. */
 export async function startRun(before = {}) {
   if (document.querySelector("dialog[open]")) return;
   const wrong = h("p", { class: "wrong", role: "alert" });

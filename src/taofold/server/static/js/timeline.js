@@ -1,4 +1,4 @@
-/** The time slider: every event of the log as a tick, the state at any of them, and differences. */
+/** The time slider: a tick for each event of the log, the state at each, and differences. */
 
 import { get, part } from "./api.js";
 import { difference } from "./difference.js";
@@ -15,8 +15,8 @@ const KINDS = {
 const TALL = { thought: 22, begin: 22, end: 22, ask: 18, limit: 18, tool: 14, model: 9 };
 
 /**
- * `changed(seq | null)` hears where the slider stands, null is now; `chosen(at, against)` hears what the address
- * should say. `at` and `against` are what it said when the page was opened.
+ * `changed(seq | null)` gets the position of the slider, null is now; `chosen(at, against)` gets the values for
+ * the address. `at` and `against` are the values in the address when the page was opened.
  */
 export function timeline(run, { changed, fork, seen, chosen, at: opened = null, against = null }) {
   const records = [];
@@ -40,7 +40,7 @@ export function timeline(run, { changed, fork, seen, chosen, at: opened = null, 
 
   const at = () => here ?? (records.length ? records[records.length - 1].seq : 0);
 
-  /** Reads what the log got since, and draws it. */
+  /** Reads new records of the log and draws them. */
   let reading = null;
   let again = false;
   async function more() {
@@ -74,7 +74,7 @@ export function timeline(run, { changed, fork, seen, chosen, at: opened = null, 
     }
     range.max = Math.max(0, records.length - 1);
     if (opened !== null && records.length) {
-      // As the address says; a number beyond the end is now.
+      // From the address; a number beyond the end means now.
       range.value = Math.max(0, records.findIndex((record) => record.seq >= opened));
       if (records[records.length - 1].seq < opened) [here, range.value] = [null, range.max];
       changed(here);
@@ -119,7 +119,7 @@ export function timeline(run, { changed, fork, seen, chosen, at: opened = null, 
       chosen(here, held);
       draw();
       clearTimeout(showing);
-      showing = setTimeout(show, 60); // a state is only asked for where the slider rests
+      showing = setTimeout(show, 60); // a state is loaded only where the slider rests
     });
   }
 

@@ -1,4 +1,4 @@
-/** Where the time of a run went: its calls and waits as bars over one axis, with what each cost. */
+/** The times of a run: calls and waits as bars over one axis, with costs. */
 
 import { get, part } from "./api.js";
 import { empty, failed, fill, h, loading, s } from "./dom.js";
@@ -6,7 +6,7 @@ import { count, cut, dollars, duration } from "./format.js";
 import { keys } from "./keys.js";
 
 const MOST = 500;
-const LEAST = 0.6; // of 100: what took no time is still seen
+const LEAST = 0.6; // of 100: the minimum visible width
 const WORDS = { model: "models", tool: "tools", wait: "waiting" };
 
 export function timesView(main, id) {
@@ -31,8 +31,8 @@ export function timesView(main, id) {
 }
 
 /**
- * The place of a moment on an axis from 0 to 100 on which work keeps its proportions, and a stretch in
- * which nothing ran (a wait of days) takes no more than a tenth of all work.
+ * Returns the place of a moment on an axis from 0 to 100. Work keeps its proportions; a time in
+ * which nothing ran (a wait of days) takes at most a tenth of all work.
  */
 export function axis(spans) {
   const work = spans.filter((one) => one.type !== "wait").sort((a, b) => a.start - b.start);

@@ -1,4 +1,4 @@
-/** The story of a run: typed thoughts, calls with their results, child runs, questions, the answer. */
+/** The trace of a run: typed thoughts, calls with results, child runs, questions, the answer. */
 
 import { part } from "./api.js";
 import { asked, card, plain, together } from "./card.js";
@@ -11,7 +11,7 @@ import { takeBack } from "./undone.js";
 
 /**
  * Shows events below `root`.
- * `tell(event)` adds one, `timing(record)` what a model call took, `travel(seq)` dims what came later.
+ * `tell(event)` adds one, `timing(record)` adds the usage of a model call, `travel(seq)` dims later events.
  */
 export function trace(root, run) {
   const groups = new Map();
@@ -27,7 +27,7 @@ export function trace(root, run) {
   root.append(story, ending);
   groups.set(run, { list: story, last: null });
 
-  /** Where the steps of `of` go; a child's, inside the call that began it. */
+  /** Returns the node for steps of `of`; a child's steps go inside its call. */
   function group(of) {
     const known = groups.get(of);
     if (known) return known;
@@ -112,7 +112,7 @@ export function trace(root, run) {
     announce(`Your decision is needed: ${event.summary || event.question || event.tool}`);
   }
 
-  /** What one step asks at once can be decided at once. */
+  /** Adds one decision for all questions of a step. */
   function join(event, node) {
     if (!event.batch || !plain(asked(event))) return;
     const known = batches.get(event.batch) ?? { all: [], bar: null };
@@ -144,13 +144,13 @@ export function trace(root, run) {
     announce(words);
   }
 
-  /** What a tool says of its work, beside its call; the next report or the result replaces it. */
+  /** Shows a tool's report beside its call; the next report or the result replaces it. */
   function progress(event) {
     const working = (one) => one.node.dataset.run === event.run && one.tool === event.tool && one.node.classList.contains("running");
     for (const one of [...calls.values()].filter(working)) one.state.textContent = `running · ${cut(event.text, 90)}`;
   }
 
-  /** Events after `to` count no longer: they stay to be read, folded away. */
+  /** Folds away the events after `to`, which a rewind took back. */
   function rewound(event) {
     const home = group(event.run);
     const last = takeBack(root, home.list, event, [calls, cards, groups]);
@@ -162,7 +162,7 @@ export function trace(root, run) {
   let wanted = "";
   let drawn = 0;
   function answering(text) {
-    // What arrived were words before a call: the trace has them as its thought.
+    // The arrived text was the thought before a call, which the trace shows.
     if (!text) {
       answer?.parentElement.remove();
       answer = null;
@@ -174,7 +174,7 @@ export function trace(root, run) {
     }
     wanted = text;
     if (drawn) return;
-    // While it streams, once for each frame: each drawing reads all of it.
+    // During the stream once per frame, because each drawing reads the whole text.
     drawn = requestAnimationFrame(() => {
       drawn = 0;
       answer?.replaceChildren(...markdown(wanted));
@@ -209,7 +209,7 @@ export function trace(root, run) {
     }
   }
 
-  /** What a flow did between its actions: the variables it set, the way it took, what failed. */
+  /** Shows the notes of a flow: variables set, branches taken, failures. */
   function noted({ seq, event: { kind, data } }) {
     const words = {
       state: () => h("span", { class: "args" }, brief(data)),
@@ -224,7 +224,7 @@ export function trace(root, run) {
   }
 
   let asking = null;
-  /** What the log says beside the events: how long the model took, and at what cost. */
+  /** Shows facts from the log besides the events: duration and costs of the model. */
   function timing(record) {
     const event = record.event;
     if (event.e === "noted") noted(record);
@@ -238,7 +238,7 @@ export function trace(root, run) {
     asking = null;
   }
 
-  /** Dims what came after `seq`; null is now. */
+  /** Dims the events after `seq`; null is now. */
   function travel(seq) {
     for (const node of root.querySelectorAll(`[data-run="${CSS.escape(run)}"]`)) {
       const later = seq !== null && node.dataset.seq !== "" && Number(node.dataset.seq) > seq;

@@ -1,4 +1,4 @@
-/** Everything that waits for a person, across all runs. */
+/** All waiting approvals and questions of all runs. */
 
 import { get, part, signedIn } from "./api.js";
 import { card, plain, together } from "./card.js";
@@ -30,7 +30,7 @@ function badge(n) {
   node.setAttribute("aria-label", `${n} waiting`);
 }
 
-/** Keeps the count in the navigation current. */
+/** Updates the count in the navigation. */
 export function watchApprovals() {
   look();
   setInterval(() => document.hidden || !signedIn() || look(), EVERY);
@@ -42,7 +42,7 @@ export function approvalsView(main) {
   const shown = new Map();
   const bars = new Map();
 
-  /** Above the cards of one step that asks several things: one decision for all of them. */
+  /** Adds one decision for all questions of a step above its cards. */
   function group(items) {
     const groups = new Map();
     for (const one of items.filter((other) => other.batch && plain(other))) groups.set(one.batch, [...(groups.get(one.batch) ?? []), one]);
@@ -77,7 +77,7 @@ export function approvalsView(main) {
       if (items.some((one) => one.id === id) || (held && !node.classList.contains("settled"))) continue;
       node.remove();
       shown.delete(id);
-      // Not to the next card: the key that decided on this one would decide on that, too.
+      // Not to the next card, which the same key would decide, too.
       if (held) main.focus();
     }
     list.querySelector(".empty, .loading")?.remove();
@@ -106,6 +106,6 @@ export function press(name) {
   const button = one?.querySelector(`[data-do="${name}"]`);
   if (!button) return false;
   if (!focused) one.focus();
-  else button.click(); // which does nothing as long as it is disabled
+  else button.click(); // which has no effect while it is disabled
   return true;
 }

@@ -1,10 +1,10 @@
-/** What a rewind took back: no longer part of the run, still there to be read. */
+/** Events that a rewind took back: no longer part of the run, but still readable. */
 
 import { announce, h } from "./dom.js";
 import { several } from "./format.js";
 
 /**
- * Folds away what stands in `list` after the event that `event` rewinds to, and forgets it in
+ * Folds away the entries of `list` after the event that `event` rewinds to, and removes them from
  * `known`, maps to elements. Returns the last step that still counts.
  */
 export function takeBack(root, list, event, known) {
