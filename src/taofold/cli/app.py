@@ -82,6 +82,15 @@ def _tidy(command: Any) -> None:
     if command.help:
         paragraphs = cleandoc(command.help).split("\n\n")
         command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+    help_option = command.get_help_option
+
+    def without_type(context: Any) -> Any:
+        option = help_option(context)
+        if option is not None:
+            option.metavar = ""
+        return option
+
+    command.get_help_option = without_type
     for option in command.params:
         # Typer shows `<bool>` after a flag, which reads as if the flag took a value.
         if getattr(option, "is_flag", False) and option.metavar is None:

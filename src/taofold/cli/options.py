@@ -143,8 +143,8 @@ Approve = Annotated[
         "--approve",
         metavar="ask|all|wait",
         help="ask: ask at this terminal, or wait if there is none. all: approve without asking. "
-        "wait: stop until `taofold approvals approve`. Default: ask, unless the agent's code "
-        "sets `approve=`.",
+        "wait: leave the run waiting for `taofold approvals`. Default: ask, unless the code "
+        "of the agent sets `approve=`.",
         rich_help_panel=PERMISSIONS,
     ),
 ]

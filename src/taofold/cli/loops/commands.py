@@ -225,7 +225,7 @@ def resume(
             help="Accept protected files that were edited while the loop stood still.",
         ),
     ] = False,
-    restore: Annotated[bool, typer.Option("--restore", help="Restore such files.")] = False,
+    restore: Annotated[bool, typer.Option("--restore", help="Restore those files.")] = False,
     retake_baseline: Annotated[
         bool,
         typer.Option(
