@@ -29,7 +29,8 @@ def examples(command: Any) -> list[str]:
 def parse(example: str) -> None:
     """Parses the words of `example` as the program does, and invokes nothing."""
     words = shlex.split(re.split(r" [<>|] ", example)[0], comments=True)
-    command, context = PROGRAM, PROGRAM.make_context("taofold", words[1:])
+    command: Any = PROGRAM
+    context = command.make_context("taofold", words[1:])
     while hasattr(command, "commands"):
         rest = [*context._protected_args, *context.args]
         name, command, rest = command.resolve_command(context, rest)
