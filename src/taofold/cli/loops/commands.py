@@ -308,7 +308,7 @@ def abort(
     loop: options.Loop = "",
     revert: Annotated[
         bool,
-        typer.Option("--revert/--keep-changes", help="Revert the loop's changes [default: keep]."),
+        typer.Option("--revert/--keep-changes", help="Revert the loop's changes."),
     ] = False,
     force: _Force = False,
     yes: _Yes = False,
