@@ -179,7 +179,7 @@ def test_a_run_ends_with_a_short_summary(taofold: Taofold) -> None:
 def test_json_leaves_standard_error_to_errors(taofold: Taofold) -> None:
     assert taofold("run", "agents.py:adder", "add", "--json").err == ""
     assert taofold("run", "agents.py:writer", "go", "--json").err == ""
-    assert "this deletes 1 run for good" in taofold("runs", "delete", "last").err
+    assert "this deletes 1 run permanently" in taofold("runs", "delete", "last").err
 
 
 def test_a_variable_that_means_nothing_is_a_warning_with_a_suggestion(
