@@ -498,7 +498,7 @@ def told_by(verb: str, folder: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What LangChain's agent and ours were told by the same tools."""
+    """Returns the tool messages of LangChain's agent and of ours."""
     return told_by("theirs", tmp_path_factory.mktemp("theirs"))
 
 

@@ -101,7 +101,7 @@ found
 
 
 def test_a_program_that_is_run_again_from_its_beginning_takes_the_same_turns():
-    """What a crash needs: another process knows only the code and the answers."""
+    """After a crash, another process has only the code and the answers."""
     kept, program = Interpreter(QUICK), CodeProgram(STORY, frozenset("f"))
     for number in range(5):
         mine, other = kept.turn(program), Interpreter(QUICK).turn(program)
@@ -246,7 +246,7 @@ async def test_another_process_carries_code_on_with_the_answers_it_had(name, tmp
 
 @pytest.mark.parametrize("cut", range(8, 40, 3))
 async def test_a_crash_anywhere_in_the_code_repeats_no_call_that_writes(cut):
-    """The log ends somewhere in the child; what was removed is not removed again."""
+    """The log ends during the child run. A removed file is not removed again."""
     from tests.runtime.kit import planted
 
     REMOVED.clear()
@@ -269,12 +269,12 @@ async def test_a_crash_anywhere_in_the_code_repeats_no_call_that_writes(cut):
 
 
 def _started(result: Any) -> int:
-    """How many records of the parent there are up to the start of the code."""
+    """Counts the parent's records up to the start of the code."""
     return next(n for n, r in enumerate(result.records, 1) if isinstance(r.event, e.Started))
 
 
 def _open(child: list[e.Record]) -> int:
-    """Calls that may or may not have happened: a person is asked about them."""
+    """Returns the calls in doubt, for which the run asks the user."""
     started = {one.event.key for one in child if isinstance(one.event, e.StartedOnce)}
     seen = {one.event.key for one in child if isinstance(one.event, e.Observed)}
     return len(started - seen)
@@ -299,7 +299,7 @@ async def test_the_limits_of_the_run_hold_inside_code():
 
 
 async def test_guessed_code_does_not_run_when_its_functions_write():
-    """D7: a repaired text could remove another file than the model meant."""
+    """D7: a repaired text could remove another file than the model intended."""
     said = '{"thought": "t", "action": {"tool": "python", "parameters": {"code": "remove("/x")"}}}'
     agent = coder("1").replace(model=Memo([said, finish()]), approve="all")
     REMOVED.clear()
@@ -373,7 +373,7 @@ async def test_two_tools_that_code_would_call_by_one_name_are_refused():
     ],
 )
 def test_code_that_prints_without_end_is_ended(code: str) -> None:
-    """Mutant: nobody counts what is printed; then the turn lasts many times its seconds."""
+    """Mutant: output is not counted; then the turn lasts many times its seconds."""
     ended = turn(code)
     assert isinstance(ended.end, CodeFailure)
     assert "prints without end" in ended.end.text

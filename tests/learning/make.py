@@ -89,7 +89,7 @@ def case(
     *,
     language: str = "typescript",
 ) -> LoopCase:
-    """A loop that has failed at its error, so that it may be told of any lesson."""
+    """Returns a loop that failed at its error, so that every lesson may be injected."""
     failing = (
         (Check("t::a", "failed", kind, message, (Location("src/auth/validate.ts", 42),)),)
         if message

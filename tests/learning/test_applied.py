@@ -1,4 +1,4 @@
-"""Whether an injected pattern was applied, and whether it helped."""
+"""Detects whether an injected pattern was applied, and whether it helped."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""One sentence, several causes: what a reader needs to tell them apart."""
+"""One error message with several causes: details that distinguish them."""
 
 from msgspec.structs import replace
 

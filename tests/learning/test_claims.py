@@ -1,4 +1,4 @@
-"""What a file claims and what was seen here are two things: in text, counts, rank and files."""
+"""Claims of a file and local observations stay separate: in text, counts, rank and files."""
 
 import asyncio
 import copy
@@ -107,7 +107,7 @@ def test_many_imports_do_not_crowd_out_the_pattern_that_a_discovery_is_merged_wi
 
 
 def test_claimed_counts_are_never_added_to_our_own() -> None:
-    """Neither do a billion claimed failures prune a pattern, nor a billion successes praise it."""
+    """A billion claimed failures do not prune a pattern, and a billion successes do not raise it."""
 
     async def main() -> None:
         for claimed_rate, won in ((0.0, True), (1.0, False)):

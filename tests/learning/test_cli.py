@@ -184,7 +184,7 @@ def test_a_folder_is_exported_to_by_its_name_alone(taught: Taofold, tmp_path: Pa
 def test_check_and_doctor_read_the_files_of_the_source_system(
     taofold: Taofold, project: Path, file: str
 ) -> None:
-    """Of such a file only the keys of learning are ours; a fault in them is told with its line."""
+    """Only the learning keys of such a file are used. A fault in them is reported with its line."""
     path = project / file
     path.parent.mkdir(exist_ok=True)
     keys = "other: {tool: 1}\nralph:\n  max: 3\n  cross_loop_learning:\n    injection: {KEY: 3}\n"

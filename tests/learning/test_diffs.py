@@ -1,4 +1,4 @@
-"""What an edit does, told from its text."""
+"""Derives the changes of an edit from its text."""
 
 import pytest
 
@@ -101,7 +101,7 @@ def test_an_exchange_of_signs_is_followed_on_a_line_like_that_one() -> None:
 
 
 def test_neighbouring_lines_are_compared_one_by_one() -> None:
-    """What one of them puts in the other takes out: together they put in nothing."""
+    """One line adds what the other removes, so together they add nothing."""
     before = "path = list(columns)\nif tuple(path) not in seen:\n    go()\n"
     after = "path = tuple(columns)\nif path not in seen:\n    go()\n"
     assert follows((before, after), KEY)

@@ -1,4 +1,4 @@
-"""Which part of an edit that settled several errors is told as the cure of which."""
+"""Selects the part of an edit that is reported as the fix of each of several errors."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def at(check: Check, line: int, function: str = "") -> Check:
 
 
 def cures(before: str, after: str, *checks: Check) -> dict[str, str]:
-    """What is learnt of one edit that settled the checks: by the error its difference."""
+    """Returns the lesson per error of one edit that fixed the checks."""
     edit = FileChange("a.py", before, after)
     return {
         one.body.signature.name: one.body.fix.diff

@@ -83,13 +83,13 @@ async def filled() -> tuple[Registry, Clock]:
 
 
 def counts(pattern: Pattern) -> tuple[int, ...]:
-    """What an export says, which is a claim wherever it is read."""
+    """Returns the counts of an export. Every importer treats them as claims."""
     stated = pattern.claim.counts if pattern.claim else pattern.counts
     return (stated.usage, stated.successes, stated.failures)
 
 
 def told(registry_patterns: list[Any]) -> list[tuple[object, ...]]:
-    """What people see of patterns, and what they say."""
+    """Returns the displayed text of patterns, and the users' comments."""
     registry_patterns = sorted(registry_patterns, key=lambda p: p.id)
     return [
         (
@@ -226,7 +226,7 @@ def test_a_folder_is_read_in_every_layout_and_wherever_it_lies(tmp_path: Path, f
 
 
 def test_source_loops_may_be_ids_alone_and_a_file_one_pattern() -> None:
-    """As the seed prints an aggregated pattern: `source_loops: [ralph-a, ralph-b]`."""
+    """The seed prints an aggregated pattern with `source_loops: [ralph-a, ralph-b]`."""
 
     async def main() -> None:
         registry = memory_registry(now=Clock())

@@ -1,4 +1,4 @@
-"""What a history teaches."""
+"""Extraction of patterns from a loop's history."""
 
 from itertools import pairwise
 
@@ -109,7 +109,7 @@ def test_a_finding_that_became_another_one_was_settled_with_it() -> None:
 
 
 def test_a_finding_at_the_head_of_the_function_that_was_edited_came_of_the_edit() -> None:
-    """Mutant: nothing is learnt of the first, for nobody knows which lines brought the other."""
+    """Mutant: no lesson for the first, because the lines that caused the other are unknown."""
     guarded = UNTYPED.replace(
         "    return NUMBER.match(text).group(1)\n",
         "    found = NUMBER.match(text)\n    if found:\n        return found.group(1)\n",
@@ -133,7 +133,7 @@ def test_a_finding_at_the_head_of_the_function_that_was_edited_came_of_the_edit(
 
 
 def test_an_error_that_was_exchanged_and_met_again_is_told_from_its_beginning() -> None:
-    """Mutant: the change leads from the second try in vain, of which nobody else has the text."""
+    """Mutant: the change starts from the second failed attempt, whose text no other loop has."""
     texts = [
         "fn close(&mut self) {\n    for name in self.names() {\n        note(name);\n    }\n}\n"
     ]
@@ -292,7 +292,7 @@ def test_a_file_that_was_written_over_teaches_nothing_where_its_earlier_text_is_
 def test_of_several_errors_that_edits_of_several_files_settled_only_the_near_ones_are_learnt() -> (
     None
 ):
-    """Which of two edits settled an error that leads to neither, nobody can say."""
+    """If neither error location is near an edit, its fix is unknown."""
     near = fault()
     far = fault("KeyError", "'x'", "t::far", "elsewhere.py")
     found = extract(history(attempt(GUARD, BOUND, before=(near, far))), ("error",))
@@ -497,7 +497,7 @@ def naive(name: str) -> Check:
 
 
 def test_of_several_edits_those_that_broke_nothing_are_fixes_of_their_errors() -> None:
-    """One edit of an iteration mends, another one only moves its error; a third breaks a test."""
+    """One edit of an iteration fixes, another only moves its error; a third breaks a test."""
     headers = Location("quota/headers.py", 2, "retry")
     key = Check("tests/test_quota.py::retry", "failed", "KeyError", "'Retry-After'", (headers,))
     blocked, null = (
@@ -536,7 +536,7 @@ def test_what_may_have_broken_a_test_that_nothing_mended_is_no_fix() -> None:
     edit = FileChange("quota/windows.py", WINDOWS, STRIPPED)
     broken = attempt(HEADERS, edit, before=(naive("test_without"),), after=(naive("test_with"),))
     assert extract(history(broken, outcome="exhausted"), ("error",)) == ()
-    # Of a report that speaks of no edited line nobody knows which edit it is about.
+    # A report without a line of an edited file cannot be assigned to an edit.
     silent = Check("tests/test_quota.py::test_all", "failed", "AssertionError", "assert 1 == 2")
     key = Check("t::k", "failed", "KeyError", "'x'", (Location("quota/headers.py", 2, "retry"),))
     unknown = attempt(HEADERS, before=(key,), after=(silent,))

@@ -60,7 +60,7 @@ def test_facts_about_what_is_not_there_change_no_pattern() -> None:
 
 
 def test_a_log_in_which_a_loop_uses_what_was_not_chosen_for_it_counts_no_use() -> None:
-    """The registry writes no such fact; a log that something else wrote may hold one."""
+    """The registry writes no such fact, but a third-party log may hold one."""
     discovered, injected, applied, settled, *_ = STORY
     with empty() as state:
         for at, event in enumerate((discovered, applied, settled), 1):

@@ -75,7 +75,7 @@ def test_an_iteration_without_test_runs_is_one_attempt_out_of_its_files() -> Non
 
 
 def test_what_a_shell_command_edited_is_read_from_the_files() -> None:
-    """The log shows an edit that did nothing; the files show what did."""
+    """The log shows an edit without effect. The files show the real one."""
     log = Log().test(red()).edit("x", "y").step("run_command", "", command="sed -i s/>/>=/ shop.py")
     log.test(GREEN)
     (one,) = [one for one in read(log, verdict(passed=True), "shop.py").attempts if one.kept]
@@ -101,7 +101,7 @@ def test_what_a_program_stopped_before_was_not_broken_by_the_edit_that_let_it_go
 
 
 def test_each_error_of_a_program_has_the_lines_by_which_it_came_up() -> None:
-    """Both are named after their file and class; and an edited file has other lines."""
+    """Both are named after their file and class, and an edited file has other lines."""
 
     def printed(message: str, line: int) -> Verdict:
         frames = f"    at run (lib.js:3:1)\n    at main (main.js:{line}:1)\n"

@@ -1,7 +1,7 @@
-"""A project teaches others code that mends, and retires none of their lessons.
+"""A project shares code that fixes errors, and retires no lesson of others.
 
-Mutants tried by hand: `seen_from` that keeps every source, a refutation that retires at once, a
-`hurts` that is asked of all loops, `acts` without imports, without roots or without NFKC, `told_in`
+Mutants, tried manually: `seen_from` that keeps every source, a refutation that retires at once, a
+`hurts` that counts all loops, `acts` without imports, without roots or without NFKC, `told_in`
 without `only_in`, a registry that keeps hosts. Each turns a test of this file red.
 """
 

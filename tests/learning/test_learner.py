@@ -41,7 +41,7 @@ def check(message: str = "'NoneType' object has no attribute 'name'") -> Check:
 
 
 async def taught(mind: CrossLoopLearner, loop: str = "loop-1") -> None:
-    # Something was tried first: lessons of that kind are told at the start.
+    # After a first attempt, lessons of that kind are injected at the start.
     vain = attempt(BOUND, after=(fault(),))
     await mind.take_in(replace(history(vain, attempt(GUARD)), loop=loop))
 

@@ -1,4 +1,4 @@
-"""When two patterns are one, which words say something, and what a signature matches."""
+"""Equality of patterns, significant words, and matches of a signature."""
 
 import re
 from time import process_time

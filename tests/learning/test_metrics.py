@@ -1,4 +1,4 @@
-"""What learning was worth: the lot, the interval, the seed's names."""
+"""Benefit of learning: control group, confidence interval, the seed's names."""
 
 import asyncio
 from random import Random

@@ -1,4 +1,4 @@
-"""What is shown, and what is not: relevance × our own evidence, and only what should help."""
+"""Selection of lessons: relevance x local evidence, and only lessons expected to help."""
 
 import pytest
 from msgspec.structs import replace
@@ -140,7 +140,7 @@ async def test_kinds_can_be_switched_off(opener: Opener, clock: Clock) -> None:
     ]
     found = [
         one
-        for n, draft in enumerate(drafts)  # an approach beside its own loop's lesson says nothing
+        for n, draft in enumerate(drafts)  # an approach beside its own loop's lesson adds nothing
         for one in await registry.discover(f"taught-{n}", [draft], EXTRACT)
     ]
     wide = Injection(control_share=0.0)
@@ -248,7 +248,7 @@ async def test_poison_that_nobody_takes_is_retired_by_its_exposure(
     opener: Opener, clock: Clock
 ) -> None:
     registry = opener()
-    # it warns of something, so it is never "used"; but the loops that read it take longer
+    # A warning is never "used", but the loops that read it take longer.
     (found,) = await registry.discover(
         "loop-a", [anti("Poison", "Read the property of a user in validation")], EXTRACT
     )

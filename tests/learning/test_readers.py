@@ -1,4 +1,4 @@
-"""What readers are shown: the lesson for the error that is there, and none for another error."""
+"""Readers get the lesson for the current error, and none for another error."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def node(message: str, error: str = "TypeError", path: str = "src/cart.js") -> C
 
 
 def told(histories: Sequence[LoopHistory], *failing: Check, failed: bool = True) -> str:
-    """What a loop is told that has (not) `failed` at its errors."""
+    """Returns the lessons for a loop that has (not) `failed` at its errors."""
 
     async def story() -> str:
         mind = CrossLoopLearner(memory_registry(), ALWAYS)
@@ -67,7 +67,7 @@ def test_a_lesson_is_told_though_its_edit_cannot_be_made_here() -> None:
 
 
 def hard(change: FileChange, wrong: FileChange, check: Check) -> LoopHistory:
-    """A loop that tried `wrong` first, in vain."""
+    """Returns a loop that tried `wrong` first, without success."""
     attempts = (
         RepairAttempt(1, (check,), (wrong,), (check,)),
         RepairAttempt(1, (check,), (FileChange(change.path, wrong.after, change.after),), ()),
@@ -365,7 +365,7 @@ def test_that_a_lesson_was_hard_to_find_is_not_believed_of_a_file() -> None:
 
 
 def test_a_silencing_fix_of_a_file_or_an_older_release_is_not_told_either() -> None:
-    """What is extracted now holds none; what is in the registry may."""
+    """Extraction now skips such fixes, but the registry may hold old ones."""
     check = python("the very same", "E0001", "a.py")
     (draft,) = extract(hard(EXACT, ROUND, check), ("error",))
     assert isinstance(draft.body, ErrorFix)
@@ -599,7 +599,7 @@ def test_an_assertion_alone_brings_no_lesson_and_the_very_function_does(
 
 
 def test_the_same_file_in_another_project_is_not_the_same_place() -> None:
-    """A compiler tells no function, and every crate has a `src/lib.rs`."""
+    """A compiler names no function, and every crate has a `src/lib.rs`."""
     moved = FileChange("src/lib.rs", "    run(|| rows.len());\n", "    run(move || rows.len());\n")
     outlives = "closure may outlive the current function"
     first = Check("b", "failed", "E0373", outlives, (Location("src/lib.rs", 3),))
@@ -717,7 +717,7 @@ def test_that_nobody_followed_is_not_said_for_it_cannot_be_known() -> None:
 
 
 async def followed(*attempts: RepairAttempt, outcome: str, more: Sequence[LoopHistory] = ()) -> str:
-    """What the next loop is told, after one that was told of `EXACT` made these attempts."""
+    """Returns the next loop's lessons after a loop with `EXACT` made these attempts."""
     mind = CrossLoopLearner(memory_registry(), ALWAYS)
     case = LoopCase("Mend", failing=(python(MIXED),), failed=(python(MIXED).id,))
     await mind.take_in(loop("first", EXACT, python(MIXED)))

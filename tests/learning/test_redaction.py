@@ -1,4 +1,4 @@
-"""No secret that somebody wrote to a loop or into a pattern is stored."""
+"""A secret in a loop's texts or in a pattern is never stored."""
 
 import asyncio
 import json
@@ -123,7 +123,7 @@ WRONG = f"'coroutine' object is not callable by {SHAPED} or {OWN}"
 
 
 def judging(root: Path) -> Verdict:
-    """One check, until the call is awaited; a gate's report comes without secrets."""
+    """Returns one check, once the call is awaited. A gate's report contains no secrets."""
     passed = "await" in (root / "till.py").read_text()
     place = Location("till.py", 5, "login")
     message = Redactor((OWN,)).text(WRONG)
@@ -134,7 +134,7 @@ def judging(root: Path) -> Verdict:
 
 @pytest.mark.anyio
 async def test_no_file_of_two_loops_and_their_registry_holds_a_secret(tmp_path: Path) -> None:
-    """Their task, notes, thoughts and edits, what these taught, and what a person then wrote."""
+    """Covers the task, notes, thoughts and edits, their lessons, and later comments of a user."""
     kept = tmp_path / "kept"
     kept.mkdir()
     log = SqliteLog(kept / "log.db")

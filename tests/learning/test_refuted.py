@@ -1,4 +1,4 @@
-"""A cure that did not last is told as one no more."""
+"""A fix that did not last is no longer shown as one."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the registry does with patterns and loops, in memory and on disk alike."""
+"""Behaviour of the registry for patterns and loops, in memory and on disk."""
 
 import asyncio
 from pathlib import Path
@@ -392,7 +392,7 @@ def test_a_damaged_fact_is_told_and_the_others_are_kept(tmp_path: Path) -> None:
 
 
 async def _everything(registry: Registry) -> tuple[object, ...]:
-    """What a loop's end changes, but for the time."""
+    """Returns everything that a loop's end changes, except for the time."""
     patterns = [
         (p.id, p.counts, p.shown, p.held, [(t.rate, t.size, t.loops) for t in p.trend],
          [(s.loop, s.role, s.won, s.iterations) for s in p.sources])

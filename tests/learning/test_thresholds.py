@@ -37,7 +37,7 @@ def test_patterns_merge_above_the_similarity_threshold_and_not_at_it() -> None:
 @pytest.mark.scenario("XTL-29")
 @pytest.mark.parametrize(("uses", "told"), [(2, False), (3, True)])
 def test_a_rate_is_judged_after_so_many_uses(uses: int, told: bool) -> None:
-    """One discovery and one failure: two uses, half of them right."""
+    """One discovery and one failure: two uses, half of them successful."""
 
     async def story() -> bool:
         extraction = Extraction(min_usage_count_for_evaluation=uses)

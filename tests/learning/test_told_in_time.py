@@ -1,4 +1,4 @@
-"""Through real loops: a lesson that is known is told in the iteration in which its error stands."""
+"""Real loops: a known lesson is injected in the iteration in which its error occurs."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ RIGHT = CODE.format(name="rows", how="sum(await rows)")
 
 
 async def knowing(tmp_path: Path) -> CrossLoopLearner:
-    """It knows what one loop found at its first try, in another file."""
+    """Returns a registry with the first-try result of one loop in another file."""
     found = CrossLoopLearner(memory_registry(), Learning(injection=Injection(control_share=0.0)))
     folder = tmp_path / "bank"
     first = prepared(folder, found, OPEN, RIGHT)

@@ -1,4 +1,4 @@
-"""Which lessons are told where an error fails again, by cases of five languages."""
+"""Lessons shown after a repeated error, by cases of five languages."""
 
 from typing import Literal, NamedTuple
 
@@ -258,7 +258,7 @@ def test_every_crate_has_a_file_of_the_same_name() -> None:
 
 
 def test_where_a_library_asserts_is_no_place_of_the_project() -> None:
-    """Of two mocks that were not called once the same function of `unittest.mock` tells."""
+    """Two unrelated mocks that were not called once report the same function of `unittest.mock`."""
 
     def uncalled(name: str, said: str, path: str) -> Check:
         places = (

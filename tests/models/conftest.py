@@ -59,7 +59,7 @@ Connect = Callable[..., tuple[Model, Cassette]]
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Connect to a model whose answers are the given responses; all must be used."""
+    """Connects a model to the given responses. The test must use all of them."""
     made: list[Cassette] = []
 
     def make(spec: str, *responses: dict[str, Any], **options: Any) -> tuple[Model, Cassette]:

@@ -1,8 +1,8 @@
 """One agent's run in each provider's format, as recorded in `cassettes/`.
 
-The recordings were made against strict fake providers, which refuse what the real ones refuse;
-`tests.models.providers.record` makes them anew. So what goes back to a provider is checked here
-without any: each request must be the very one that was recorded.
+The recordings were made against strict fake providers, which refuse the same requests as the real
+ones. `tests.models.providers.record` renews them. The tests need no provider: each request must
+equal the recorded one.
 """
 
 import json

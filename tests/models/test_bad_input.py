@@ -1,6 +1,6 @@
-"""What is broken on its way in: the error is clear, the log is whole, nothing is lost.
+"""Broken input: the error is clear, the log stays complete, no data is lost.
 
-Each is a whole run in a file; afterwards the file is opened anew and read as a stranger would.
+Each case is a whole run in a file. Afterwards the file is opened and read by a new log object.
 """
 
 import json
@@ -77,7 +77,7 @@ async def runs(log: str) -> list[str]:
 
 
 class Scripted:
-    """A model that calls one tool once and then says what it was shown."""
+    """A model that calls one tool once and then returns the messages it received."""
 
     def __init__(self, name: str, **parameters: Any) -> None:
         self._call = {"tool": name, "parameters": parameters}
@@ -91,7 +91,7 @@ class Scripted:
         return json.dumps({"thought": "I look.", "action": self._call})
 
 
-# In the goal: nothing is begun, nothing is sent.
+# In the goal: no run begins and no request is sent.
 
 
 @pytest.mark.parametrize("kind", ["too large", "damaged", "gone"])
@@ -111,7 +111,7 @@ async def test_what_cannot_be_shown_begins_no_run(
     assert await runs(log) == []
 
 
-# From a tool: the call is answered, and the run goes on.
+# From a tool: the call gets a result, and the run continues.
 
 
 @tool(effect="read")

@@ -1,6 +1,6 @@
-"""What belongs to one account goes to nobody else, and is given up once, on record.
+"""Data bound to one account is never sent to another; it is dropped once, on record.
 
-Without any fake provider: replies are the recorded ones, refusals the providers' own words.
+No fake provider is needed: replies are recorded, refusals have the providers' own text.
 """
 
 import json
@@ -32,7 +32,7 @@ MARKS = {
     "gemini": '"thoughtSignature": "',
 }  # fmt: skip
 SKIPPED = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-"""What Google documents for a call that nobody signed, in base64."""
+"""Google's documented value for an unsigned call, in base64."""
 WORDS = {
     "responses": {
         "message": "The encrypted content gAAA…xQ== could not be verified.",
@@ -48,7 +48,7 @@ def refusal(form: Form) -> dict[str, Any]:
 
 
 def opaque(body: Any, form: Form) -> int:
-    """How many of the provider's own items the request holds."""
+    """Counts the provider's own items in the request."""
     return json.dumps(body).replace(SKIPPED, "").count(MARKS[form.name]) - json.dumps(body).count(
         f'"thoughtSignature": "{SKIPPED}'
     )

@@ -21,7 +21,7 @@ GROWS = ("input", "messages", "contents")
 
 
 def entries(body: Any) -> list[Any]:
-    """What grows from request to request."""
+    """Returns the part that grows from request to request."""
     found: list[Any] = next(body[name] for name in GROWS if name in body)
     return found
 
@@ -31,8 +31,9 @@ def head(body: Any) -> Any:
 
 
 def added(bodies: list[Any]) -> list[str]:
-    """What each request has beyond the one before it, as text: the order of keys counts, since
-    providers bind their reasoning to bytes.
+    """Returns the text that each request adds to the one before.
+
+    Key order matters, because providers bind their reasoning to bytes.
     """
     for shorter, longer in pairwise(bodies):
         assert json.dumps(head(shorter)) == json.dumps(head(longer))

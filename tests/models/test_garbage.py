@@ -58,7 +58,7 @@ anything = st.recursive(
 
 
 def read(reader: ReplyReader, chunks: list[bytes]) -> Reply | None:
-    """The reply, None if it is refused; and what it counts can be written down."""
+    """Returns the reply, or None if it is refused. Its usage must be serializable."""
     try:
         for chunk in chunks:
             reader.feed(chunk)

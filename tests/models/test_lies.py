@@ -75,7 +75,7 @@ def head(media_type: str = "text/event-stream", status: str = "200 OK", **more: 
 
 
 class Liar:
-    """A server that reads a request and then says whatever it was told to."""
+    """A server that reads a request and then sends scripted bytes."""
 
     def __init__(self) -> None:
         self.says: Write | bytes = b""
@@ -115,7 +115,7 @@ async def liar(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Liar]:
 
 
 async def run(liar: Liar, name: str, *, streamed: bool = True, **more: Any) -> Any:
-    """A run against the server; its log can be read, and does not hold the key."""
+    """Runs an agent against the server. Checks that its log is readable and free of the key."""
     model = MODELS[name][0]
     options = {
         "api_key": KEY,
@@ -164,8 +164,10 @@ async def test_a_page_instead_of_a_stream_is_quoted(name: str, liar: Liar) -> No
 
 @each
 async def test_a_whole_reply_needs_no_end_of_its_stream(name: str, liar: Liar) -> None:
-    """Providers say when a reply has ended; a proxy that keeps the connection open then costs a
-    second, and the whole patience only where the format has no word for the end.
+    """Providers mark the end of a reply.
+
+    If a proxy then keeps the connection open, it costs one second; the full timeout applies only to
+    formats without an end mark.
     """
 
     async def says(writer: asyncio.StreamWriter) -> None:
@@ -174,7 +176,7 @@ async def test_a_whole_reply_needs_no_end_of_its_stream(name: str, liar: Liar) -
         await asyncio.sleep(3600)
 
     liar.says = says
-    # Who waits for more than the reply waits until the test is stopped.
+    # A reader that waits for more than the reply waits until the test is stopped.
     result = await run(liar, name, timeout=8.0 if name == "gemini" else 3600.0)
     assert result.output == "fine", result.error
     assert liar.requests == 1
@@ -353,7 +355,7 @@ async def test_a_run_beside_one_that_was_sent_away_does_not_wait_in_silence(liar
 
 
 async def test_the_error_of_a_shut_account_is_that_of_a_rate_limit() -> None:
-    """So that the next model of a list is asked."""
+    """The error type lets the next model of a list take over."""
     limiter = Limiter()
     limiter.reject(limiter.ticket, 3_600)
     model = resolve("vllm:m", base_url="http://127.0.0.1:9/v1", limiter=limiter)

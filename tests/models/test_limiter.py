@@ -1,4 +1,4 @@
-"""One limiter for all who share an account, with a clock of its own."""
+"""One limiter for all users of an account, with its own clock."""
 
 import asyncio
 import heapq

@@ -48,7 +48,7 @@ def whole(make: Any, answer: Any, **more: Any) -> Reply:
 
 
 def answers(odd: Any) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """For each format an answer whose text is "fine", with `odd` where nothing is needed."""
+    """Returns for each format an answer with the text "fine" and `odd` in optional fields."""
     return {
         "chat": (
             ChatReader,
@@ -245,7 +245,7 @@ def test_words_before_a_reply_are_no_error(words: bytes) -> None:
 
 @pytest.mark.parametrize("first", [0, 1, None])
 def test_of_several_answers_in_a_stream_one_is_read(first: int | None) -> None:
-    """Mutant: whatever comes first in an event is read."""
+    """Mutant: the first answer in an event is read."""
     pieces = [(first, "fi"), (2, "no"), (first, "ne"), (2, "ne")]
     events = [{"choices": [{"index": at, "delta": {"content": text}}]} for at, text in pieces]
     ends = [{"choices": [{"index": at, "delta": {}, "finish_reason": "stop"}]} for at in (2, first)]
@@ -420,7 +420,7 @@ def test_a_count_that_no_text_can_have_is_estimated(form: str) -> None:
 
 
 def test_a_stream_whose_chunks_end_for_no_reason_is_read_to_its_last() -> None:
-    """As SGLang and Ollama wrote it: `finish_reason` is "" until the end, `tool_calls` null."""
+    """SGLang and Ollama send `finish_reason` "" until the end, and `tool_calls` null."""
     pieces = [chat({"content": each, "role": None, "tool_calls": None}, "") for each in "fine"]
     reply = streamed(ChatReader, *pieces, chat({}, "stop"), b"data: [DONE]")
     assert (reply.text, reply.finish) == ("fine", "stop")

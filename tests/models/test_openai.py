@@ -111,7 +111,7 @@ async def test_tool_call_deltas_are_assembled(
 async def test_no_arguments_are_an_empty_object_only_where_the_calls_are_whole(
     connect: Connect, hello: Request, reason: str | None, arguments: str, finish: str
 ) -> None:
-    """What was cut off or lost must not look like a call without arguments."""
+    """Truncated or lost arguments must not look like a call without arguments."""
     call = {"id": "c1", "type": "function", "function": {"name": "now", "arguments": ""}}
     answer = said("", usage=None)
     answer["json"]["choices"][0] = {
@@ -451,7 +451,7 @@ async def test_its_repr_shows_no_key(connect: Connect) -> None:
 async def test_a_model_without_reasoning_is_asked_for_none_after_it_said_so(
     connect: Connect, hello: Request
 ) -> None:
-    """An unknown name is taken for the newest; its refusals are its own words."""
+    """An unknown model is treated as the newest one until its server refuses a setting."""
     refusals = [
         "Unsupported parameter: 'reasoning.summary' is not supported with this model.",
         "Encrypted content is not supported with this model.",

@@ -1,4 +1,4 @@
-"""A long run: every request is the one before it and more behind, so caches hit; media lie once."""
+"""In a long run, every request extends the previous one, so caches hit; media are stored once."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ class Endless:
         self._turns = turns
         self.bodies: list[bytes] = []
         self.large: list[int] = []
-        """Which objects hold the media of each request."""
+        """The objects that hold the media of each request."""
         self.keep = True
 
     async def post(
@@ -63,7 +63,7 @@ class Endless:
 
 
 def common(a: bytes, b: bytes) -> int:
-    """How many bytes at the beginning are the same."""
+    """Returns the length of the common prefix in bytes."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2
@@ -88,7 +88,7 @@ async def test_over_fifty_turns_each_request_begins_with_the_one_before(form: Fo
     shared = [common(a, b) for a, b in pairwise(bodies)]
     lacking = [len(a) - n for a, n in zip(bodies, shared, strict=False)]
     assert max(lacking) <= CLOSING, "a request did not begin with the one before it"
-    # What a cache of prefixes can serve: everything but what the last turn added.
+    # A prefix cache can serve all but the additions of the last turn.
     share = sum(shared[2:]) / sum(map(len, bodies[3:]))
     assert share >= 0.95, f"{share:.1%} of the bytes after turn 2 could be cached"
 
@@ -117,7 +117,7 @@ LEAST = {"responses": (1024, 128), "gemini": (1024, 1), "deepseek": (64, 64), "v
 
 
 def blocks(body: Any) -> list[str]:
-    """What is cached, in the order in which the models of the format read it."""
+    """Returns the cached blocks in the order in which the format's models read them."""
     named = [
         body.get(name, ()) for name in ("tools", "instructions", "systemInstruction", "system")
     ]
@@ -147,7 +147,7 @@ def marks(body: Any, count: int) -> list[int]:
 
 
 class Keeping(Endless):
-    """The same provider, which keeps prompts as its documentation says and counts what it read."""
+    """The same provider with its documented prompt cache and the matching usage counts."""
 
     def __init__(self, form: Form, turns: int) -> None:
         super().__init__(form, turns)

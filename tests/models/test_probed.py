@@ -1,4 +1,4 @@
-"""What `taofold doctor MODEL` found out serves every later use of that model."""
+"""Every later use of a model applies the findings of `taofold doctor MODEL`."""
 
 from pathlib import Path
 

@@ -1,12 +1,12 @@
-"""The tools of public MCP servers in every format: taken by the provider, called, results whole.
+"""Tools of public MCP servers in every format: the provider accepts and calls them.
 
 `public_tools.json` holds names and schemas, without prose, as the servers listed them on
 2026-11-29: the reference servers (everything, filesystem, memory and sequential-thinking of npm,
-git, time and fetch of PyPI) and ten others. The provider is played by its documented rules
-(`law.py`); it calls each tool with arguments that fit the schema in its own request.
+git, time and fetch of PyPI) and ten others. The provider is simulated by its documented rules
+(`law.py`). It calls each tool with arguments that fit the schema in its own request.
 
-A mutant that it catches: Ollama's references stay in the schemas. Schemas
-that break a rule of the others are made in `test_foreign_tools.py`: none of these does.
+Mutant: Ollama's references stay in the schemas. `test_foreign_tools.py` creates schemas that break
+rules of the others, because none of these does.
 """
 
 import json
@@ -88,7 +88,7 @@ def sample(node: Any, root: Any, depth: int = 0) -> Any:
 
 
 def answer(wire: str, calls: Mapping[str, Any]) -> Any:
-    """A reply that makes these calls; without any, a last answer."""
+    """Returns a reply with these calls, or a final answer if there are none."""
     if not calls:
         return ANSWERS[wire]
     texts = {name: json.dumps(arguments) for name, arguments in calls.items()}

@@ -153,7 +153,10 @@ async def test_errors_are_clear_about_who_can_act(
 
 
 async def test_a_schema_that_the_server_cannot_compile_is_given_up(tools: str) -> None:
-    """It answers 400; the request then goes without a schema, and the parser has the last word."""
+    """The server answers 400.
+
+    The next request has no schema, and the parser validates the reply.
+    """
     bad = {"type": "object", "properties": {"x": {"type": "no-such-type"}}}
     request = Request(
         Conversation([Message("user", "hi")]), schema=bad, settings=ModelSettings(max_tokens=20)

@@ -1,4 +1,4 @@
-"""When to try again, and what error answers mean."""
+"""Retry delays and the classification of error responses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is known of models: rules, windows, prices."""
+"""Tables of models: rules, windows, prices."""
 
 import json
 from datetime import UTC, date, datetime
@@ -23,7 +23,7 @@ OLDEST = 30
 
 @pytest.fixture
 def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the library, whether it is installed or not."""
+    """Loads the table without the library, even if it is installed."""
     monkeypatch.setattr(catalogue, "_library", lambda: None)
 
 

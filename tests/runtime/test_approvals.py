@@ -1,4 +1,4 @@
-"""Approvals: bound, single-use, expiring, persistent, and nobody else's (D8, D9, D10)."""
+"""Approvals are bound, single-use, expiring, persistent and restricted to a decider (D8-D10)."""
 
 import asyncio
 import time
@@ -132,7 +132,7 @@ THREE = [
 
 
 def in_groups(paid: list[Any], *ends: int) -> list[list[str]]:
-    """What was done, cut at `ends`; calls that may run at once come in any order."""
+    """Returns the effects, split at `ends`. Calls that may run at once have no fixed order."""
     cuts = [0, *ends, len(paid)]
     return [sorted(map(str, paid[a:b])) for a, b in pairwise(cuts)]
 
@@ -149,7 +149,7 @@ async def test_all_that_a_step_needs_a_person_for_is_asked_at_once() -> None:
     result = await agent.resume(result)
     assert (result.status, PAID) == ("waiting", ["a"])
     assert [one.id for one in result.pending] == [first.id]
-    # Taken in, so that no message keeps the run awake; and settled for good.
+    # The inbox is consumed, so no message keeps the run awake. The decision is final.
     assert await result.log.inbox(result.run_id) == []
     assert "not pending" in await decided(result, second.id, Decision("deny"))
     await decide(result.log, first.id, Decision("approve"))
@@ -492,7 +492,7 @@ MISFITS = pytest.mark.parametrize(
 
 @MISFITS
 async def test_edited_arguments_that_do_not_fit_are_refused_at_once(edit: dict[str, Any]) -> None:
-    """Mutants: what a person writes is converted unseen; it is taken, and the model is told."""
+    """Mutants: an edit is converted silently; it is accepted, and the model gets the error."""
     agent = payer()
     result = await agent.run("pay")
     one = result.pending[0]
@@ -509,7 +509,7 @@ async def test_edited_arguments_that_do_not_fit_are_refused_at_once(edit: dict[s
 
 @MISFITS
 async def test_an_edit_that_nobody_could_check_is_asked_about_again(edit: dict[str, Any]) -> None:
-    """It was decided where the tool is not known. Mutant: the model is told that it is invalid."""
+    """The decision was made where the tool is unknown. Mutant: the model gets the error."""
     agent = payer()
     result = await agent.run("pay")
     await decide(result.log, result.pending[0].id, Decision("edit", parameters=edit))
@@ -528,7 +528,7 @@ async def test_an_edit_that_nobody_could_check_is_asked_about_again(edit: dict[s
 
 
 async def test_a_callback_that_edits_wrongly_leaves_the_question_open() -> None:
-    """Mutants: the model is told; the callback is asked for ever."""
+    """Mutants: the model gets the error; the callback is called without end."""
     asked: list[Any] = []
 
     def approve(request: Any) -> Decision:
@@ -716,7 +716,7 @@ async def test_the_decision_that_came_too_late_is_recorded_and_does_not_keep_the
     log = MemoryLog()
 
     async def approve(request: Any) -> bool:
-        if request.action.parameters["amount"] == 5:  # somebody is quicker, from elsewhere
+        if request.action.parameters["amount"] == 5:  # another approver is faster
             await decide(log, request.id, Decision("deny", reason="from elsewhere"))
         return True
 
@@ -778,7 +778,7 @@ async def test_an_open_once_is_asked_about_and_never_repeated_unasked() -> None:
 
 
 async def test_what_an_earlier_life_started_is_not_answered_by_a_new_policy() -> None:
-    """It may have happened: a person says so, not a policy that changed since."""
+    """The call may have happened, so an approver decides, not a changed policy."""
     from .kit import planted
 
     @tool(tier=1, effect="once", reversible=True)

@@ -99,7 +99,7 @@ class Bench:
 
     @property
     def safe(self) -> list[Any]:
-        """Those that ask nobody."""
+        """Tools that need no approval."""
         return [one for one in self.tools if one.name in ("look", "slow", "label")]
 
     def agent(self, *replies: Any, **options: Any) -> Agent[Any, str]:
@@ -117,7 +117,7 @@ class Bench:
 
 
 class Slowly:
-    """A model that says its reply piece by piece, each when it is told to."""
+    """A model that streams its reply piece by piece, on request."""
 
     name = "slowly:model"
 

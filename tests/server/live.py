@@ -71,9 +71,10 @@ class Client:
                 await asyncio.sleep(0.005)
 
     async def asked(self, run: str, count: int) -> list[dict[str, Any]]:
-        """The questions of the run, once there are `count`.
+        """Returns the questions of the run once there are `count`.
 
-        A run says that it waits while its drive still ends, and only then are they shown.
+        A run reports that it waits while its activation still ends; the questions appear only
+        afterwards.
         """
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -83,7 +84,7 @@ class Client:
                 await asyncio.sleep(0.005)
 
     async def pending(self, run: str, other: str = "") -> dict[str, Any]:
-        """The one question of the run, once it waits; another one than `other`."""
+        """Returns the one question of the waiting run, different from `other`."""
         async with asyncio.timeout(PATIENCE):
             while True:
                 found = (await self.get("/approvals", params={"run": run})).json()["items"]
@@ -160,9 +161,9 @@ async def serving(
     seconds: float = PATIENCE,
     **options: Any,
 ) -> AsyncIterator[Client]:
-    """A server of its own, and a client signed in with `token`.
+    """Starts a server, and a client signed in with `token`.
 
-    Without one it is `local`, unless there are `tokens`: then it is nobody, as with "".
+    Without a token the client is `local`. If there are `tokens`, it is anonymous, as with "".
     """
     known = agents if isinstance(agents, Mapping) else {"agent": agents}
     opened = SqliteLog(log) if isinstance(log, Path) else log

@@ -87,7 +87,7 @@ async def test_what_a_step_asks_at_once_is_listed_together_and_decided_in_one_re
 
 
 async def test_each_of_several_decisions_is_judged_by_itself(tmp_path: Path) -> None:
-    """A stranger's is refused as if there were no such action, whatever stands beside it."""
+    """A stranger's decision is refused as if the action did not exist, in any combination."""
     bench, tokens = Bench(), TokenStore(tmp_path / "tokens.json")
     ann, bob = tokens.add("ann", ["USER"]), tokens.add("bob", ["USER"])
     agent = bench.agent(TWO, finish())
@@ -133,7 +133,7 @@ async def test_an_edited_action_runs_with_what_the_person_wrote(tmp_path: Path) 
 async def test_an_edit_that_does_not_fit_is_refused_with_a_reason_and_can_be_given_again(
     tmp_path: Path,
 ) -> None:
-    """Mutant: it is taken, uses the question up, and the model is told."""
+    """Mutant: it is accepted, consumes the question, and the model gets the error."""
     bench = Bench()
     async with serving(bench.agent(PUBLISH, finish()), tmp_path / "runs.db") as client:
         run = await client.start()
@@ -204,7 +204,7 @@ async def test_the_rest_of_a_batch_waits_and_is_answered_after(tmp_path: Path) -
 async def test_after_five_minutes_an_approval_is_expired_and_nothing_ran(tmp_path: Path) -> None:
     bench, now = Bench(), Clock()
     agent = bench.agent(PUBLISH, finish())
-    settings = replace(QUICK, look_s=3600.0)  # so that no look is quicker than the person
+    settings = replace(QUICK, look_s=3600.0)  # so that no poll is faster than the approver
     async with serving(agent, tmp_path / "runs.db", now=now, settings=settings) as client:
         run = await client.start()
         one = await client.pending(run)
@@ -320,7 +320,7 @@ async def test_an_approver_cannot_lend_a_requester_the_role_that_he_lost(tmp_pat
 
 @pytest.mark.scenario("RCT-18")
 async def test_a_role_lowered_after_the_approval_is_still_noticed(tmp_path: Path) -> None:
-    """The decision lies in the inbox; the roles are those of the moment the call would start."""
+    """The decision is in the inbox. The roles at the time of the call's start apply."""
     bench = Bench()
     tokens, token = people(tmp_path, alice="EDITOR")
     viewer = tokens.add("alice", ["VIEWER"])
@@ -440,7 +440,7 @@ async def test_an_approval_survives_a_restart(tmp_path: Path) -> None:
 async def test_a_run_that_is_not_offered_here_is_decided_on_and_left_to_whoever_began_it(
     tmp_path: Path,
 ) -> None:
-    """Red where the server wakes whatever is decided on: the run is then stuck in it."""
+    """Mutant: the server wakes every decided run; the run then hangs in it."""
     from taofold.log.sqlite.log import SqliteLog
 
     bench = Bench()

@@ -33,7 +33,7 @@ def chart() -> Image:
 
 
 class Looker:
-    """A model that remembers the media it was shown; it has a chart made, and is done."""
+    """A model that records the media it received, requests a chart, and finishes."""
 
     def __init__(self) -> None:
         self.shown: list[list[tuple[str, str, bytes]]] = []

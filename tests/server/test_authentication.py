@@ -371,7 +371,7 @@ async def test_no_name_of_this_machines_user_is_anothers_session(tmp_path: Path)
 
 def test_two_sessions_have_one_name_only_if_they_are_one() -> None:
     people = ["local", "alice", "bob", "x"]
-    # One to three parts: every name that could be another's with its principal before it.
+    # One to three parts: every name that could collide after a principal's prefix.
     parts = ["", *people]
     names = {"/".join(name) for size in (1, 2, 3) for name in product(parts, repeat=size)} - {""}
     inner = [inner_session(Principal(person), name) for person in people for name in names]

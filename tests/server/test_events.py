@@ -1,4 +1,4 @@
-"""What clients are told of a run: the projection alone, without a server."""
+"""The event stream of a run for clients: the projection alone, without a server."""
 
 import asyncio
 import re

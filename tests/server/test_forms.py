@@ -1,7 +1,7 @@
-"""Answers to a tool's form: what does not fit is refused with its path, and nothing is decided.
+"""Answers to a tool's form: an invalid one is refused with its path and decides nothing.
 
-Mutants it catches: an answer that is not checked, `true` for 1, a field that the form does not
-have, a form that is not told to AG-UI.
+Mutants: an answer that is not checked; `true` for 1; a field that the form does not have; a form
+that is missing in AG-UI.
 """
 
 import json

@@ -1,8 +1,8 @@
 """One run over several machines: each process has its own network, process ids and boot.
 
-It is started on A and waits for an approval; A is killed. A person approves through B, which only
-serves. A worker goes on, and is killed in the middle; a worker on C finishes. Who watches on B
-misses nothing.
+The run starts on A and waits for an approval; A is killed. An approver decides through B, which
+only serves. A worker continues and is killed in the middle; a worker on C finishes. A client that
+watches on B misses no event.
 """
 
 import json
@@ -119,13 +119,13 @@ class Host:
         return json.loads(output)
 
     def kill(self) -> None:
-        """As when the machine loses its power."""
+        """Kills the machine as a power loss does."""
         self.process.kill()
         self.process.wait(PATIENCE)
 
 
 def settled(holds: Callable[[], Any], shown: Callable[[], str] = str) -> Any:
-    """What `holds` returns, once it is true."""
+    """Waits until `holds` returns a true value, and returns it."""
     end = time.monotonic() + PATIENCE
     while not (found := holds()):
         assert time.monotonic() < end, shown()
@@ -134,7 +134,7 @@ def settled(holds: Callable[[], Any], shown: Callable[[], str] = str) -> Any:
 
 
 def copy(client: "subprocess.Popen[str]", into: Path) -> None:
-    """Write down what a client is told, as it is told."""
+    """Records the events that a client receives, as they arrive."""
     assert client.stdout is not None
     with into.open("w") as file:
         for line in client.stdout:

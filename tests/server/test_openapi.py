@@ -1,4 +1,4 @@
-"""The OpenAPI document: it says what the server does, and the server does what it says."""
+"""The OpenAPI document and the server's behaviour agree in both directions."""
 
 import asyncio
 from pathlib import Path
@@ -34,7 +34,7 @@ CHECKS = [
 
 
 def test_the_published_document_is_this_one() -> None:
-    """Made anew by `python -m tests.server.test_openapi`."""
+    """`python -m tests.server.test_openapi` writes the document."""
     assert PUBLISHED.read_text(encoding="utf-8").strip() == text(ENDPOINTS)
 
 
@@ -88,7 +88,7 @@ async def test_arbitrary_requests_are_answered_as_the_document_says(
 
 
 def explore(url: str, mode: GenerationMode, known: dict[str, list[str]]) -> set[str]:
-    """Ask everything that the document allows (or forbids); what was asked."""
+    """Sends every request that the document allows (or forbids). Returns the requests."""
     published = document(ENDPOINTS)
     schema = schemathesis.openapi.from_dict(published)
     schema.config.update(base_url=url)

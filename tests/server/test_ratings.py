@@ -1,4 +1,4 @@
-"""Ratings over HTTP: whoever may see a run may say what they think of it, and nobody else."""
+"""Ratings over HTTP: every principal that may see a run may rate it, and no other."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What another process's run says before it is in the log reaches who watches it here."""
+"""Streamed text of another process's run reaches its watchers here before it is in the log."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ TEXT = "one two three four five six seven eight nine ten – 🌍 " * 6
 
 
 class Ether:
-    """A wire in memory, which loses what `lost` says."""
+    """A wire in memory that loses the messages selected by `lost`."""
 
     def __init__(self, lost: Callable[[str], bool] = lambda message: False) -> None:
         self.messages: list[str] = []
@@ -81,7 +81,7 @@ class Screened:
 
 @asynccontextmanager
 async def pair(ether: Ether) -> AsyncIterator[tuple[Relay, Relay, Screened]]:
-    """Who drives the run `r`, who watches it, and what that one was shown."""
+    """Returns the driver of run `r`, its watcher, and the output shown to the watcher."""
     screen = Screened()
     driver = Relay(ether, Screened(), part_s=0.002, watch_s=0.02)
     watcher = Relay(ether, screen, part_s=0.002, watch_s=0.02)
@@ -107,7 +107,7 @@ async def test_what_is_shown_is_always_a_beginning_of_the_answer_and_ends_whole(
         for end in range(0, len(text), 200):
             driver.arrived("r", text[: end + 200])
             await asyncio.sleep(0.003)
-        # Nothing more arrives; whoever missed a part asks when the next one shows a gap.
+        # No more parts arrive. A watcher requests a lost part when the next one shows a gap.
         async with asyncio.timeout(PATIENCE):
             tail = 0
             while not screen.texts or not screen.texts[-1].startswith(text):
@@ -174,7 +174,7 @@ def test_a_message_is_never_longer_than_a_database_takes() -> None:
 
 
 async def test_text_and_reports_of_another_process_are_seen_as_they_come() -> None:
-    """Mutants: `show` does nothing; `begin` is not told; `Replied` does not end a reply."""
+    """Mutants: `show` does nothing; `begin` is not sent; `Replied` does not end a reply."""
     go = asyncio.Event()
 
     @tool(effect="read")
@@ -263,7 +263,7 @@ def work(folder: Path, url: str) -> "subprocess.Popen[bytes]":
 
 
 def chunks(events: list[Event]) -> str:
-    """The answer as a client that hears chunks has it."""
+    """Returns the answer assembled from the chunks that a client received."""
     text = ""
     for event in events:
         if event.name == "answer_chunk":
@@ -293,7 +293,7 @@ async def test_a_client_of_a_server_sees_what_a_worker_hears_until_it_dies_and_f
             assert not any(event.name == "answer" for event in seen)
             workers[0].send_signal(signal.SIGKILL)
             workers.append(work(tmp_path, log.database.dsn))
-            # The next worker asks the model again; what it hears goes on behind what was shown.
+            # The next worker calls the model again. Its text continues behind the shown text.
             known = len(chunks(seen))
             pieces.write_text("24")
             await until(client, lambda: len(chunks(seen)) > known)

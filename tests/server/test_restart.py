@@ -60,7 +60,7 @@ agent = Agent(FunctionModel(answer), tools=[look, publish], limits=Limits(steps=
 
 
 class Program(NamedTuple):
-    """The program at work, and where it writes what it says."""
+    """The running program, and the file of its output."""
 
     process: "subprocess.Popen[str]"
     said: Path
@@ -98,7 +98,7 @@ def program(folder: Path, name: str = "first") -> Iterator[Program]:
 async def follow(
     url: str, run: str, after: str = "", *, into: list[Event] | None = None
 ) -> list[Event]:
-    """What a client sees until the run's end, or until its connection breaks."""
+    """Follows the stream until the run's end, or until the connection breaks."""
     seen: list[Event] = [] if into is None else into
     headers = {"Last-Event-ID": after} if after else {}
     try:
@@ -229,7 +229,7 @@ def test_it_does_not_open_to_others_without_tokens(tmp_path: Path) -> None:
 
 
 def test_tokens_are_made_listed_and_revoked_on_the_command_line(tmp_path: Path) -> None:
-    """The program once; its other words in this process, where starting it costs nothing."""
+    """Runs the program once. The other commands run in this process, where a start is cheap."""
     kept = ["--token-file", str(tmp_path / "tokens.json")]
     command = [sys.executable, "-m", "taofold.cli", "serve", "tokens", "add", "alice"]
     made = subprocess.run(

@@ -1,7 +1,7 @@
-"""Nobody without credentials, nobody beyond the rights of their roles: over every route there is.
+"""Every route requires credentials and the rights of a role.
 
-Mutants it catches: loopback is `local` again; a token without a role passes; an endpoint that
-declares less than it does; the local token taken from a proxy's mouth or from another machine.
+Mutants: loopback is `local` again; a token without a role passes; an endpoint that declares less
+than it does; the local token accepted through a proxy or from another machine.
 """
 
 import re
@@ -31,7 +31,7 @@ PAGES = {"/", "/signin/{code}", "/signed-in", "/static/{file:path}"}
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    """A server that knows tokens; the client sends nothing by itself."""
+    """Returns a client without credentials, of a server with tokens."""
     tokens = TokenStore(tmp_path / "tokens.json")
     settings = Settings(failures_burst=1000)
     agent = Bench().agent(*AGENT)

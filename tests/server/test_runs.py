@@ -1,4 +1,4 @@
-"""Runs over HTTP: start, list, travel, fork, steer, cancel; sessions; who leaves."""
+"""Runs over HTTP: start, list, travel, fork, steer, cancel; sessions; disconnects."""
 
 import asyncio
 from contextlib import suppress
@@ -279,7 +279,7 @@ async def test_who_waits_for_a_session_does_not_overtake_one_whose_run_is_just_b
 
 
 def waiting(client: Client) -> int:
-    """How many requests wait for a session."""
+    """Counts the requests that wait for a session."""
     return sum(len(tickets) for tickets in client.server.tickets.values())
 
 

@@ -1,7 +1,7 @@
-"""An agent that calls the server it runs in: it is nobody there, and approves nothing.
+"""An agent that calls its own server is anonymous there and approves nothing.
 
-Mutants it catches: loopback is `local` again; `--share-net` for networked commands (with the
-first mutant: alone, the door still holds); token files that a contained command can read.
+Mutants: loopback is `local` again; `--share-net` for networked commands (with the first mutant:
+alone, the server still refuses); token files that a contained command can read.
 """
 
 import json
@@ -60,7 +60,7 @@ print("ANSWERS", json.dumps(answers))
 
 
 async def attacked(tmp_path: Path, **options: Any) -> tuple[list[Any], Bench]:
-    """What the server answered to the agent's command, while an approval of tier 3 waits."""
+    """Returns the server's responses to the agent's command while an approval of tier 3 waits."""
     root = tmp_path / "work"
     root.mkdir()
     (root / "attack.py").write_text(ATTACK)
@@ -103,7 +103,9 @@ def _yes(_approval: Any) -> Any:
 async def _run(client: Client) -> None:
     run = await client.start(agent="attacker")
     found = await client.until(run, "waiting", *TERMINAL)
-    if found["status"] == "waiting":  # tier 3: a person may be talked into the command itself
+    if (
+        found["status"] == "waiting"
+    ):  # tier 3: a user may be persuaded to approve the command itself
         one = await client.pending(run)
         await client.post(f"/approvals/{one['id']}", {"decision": "approve"})
         await client.until(run)

@@ -1,7 +1,7 @@
-"""Sessions and tokens: they end when their owner says so, everywhere, and no change is lost.
+"""Sessions and tokens end everywhere when their owner ends them, and no change is lost.
 
-Mutants it catches: a sign-out that only clears the browser, a cookie that is read,
-no lock around a change, a file that others can read is believed, sessions without number.
+Mutants: a sign-out that only clears the browser; a cookie that is read; no lock around a change; a
+file that other users can read is accepted; unlimited sessions.
 """
 
 import asyncio

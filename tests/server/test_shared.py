@@ -1,4 +1,4 @@
-"""What servers of several machines share: who may sign in, who is signed in, what they drive."""
+"""State that servers of several machines share: tokens, sessions and driven runs."""
 
 import asyncio
 import time
@@ -68,7 +68,7 @@ def test_who_signs_in_at_one_server_is_signed_in_at_the_other_and_ends_at_both()
 
 
 def settles(holds: Callable[[], bool]) -> bool:
-    """Does it hold within a while?"""
+    """Returns whether the condition becomes true within the timeout."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if holds():
@@ -96,7 +96,7 @@ def test_a_database_out_of_reach_lets_nobody_in() -> None:
     shelf.away = True
     fresh = TokenStore(Shared(shelf, "tokens"))
     assert fresh.check(said) is None
-    assert fresh.configured  # so that nobody takes it for a server without tokens
+    assert fresh.configured  # so that the server is not treated as one without tokens
     with pytest.raises(ConfigError, match="cannot be read"):
         fresh.all()
 

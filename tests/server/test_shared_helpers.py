@@ -59,7 +59,7 @@ async def test_a_child_run_is_seen_by_those_who_see_its_root(
         approvals = await client.get("/approvals", headers=theirs)
         assert ("salaries" in listed.text) is (status == 200)
         assert ("salaries" in approvals.text) is (status == 200)
-        # What he may not see takes no place of what he may.
+        # Invisible runs take no place of visible ones.
         own = await client.post("/runs", {"goal": "mine", "agent": "public"}, headers=theirs)
         assert own.status_code < 300
         page = await client.get("/runs?limit=1", headers=theirs)

@@ -1,4 +1,4 @@
-"""Where the time of a run went: calls with what they cost, waits, and agents that were asked."""
+"""Durations in a run: calls with their costs, waits, and called agents."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Streams: nothing lost, nothing twice, wherever the client comes back."""
+"""Streams: no event is lost or repeated, at any point of a reconnect."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ def durable(events: list[Event]) -> list[tuple[str, Any]]:
 
 
 def answer_of(events: list[Event]) -> str:
-    """What a client shows that puts each chunk where it belongs."""
+    """Returns the answer of a client that orders each chunk by its position."""
     text = ""
     for one in events:
         if one.name == "answer_chunk":
@@ -139,7 +139,7 @@ async def test_who_comes_back_in_the_middle_of_an_answer_gets_it_whole(tmp_path:
 
 
 async def test_an_answer_that_is_not_accepted_is_taken_back(tmp_path: Path) -> None:
-    """Strict: after a failure the next thought must be an exception; the first answer is not."""
+    """Strict: after a failure the next thought must be an exception. The first answer has none."""
     hasty = "a hasty answer that is wrong, and long enough to be seen while it is written"
     model = Slowly(
         act("try", "broken"),
@@ -367,7 +367,7 @@ async def test_prose_of_a_native_model_is_shown_as_it_comes(tmp_path: Path) -> N
         run, events = await client.start(), list[Event]()
         watching = asyncio.create_task(client.events(run, into=events))
         async with asyncio.timeout(PATIENCE):
-            # The model has not said more yet. What may begin a secret is held back up to a blank.
+            # The model has not sent more yet. A possible secret is held back up to a blank.
             while not answer_of(events).startswith("Forty-two,"):  # noqa: ASYNC110 - no signal
                 await asyncio.sleep(0.01)
         model.go.set()

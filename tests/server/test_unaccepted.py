@@ -1,4 +1,4 @@
-"""A server that has no descriptor left says so once a second, with what to do."""
+"""A server without free descriptors reports it once a second, with a remedy."""
 
 import asyncio
 import errno

@@ -23,7 +23,7 @@ def send(text: str) -> str:
 
 
 async def waiting() -> tuple[str, list[Record]]:
-    """A run that waits for a person, and its records."""
+    """Returns a run that waits for an approval, and its records."""
     reply = '{"thought": "send it", "action": {"tool": "send", "parameters": {"text": "hi"}}}'
     agent = Agent(ScriptedModel([reply]), tools=(send,), log="memory", name="postman")
     result = await agent.run("send a word")
@@ -31,7 +31,7 @@ async def waiting() -> tuple[str, list[Record]]:
 
 
 async def test_an_agent_is_shown_with_what_its_policy_says_of_its_tools_aliases() -> None:
-    """Mutants: aliases are not looked at; a policy's lower role hides the tool's own."""
+    """Mutants: aliases are not checked; a policy's lower role hides the tool's own."""
     named = replace(send, aliases=("post",), role="EDITOR")
     policy = Policy(tiers={"post": Tier.CONFIRM}, required={"post": "ADMIN"})
     agent = Agent(ScriptedModel([]), tools=(named,), policy=policy)

@@ -1,4 +1,4 @@
-"""Who may watch, for how long, and how many at once; what half-known callers get."""
+"""Rights, time limits and number of watchers; responses to partly authenticated callers."""
 
 import asyncio
 import json

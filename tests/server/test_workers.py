@@ -1,4 +1,4 @@
-"""`taofold work` under each engine: told to stop it lets its runs go, and another goes on."""
+"""`taofold work` under each engine: a stopped worker releases its runs, and another continues."""
 
 import asyncio
 import os
@@ -88,7 +88,7 @@ class Site:
         return self.output.read_text()
 
     async def begin(self, log: Log, run: str) -> None:
-        """As a server does that leaves its runs to workers."""
+        """Begins a run as a server that leaves its runs to workers."""
         agent: Agent[Any, Any] = Agent("offline:repair", log=log, name="agent")
         await agent.begin("go", run_id=run, settings={"server": {"agent": "agent"}})
         await RemoteEngine(log).wake(run)

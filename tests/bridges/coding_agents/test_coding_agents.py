@@ -66,7 +66,7 @@ def observed(result: Any) -> dict[str, Any]:
 
 @pytest.fixture(params=[True, False], ids=["contained", "bare"])
 def contained(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """With bubblewrap and a network of its own, or with nothing that contains commands."""
+    """Parametrizes bubblewrap with its own network, and no containment."""
     if request.param:
         CONTAINMENT.need()
         # The stand-ins need no network, and its helper is not everywhere.
@@ -314,7 +314,7 @@ async def test_a_sign_in_is_lent_and_only_a_renewed_one_is_kept(
     source: str,
     kept: str,
 ) -> None:
-    """Mutants: any content is kept; links in its home are followed."""
+    """Mutants: any content is stored; links in its home are followed."""
     CONTAINMENT.need()
     monkeypatch.setattr(agent, "REACH", Reach())
     path = signed_in(tmp_path, OLD)
@@ -424,7 +424,7 @@ def test_numbers_without_an_end_count_nothing(line: str) -> None:
 
 
 def test_a_price_that_is_not_told_is_unknown_and_prices_add_up() -> None:
-    """Mutants: it is nothing; the last one replaces those before it."""
+    """Mutants: it is zero; the last one replaces those before it."""
     transcript = CodingTranscript(read=PRESETS["claude"].read)
     transcript.feed(
         '{"type": "result", "total_cost_usd": 5}\n{"type": "result", "total_cost_usd": 1}\n'
@@ -456,7 +456,7 @@ VALUES: list[Any] = [None, -1, 1e300, float("nan"), True, "x", [], {}, [{}], {"t
 @pytest.mark.parametrize("name", [name for name in SOURCES if name != "aider"])
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_odd_values_in_events_are_left_out(name: str, value: Any) -> None:
-    """What has another kind than it should is nothing; a count is never below 0."""
+    """Values of a wrong type are ignored. A count is never below 0."""
     transcript = CodingTranscript(read=PRESETS[name].read)
     keys = [
         "message",

@@ -1,4 +1,4 @@
-"""Compiling with the real DSPy, in its own environment; what came out runs here, without it."""
+"""Compiles with the real DSPy in its own environment; the results run here without it."""
 
 import importlib.util
 import json
@@ -31,7 +31,7 @@ def settings(folder: Path, **more: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, Any]]]:
-    """What a process compiled before it was killed."""
+    """Returns the output of a compiling process before it was killed."""
     environment = environments.needs("dspy")
     folder = tmp_path_factory.mktemp("dspy")
     errors = (folder / "errors.txt").open("w")
@@ -192,7 +192,7 @@ def test_signature_classes_awkward_names_images_and_other_threads(tmp_path):
     assert "dspy.Image" in told["image"]
     assert "only text is bridged" in told["chat"]
     assert told["asked"] == 0, "an image is refused before a model is asked"
-    # What another thread printed while a teleprompter worked was shown; its own lines were not.
+    # Output of other threads during compilation was printed. The teleprompter's own was not.
     assert printed == ["another thread"]
     assert told["hushed"] == ["from the metric"]
 

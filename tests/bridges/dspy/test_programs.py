@@ -1,4 +1,4 @@
-"""What is there without DSPy: programs, their versions, fallbacks, hints, actions of flows."""
+"""Features that work without DSPy: programs, versions, fallbacks, hints, actions of flows."""
 
 import contextlib
 import importlib.util
@@ -298,7 +298,7 @@ async def test_without_dspy_compiling_says_how_to_install_it(tmp_path, verb):
 
 @pytest.mark.scenario("TEA-29")
 async def test_an_old_dspy_is_as_good_as_none_and_the_hint_says_so(tmp_path, monkeypatch):
-    # A package as it lies on disk; nothing of it is imported.
+    # A package on disk. The test imports none of it.
     info = tmp_path / "dspy-2.6.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dspy\nVersion: 2.6.0\n")

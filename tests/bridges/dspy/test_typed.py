@@ -26,7 +26,7 @@ def test_random_weights_fill_a_typed_signature_under_either_adapter(tmp_path: Pa
     told = json.loads(ran.stdout)
     assert [one["adapter"] for one in told] == ["json", "taofold"]
     for one in told:
-        # Random weights say nothing of use: only decoding under the schema makes this readable.
+        # Random weights produce readable output only if decoding follows the schema.
         assert one["error"] == "", one
         assert one["answer"]["tool"] in ("add", "finish")
         assert isinstance(one["answer"]["risky"], bool)

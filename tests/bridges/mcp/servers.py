@@ -1,7 +1,7 @@
-"""Other people's MCP servers and the official conformance suite, at pinned versions.
+"""Third-party MCP servers and the official conformance suite, at pinned versions.
 
-The npm packages lie below the cache of `tests.environments`, as does an environment with the
-Python servers. `make environments` prepares them; `needs()` skips a test where they are not.
+The npm packages are below the cache of `tests.environments`, with an environment for the Python
+servers. `make environments` prepares them. `needs()` skips a test if they are missing.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ PYTHON = "mcp-servers"
 
 @dataclass(frozen=True)
 class Servers:
-    """Where they are."""
+    """Paths of the servers."""
 
     npm: Path
     python: environments.Environment
@@ -42,7 +42,7 @@ class Servers:
         return str(self.npm / "node_modules" / "node" / "bin" / "node")
 
     def command(self, name: str, *more: str) -> list[str]:
-        """What starts the server `name`: everything, filesystem, memory, git or time."""
+        """Returns the command of the server `name`: everything, filesystem, memory, git or time."""
         if name in ("git", "time"):
             return [str(self.python.program(f"mcp-server-{name}")), *more]
         folder = self.npm / "node_modules" / "@modelcontextprotocol" / f"server-{name}"
@@ -50,7 +50,7 @@ class Servers:
 
     @property
     def conformance(self) -> list[str]:
-        """What starts the official suite."""
+        """Returns the command of the official suite."""
         folder = self.npm / "node_modules" / "@modelcontextprotocol" / "conformance"
         return [self.node, str(folder / "dist" / "index.js")]
 
@@ -61,17 +61,16 @@ def folder() -> Path:
 
 
 def needs() -> Servers:
-    """The servers; skips the running test where they were not prepared."""
+    """Returns the servers. Skips the running test if they are not prepared."""
     if not (folder() / "whole").exists():
         pytest.skip(environments.reason("MCP servers"))
     return Servers(folder(), environments.needs(PYTHON))
 
 
 def make() -> Servers:
-    """Prepares what is not there yet.
+    """Prepares the missing servers.
 
-    Raises:
-        subprocess.CalledProcessError: a package could not be installed; nothing is kept.
+    Raises: subprocess.CalledProcessError: a package could not be installed; nothing is kept.
     """
     python, place = environments.make(PYTHON), folder()
     if not (place / "whole").exists():

@@ -1,4 +1,4 @@
-"""A server that changes its tools: what was accepted counts, until a person accepts the change."""
+"""A server that changes its tools: the accepted version applies until a user accepts the change."""
 
 import asyncio
 from pathlib import Path
@@ -260,7 +260,7 @@ async def test_a_server_that_offered_nothing_at_first_was_met_all_the_same(tmp_p
 async def test_a_tool_that_appears_in_the_middle_of_a_connection_is_new_too(
     made: Lister, tmp_path: Path
 ) -> None:
-    """Without pins on disk what was met lasts as long as the process."""
+    """Without pins on disk, accepted tools are remembered for the life of the process."""
     async with made.bridge(trust=True, pins=False) as server:
         assert list(server) == ["s_peek"]
         made.tools = [tool(annotations=READS), tool("send", annotations=READS)]
@@ -289,7 +289,7 @@ def growing() -> MCPServer:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_tool_that_a_running_server_adds_is_offered_to_the_next_run(mode: Any) -> None:
-    """Mutants: only the first look counts; the newer era sends nothing without a subscription."""
+    """Mutants: only the first listing counts; the newer era sends nothing without a subscription."""
     async with bridged(growing(), trust=True, pins=False, mode=mode) as server:
         assert list(server) == ["s_peek"]
         assert (await agent(server, act("s_peek", x="1"), finish()).run("x")).success

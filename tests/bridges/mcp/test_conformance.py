@@ -1,8 +1,8 @@
 """The official conformance suite: our bridge as its client, our server under its scenarios.
 
-Not covered: what we do not do (tasks, skills, sampling, roots; signing in anew in the middle of a
-run, which two scenarios want: scope-step-up and authorization-server-migration), and scenarios of
-the server that want resources, prompts or other contents than text of the tools they name.
+Not covered are features that we do not have: tasks, skills, sampling, roots, and a new sign-in
+during a run (the scenarios scope-step-up and authorization-server-migration). Server scenarios that
+need resources, prompts or contents other than text are not covered either.
 """
 
 import re

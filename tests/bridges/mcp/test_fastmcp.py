@@ -1,4 +1,4 @@
-"""Servers made with FastMCP 3 and 4, which end, come back, say much and change their tokens."""
+"""Servers made with FastMCP 3 and 4 that end, restart, send large results and rotate tokens."""
 
 import asyncio
 import subprocess
@@ -61,7 +61,7 @@ class Peer:
 
     @property
     def calls(self) -> list[str]:
-        """What `note` was called with."""
+        """Returns the arguments of the calls of `note`."""
         file = self.folder / "calls"
         return file.read_text().splitlines() if file.exists() else []
 
@@ -246,7 +246,7 @@ async def test_over_stdio_it_is_started_again_and_says_as_much(name: str, tmp_pa
 async def test_a_question_while_nobody_is_there_says_what_answering_does(
     name: str, mode: str, tmp_path: Path
 ) -> None:
-    """A write that asks in the older way begins anew with the answer: never unasked."""
+    """A write that asks in the older way starts again with the answer, never without approval."""
     log = MemoryLog()
     with peer(name, tmp_path) as there:
         async with bridge(there, mode=mode, trust=False) as server:

@@ -1,4 +1,4 @@
-"""Servers that mean harm, or are careless: nobody waits for them, and a person hears of it."""
+"""Hostile or careless servers: no call waits for them, and the user gets a report."""
 
 import asyncio
 import logging
@@ -92,7 +92,7 @@ async def test_a_server_that_never_lists_its_tools_is_given_up_at_the_deadline()
 
 
 async def test_a_flood_of_notifications_fills_no_memory_and_holds_up_no_call() -> None:
-    """Mutant: every step that a server tells of is kept for as long as the call lasts."""
+    """Mutant: every reported progress step is stored for as long as the call lasts."""
     host = MCPServer("flood")
 
     @host.tool()
@@ -205,7 +205,7 @@ VALUES = st.dictionaries(
 def test_what_the_short_check_takes_the_validator_takes(
     fields: dict[str, Any], required: list[str], others: bool, value: dict[str, Any]
 ) -> None:
-    """Mutants: a bool is an integer; a field that is missing, or not allowed, is not seen."""
+    """Mutants: a bool is an integer; a missing or forbidden field is not detected."""
     schema = {
         "type": "object", "properties": fields, "required": required,
         "additionalProperties": others,

@@ -1,8 +1,8 @@
-"""MCP over HTTP: each request is somebody's, or is refused; decisions are theirs alone.
+"""MCP over HTTP: each request has a principal or is refused; only its principal decides.
 
-Mutants it catches: a default for who asks; elicitations answered without a right; a session that
-another principal may use; a principal that is looked up once and kept; sessions without a bound,
-and one that counts only those that are open.
+Mutants: a default principal; elicitations answered without a right; a session that another
+principal may use; a principal that is looked up once and cached; sessions without a bound, and one
+that counts only those that are open.
 """
 
 import asyncio
@@ -171,7 +171,7 @@ async def test_a_principal_opens_a_bounded_number_of_sessions(served: Served) ->
     assert {answer.status_code for answer in opened} == {200, 429}
     assert (await post(served.url, initialize(), Authorization=bob)).status_code == 200
     first = next(a.headers["mcp-session-id"] for a in opened if a.status_code == 200)
-    # Another's request, and an id that nobody has, make no room.
+    # Another principal's request and an unknown id free no slot.
     for who, name in ((bob, first), (ada, "unknown")):
         answer = await post(served.url, call(), Authorization=who, **{"Mcp-Session-Id": name})
         assert answer.status_code == 404

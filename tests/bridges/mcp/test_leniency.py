@@ -1,4 +1,4 @@
-"""One odd element of a list, or one odd field, never loses the others."""
+"""One invalid element of a list, or one invalid field, never loses the others."""
 
 import gzip
 import json
@@ -189,7 +189,7 @@ OUTPUTS: list[Any] = [
     {"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}},
     {"type": "object", "properties": {"a": {"type": 5}}},
 ]
-"""As reported of public servers in 2026: none describes an object that could be checked."""
+"""Reported for public servers in 2026: no schema describes an object that can be checked."""
 
 
 async def test_an_output_schema_that_is_none_costs_neither_its_tool_nor_its_result() -> None:

@@ -1,4 +1,4 @@
-"""What a server's tools are called here does not depend on the order in which it lists them."""
+"""The names of a server's tools do not depend on the order in which it lists them."""
 
 from itertools import permutations
 from pathlib import Path
@@ -46,12 +46,12 @@ def test_a_name_that_nobody_shares_is_plain_and_one_that_is_shared_is_nobodys() 
     assert safe_names([READ, "b"], "s_") == {READ: PLAIN, "b": "s_b"}
     assert safe_names([READ, DELETE], "s_") == {READ: READ_MARKED, DELETE: DELETE_MARKED}
     assert len({name_forms(twin)[1] for twin in TWINS}) == 1
-    # Who bears another's marked name takes it from nobody.
+    # A tool with another tool's marked name does not replace it.
     assert DELETE_MARKED not in safe_names([READ, DELETE, "notes_read_13a4aacc"], "s_").values()
 
 
 async def called(made: Lister, name: str, **options: object) -> str:
-    """What comes of a call of `name`, in a process that begins now."""
+    """Returns the result of a call of `name` in a new process."""
     async with made.bridge(pins=False) as server:
         one = agent(server, act(name, x="1"), finish(), approve="all", **options)
         result = await one.run("x")
@@ -81,7 +81,7 @@ async def test_a_policy_that_names_one_of_them_hits_that_one(made: Lister, rever
 async def test_a_rule_of_the_name_that_they_share_hits_both(
     made: Lister, name: str, policy: Policy, why: str
 ) -> None:
-    """It was written when only one of them was there."""
+    """The rule was written when only one of the tools existed."""
     assert why in await called(made, name, policy=policy)
     assert made.called == []
 

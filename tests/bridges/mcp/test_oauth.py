@@ -1,9 +1,8 @@
-"""Signing in to a server: FastMCP's own authorization server, which approves at once.
+"""Sign-in to a server with FastMCP's own authorization server, which approves at once.
 
-Mutants it catches: tokens that others may read; a refresh that is not kept; an answer to the
-callback that nobody asked for; an authorization server in a private network; a sign-in that is
-started in the middle of a run; a principal that is left out of where tokens are kept, or of who may
-end a sign-in.
+Mutants: tokens that other users may read; a refresh that is not stored; an unrequested answer to
+the callback; an authorization server in a private network; a sign-in that starts during a run; a
+principal that is missing in the path of the tokens, or in the check of a sign-out.
 """
 
 import asyncio
@@ -341,7 +340,7 @@ class Redirecting(Elsewhere):
     away: str
     target: str
     changes: dict[str, dict[str, Any]] = {}
-    """Of the documents, by their path."""
+    """Redirects of the documents, by their path."""
 
     def do_GET(self) -> None:
         path = urlsplit(self.path)
@@ -420,7 +419,7 @@ async def test_a_redirect_takes_no_code_and_no_request_to_another_host(away: str
 
 @contextmanager
 def hostile(**changes: dict[str, Any]) -> Iterator[str]:
-    """An MCP server whose documents have these `changes`; its token endpoint fails."""
+    """Returns an MCP server whose documents have these `changes`. Its token endpoint fails."""
     there = {
         "resource": "/.well-known/oauth-protected-resource",
         "issuer": "/.well-known/oauth-authorization-server",

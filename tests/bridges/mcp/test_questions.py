@@ -1,4 +1,4 @@
-"""A server that asks a person: the run waits, and goes on in any process with the answer."""
+"""A server that asks the user: the run waits, and any process continues it with the answer."""
 
 from typing import Any
 
@@ -102,7 +102,9 @@ async def test_the_older_way_of_asking_ends_the_same() -> None:
 
 
 async def test_questions_of_two_calls_at_once_are_not_mixed_up() -> None:
-    """Nobody can tell whose question it is: both are cancelled, and from then on one by one."""
+    """The questions cannot be assigned to a call, so both are cancelled and later calls run one by
+    one.
+    """
     import asyncio
 
     from mcp.server.mcpserver import Context
@@ -645,7 +647,7 @@ def test_the_name_of_an_option_asks_for_no_secret_in_the_next_field(choice: Any)
 
 
 def test_a_text_that_nobody_would_read_to_its_end_is_not_asked() -> None:
-    """One of 48,000 characters took 16 seconds. Mutant: it is cut, and then searched."""
+    """A text of 48,000 characters took 16 seconds. Mutant: it is cut, and then searched."""
     for long in ("a b c d " * 600, "x" * 4001):
         with pytest.raises(Unaskable, match="secrets are not passed on"):
             asked("Hello", value={"type": "string", "description": long})

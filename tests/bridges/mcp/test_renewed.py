@@ -1,4 +1,4 @@
-"""A change that a person accepted holds at once: for every call of this process that follows."""
+"""A change that a user accepted applies at once to every later call of this process."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,13 +37,13 @@ def definition(listed: types.Tool) -> Definition:
 
 
 def change(made: Lister, server: Any, listed: types.Tool) -> None:
-    """The server changes its tool, and its list is asked for anew before the next call."""
+    """Changes the server's tool. The next call lists the tools again."""
     made.tools = [listed]
     server._server._until = 0.0
 
 
 def accept(made: Lister, server: Any, listed: types.Tool) -> None:
-    """... and a person accepts it in another run."""
+    """Accepts the change in another run."""
     change(made, server, listed)
     server._pins.add([definition(listed)])
 
@@ -245,7 +245,7 @@ async def test_a_copy_of_a_tool_changes_with_it(made: Lister, how: str) -> None:
 async def test_what_somebody_raised_is_not_lowered_by_a_change(made: Lister) -> None:
     made.tools = made.told = [tool()]
     async with made.bridge(trust=True) as server:
-        raised = server.with_tier(2)  # it is 2 already: whoever says so means it
+        raised = server.with_tier(2)  # it is 2 already: this value is intended
         plain = server["s_peek"]
         own: Tool = replace(plain, description="Mine.", name="mine")
         accept(made, server, HARMLESS)

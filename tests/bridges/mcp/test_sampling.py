@@ -1,7 +1,7 @@
-"""A server that wants an answer of the run's model, or to know of folders: with a person's consent.
+"""A server that requests the run's model or folders: only with a user's consent.
 
-Mutants it catches: a model that is asked without a person's word; a refusal that is taken for one;
-what the answer cost is not counted; an answer that is paid for again after a crash or a park.
+Mutants: a model call without consent; a refusal that counts as consent; the answer's cost is not
+counted; an answer that is paid for again after a crash or a park.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ ANSWER = "blue is best"
 
 
 class TwoVoices(Memo):
-    """The run's model: a script for the run, and one answer for whatever a server asks it."""
+    """The run's model: a script for the run, and one answer for all requests of servers."""
 
     def __init__(self, *script: str) -> None:
         super().__init__(script, choose=self._sampled)

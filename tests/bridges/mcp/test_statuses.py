@@ -1,7 +1,7 @@
-"""What an HTTP server's statuses mean for a call: lost sessions, refused tokens, no answer.
+"""HTTP statuses of a server during a call: lost sessions, refused tokens, no answer.
 
-Mutants it catches: a lost session is not opened anew; a call that the server did not answer is made
-again; headers are not read again after a 401; a refusal counts as "it may have happened".
+Mutants: a lost session is not opened again; an unanswered call is repeated; headers are not read
+again after a 401; a refusal counts as "it may have happened".
 """
 
 import asyncio
@@ -24,7 +24,7 @@ TOOL = {"name": "note", "description": "Write it down.", "inputSchema": {"type":
 
 
 class Peer:
-    """A server of the older era, of which a test says how it answers."""
+    """A server of the older era with scripted responses."""
 
     def __init__(self) -> None:
         self.sessions: set[str] = set()
@@ -34,7 +34,7 @@ class Peer:
         self.calls: list[str] = []
         self.unknown = (404, "Session not found")
         self.answer: Callable[[str], int] = lambda _: 200
-        """The status of a call with this text; 0: the connection ends instead."""
+        """The status of a call with this text. 0 ends the connection."""
         self.reason, self.retry_after = "maintenance until noon", ""
         self.url = ""
 

@@ -209,7 +209,7 @@ async def test_a_client_that_leaves_gets_its_run_back_and_another_principal_does
             assert quick == {"error": False, "text": "thought", "structured": None}
             task = await peer.call("start", "worker", {"goal": "think"})
             assert (await peer.call("seen", task, {}))["status"] == "working"
-        # That client is dead. Another one of the same principal finds the run by its id.
+        # The first client is dead. Another client of the same principal finds the run by its id.
         async with fastmcp_client(there, token) as peer:
             settled = await peer.call("settle", task, {})
             assert settled["structured"] == {"n": 7}

@@ -467,7 +467,7 @@ async def test_templates_are_listed_and_read_and_changes_are_told() -> None:
         changes = server.changes("memo://today")
         first = asyncio.ensure_future(anext(changes))
         async with asyncio.timeout(20):
-            while not first.done():  # until the server has heard who watches
+            while not first.done():  # until the server knows the subscriber
                 await value(server, "s_touch")
                 await asyncio.sleep(0.05)
             assert first.result() == "memo://today"

@@ -37,7 +37,7 @@ from taofold.tools import InputRequired, Outcome
 
 
 class Model(GenericFakeChatModel):
-    """A chat model that says what it was given to say."""
+    """A chat model that returns scripted replies."""
 
     def bind_tools(self, tools: Any, **more: Any) -> Any:
         return self

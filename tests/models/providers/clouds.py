@@ -44,7 +44,7 @@ SAID: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
 
 
 def signed(method: str, path: str, host: str, headers: dict[str, str], body: bytes) -> str:
-    """Does the request carry the signature that AWS would work out from what arrived?"""
+    """Returns whether the request has the signature that AWS would compute from it."""
     authorization = headers.get("authorization", "")
     if not authorization.startswith("AWS4-"):
         return ""
@@ -173,7 +173,7 @@ EVENTS: list[dict[str, Any]] = [
 
 
 def message(payload: bytes, **headers: str) -> bytes:
-    """One message of Amazon's event stream."""
+    """Returns one message of Amazon's event stream."""
     packed = b"".join(
         bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value))
         + value.encode()
@@ -185,7 +185,7 @@ def message(payload: bytes, **headers: str) -> bytes:
 
 
 def streamed() -> list[str]:
-    """What both readers make of the same stream, and ours of a damaged one."""
+    """Compares both readers on the same stream, and ours on a damaged one."""
     names = {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}
     stream = b"".join(
         message(json.dumps({"bytes": b64encode(json.dumps(one).encode()).decode()}).encode(),

@@ -1,4 +1,4 @@
-"""One process per fake provider and session."""
+"""Starts one process per fake provider and session."""
 
 from collections.abc import Callable, Iterator
 

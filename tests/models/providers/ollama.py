@@ -25,7 +25,7 @@ PARAMETERS = {"type", "$defs", "items", "required", "properties"}
 PROPERTY = {"anyOf", "type", "items", "description", "enum", "properties", "required"}
 HARMLESS = {"title", "default", "additionalProperties", "minimum", "maximum", "format", "minItems",
             "maxItems", "minLength", "maxLength", "pattern"}  # fmt: skip
-"""What the server leaves out of a property, and the model can do without."""
+"""Schema keys that the server drops and the model does not need."""
 OPTIONS = {"num_ctx": int, "num_predict": int, "temperature": float, "top_p": float, "stop": list}
 
 
@@ -153,7 +153,7 @@ class Ollama:
         return web.json_response({"error": why}, status=status)
 
     def returned(self, said: list[dict[str, Any]]) -> None:
-        """Raise `Refused` if a reply comes back other than it was; its thinking may be left out."""
+        """Raises `Refused` if a returned reply was changed. Its thinking may be omitted."""
         for message in said:
             calls = message.get("tool_calls") or []
             reply = self.issued.get(calls[0]["id"]) if calls else None
@@ -213,7 +213,7 @@ def split(text: str) -> list[str]:
 
 
 def identifier() -> str:
-    """As its server makes them: random, and they begin as ours do."""
+    """Returns a random id with the server's prefix."""
     return "call_" + "".join(random.choices(string.ascii_lowercase + string.digits, k=8))
 
 

@@ -48,7 +48,7 @@ class Recorder:
 
 
 def _event(event: str) -> Any:
-    """As a cassette has it: whole lines where the event is named, else its data."""
+    """Returns the cassette form: whole lines for named events, else the data only."""
     return event if event.startswith(("event:", ":")) else event.removeprefix("data: ")
 
 

@@ -24,11 +24,11 @@ MODULES = {
 ROOT = Path(__file__).resolve().parents[3]
 OLLAMA = "tests.models.providers.ollama"
 SECONDS = 600
-"""How long a fake may take to come up: it imports whole SDKs, perhaps on a busy machine."""
+"""Startup timeout of a fake: it imports whole SDKs, perhaps on a busy machine."""
 
 
 def folder() -> Path | None:
-    """Where the package `fakes` lies, None if it is nowhere."""
+    """Returns the folder of the package `fakes`, or None."""
     named = os.environ.get("TAOFOLD_PROVIDER_FAKES")
     places = [Path(named)] if named else []
     places += [up / "shared/tools/providers" for up in Path(__file__).resolve().parents]
@@ -36,7 +36,7 @@ def folder() -> Path | None:
 
 
 def needs() -> tuple[Path, Path]:
-    """The fakes' folder and the Python that runs them; skips the test where one is missing."""
+    """Returns the fakes' folder and their Python. Skips the test if one is missing."""
     found = folder()
     if found is None:
         pytest.skip("no fake providers: set TAOFOLD_PROVIDER_FAKES to their folder")
@@ -86,7 +86,7 @@ class Server:
             self.process = None
 
     def load(self, turns: Any) -> None:
-        """Play these turns next; forget what was seen."""
+        """Loads the next turns and clears the recorded requests."""
         body = json.dumps(turns).encode()
         request = urllib.request.Request(
             f"{self.url}/__scenario", body, {"Content-Type": "application/json"}
@@ -95,7 +95,7 @@ class Server:
             answer.read()
 
     def seen(self) -> list[dict[str, Any]]:
-        """What came since the scenario was loaded, with the verdicts."""
+        """Returns the requests since the scenario was loaded, with their verdicts."""
         with urllib.request.urlopen(f"{self.url}/__requests", timeout=SECONDS) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return found

@@ -93,7 +93,7 @@ def agent(model: Model, **more: Any) -> Agent[Any, Any]:
 
 
 def extends(shorter: Any, longer: Any) -> bool:
-    """Is `longer` the request that comes after `shorter`: all of it, and more behind?"""
+    """Returns whether `longer` starts with all of `shorter`."""
     grows = {"input", "messages", "contents"}
     if {k: v for k, v in shorter.items() if k not in grows} != {
         k: v for k, v in longer.items() if k not in grows

@@ -1,8 +1,7 @@
-"""Azure, Bedrock and Vertex, as far as they can be had without an account.
+"""Azure, Bedrock and Vertex, as far as testable without an account.
 
-What the vendors' own SDKs send for the same call is the referee: address, authentication, what
-stands in the body. A signature is worked out anew from what arrived, as AWS does. Nobody here has
-asked the real clouds.
+The vendors' own SDKs are the reference for address, authentication and body. A signature is
+computed from the received request, as AWS does. The tests do not call the real clouds.
 """
 
 import json
@@ -20,7 +19,7 @@ ROOT = SCRIPT.parents[3]
 
 @pytest.fixture(scope="module")
 def sent() -> dict[str, Any]:
-    """By cloud: what we sent, and what its SDK did."""
+    """Returns, by cloud, our request and the one of its SDK."""
     environment = environments.needs("providers")
     done = environment.run(
         SCRIPT,

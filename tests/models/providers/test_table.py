@@ -1,4 +1,4 @@
-"""What goes wrong, or changes, in the middle of a run: each format against its strict fake."""
+"""Failures and changes during a run: each format against its strict fake."""
 
 import json
 from itertools import pairwise
@@ -48,7 +48,7 @@ OVERFLOWS = {
 
 
 class Sum(BaseModel):
-    """What is asked for."""
+    """Output type of the runs."""
 
     total: int
     why: str
@@ -170,7 +170,7 @@ def altered(part: Part) -> Part:
 
 
 class Foreign(Wrapped):
-    """Its first reply is signed by somebody else."""
+    """The first reply has another issuer's signature."""
 
     first = True
 

@@ -1,4 +1,4 @@
-"""What the tests of AG-UI share."""
+"""Fixtures of the AG-UI tests."""
 
 import pytest
 

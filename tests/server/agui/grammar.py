@@ -10,7 +10,7 @@ _EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 
 
 def wire(events: list[BaseEvent]) -> list[dict[str, Any]]:
-    """The events as they are sent; each must also be valid for the protocol's own models."""
+    """Returns the events as sent. Each must also be valid for the protocol's own models."""
     sent = [event.model_dump(mode="json", by_alias=True) for event in events]
     for one in sent:
         again = _EVENT.validate_python(one)
@@ -79,7 +79,7 @@ def _pair(open_: dict[tuple[str, str], str], kind: str, event: dict[str, Any], c
 
 
 def types(events: list[dict[str, Any]], *without: str) -> list[str]:
-    """The events' types in order, without state deltas and whatever else is named."""
+    """Returns the types of the events in order, without state deltas and the given names."""
     return [e["type"] for e in events if e["type"] not in ("STATE_DELTA", *without)]
 
 

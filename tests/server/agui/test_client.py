@@ -29,7 +29,7 @@ async def drive(
     script: Path = SCRIPT,
     pinned: Mapping[str, str] = node.PINNED,
 ) -> dict[str, Any]:
-    """What the client says after it ran the agent and gave the answers, one by one."""
+    """Runs the client with the answers, one by one, and returns its output."""
     packages = await asyncio.to_thread(node.needs, pinned)
     program = shutil.which("node")
     assert program is not None

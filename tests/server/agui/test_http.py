@@ -1,4 +1,4 @@
-"""`POST /ag-ui` over HTTP: threads, answers that come late, and what a request may not say."""
+"""`POST /ag-ui` over HTTP: threads, late answers and refused requests."""
 
 import asyncio
 import json
@@ -425,7 +425,7 @@ PAINT = {
 async def test_the_client_does_its_own_tools_and_nothing_does_them_twice(
     bench: Bench, tmp_path: Path
 ) -> None:
-    """Mutants: the call is not parked; a repeated result begins another run; it is told twice."""
+    """Mutants: the call is not parked; a repeated result begins another run; it is sent twice."""
     model = scripted(act("I paint", "paint", colour="red"), finish("painted"))
     async with serving(Agent(model, tools=bench.safe), tmp_path / "runs.db") as client:
         taken = {**PAINT, "name": "look"}  # of the agent's own: no client replaces it

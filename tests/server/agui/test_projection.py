@@ -40,7 +40,7 @@ def label(name: str) -> dict[str, str]:
 
 
 class Told:
-    """A run and what a client is told of it, activation by activation."""
+    """A run and the events sent to a client, by activation."""
 
     def __init__(self, *script: Any, **options: Any) -> None:
         self.log = MemoryLog()
@@ -275,7 +275,7 @@ async def test_a_child_that_asks_is_suspended_and_goes_on_after_the_answer() -> 
     first = await told.run()
     done = next(e for e in first if e["type"] == "SUBAGENT_FINISHED")
     (one,) = first[-1]["outcome"]["interrupts"]
-    assert one["metadata"]["tool"] == "publish"  # and nobody was asked about the call of the child
+    assert one["metadata"]["tool"] == "publish"  # and the call of the child needed no approval
     assert done["outcome"] == {"type": "suspended", "interruptIds": [one["id"]]}
     assert one["subagentRunId"] == done["subagentRunId"]
     second = await told.answer(verdict="approve")
@@ -365,7 +365,7 @@ async def test_a_streamed_draft_is_not_repeated_and_a_wrong_one_is_replaced() ->
 
 
 async def test_what_was_thought_stands_before_the_answer_that_is_streamed() -> None:
-    """Mutants: the draft begins without it; it is told again with its record."""
+    """Mutants: the draft begins without it; it is sent again with its record."""
     told = Told(finish("hello world"))
     await told.run()
     assert told.result is not None

@@ -1,6 +1,6 @@
-"""In DSPy's environment: compiles with three teleprompters, runs what came out, and hangs.
+"""In DSPy's environment: compiles with three teleprompters, runs the results, and hangs.
 
-Whoever started it kills it; everything it leaves is in the log below the folder given.
+The parent process kills it. All its results are in the log below the given folder.
 """
 
 import asyncio

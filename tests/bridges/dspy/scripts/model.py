@@ -14,10 +14,10 @@ def say(request):
         return proposal(whole)
     numbers = re.findall(r"(\d+) \+ (\d+)", last)[-1]
     total = str(sum(map(int, numbers)))
-    # It was taught by the instructions, or by two worked cases that answer in digits.
+    # The instructions, or two worked cases with answers in digits, teach the model.
     shown = [m.content for m in messages[1:-1] if m.role == "assistant"]
     taught = "digits only" in system or len([s for s in shown if '"reasoning"' in s]) >= 2
-    # It is right by itself about small numbers, so that there is something to bootstrap from.
+    # Small numbers are correct without teaching, so bootstrapping has cases.
     small = int(total) < 12
     answer = total if taught or small else f"The sum is {total}."
     return json.dumps({"reasoning": "I add them.", "answer": answer})

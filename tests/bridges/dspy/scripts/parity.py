@@ -21,11 +21,11 @@ SIGNATURE = "question -> answer"
 
 
 def decide(outputs: list[str], system: str, last: str, demos: int) -> dict[str, Any]:
-    """What the scripted model says, whatever the form it must say it in."""
+    """Returns the scripted model's answer, independent of its requested form."""
     if "answer" not in outputs:
         return {name: proposal(name, last) for name in outputs}
     left, right = map(int, re.findall(r"(\d+) \+ (\d+)", last)[-1])
-    # Taught by the instructions or by two demos it answers in digits; small sums it knows.
+    # With the instructions or two demos it answers in digits. Small sums are always correct.
     taught = "digits only" in system or demos >= 2 or left + right < 12
     answer = str(left + right) if taught else f"The sum is {left + right}."
     return {"reasoning": f"I add {left} and {right}.", "answer": answer}
@@ -49,7 +49,7 @@ def graded(gold: Any, pred: Any, trace: Any = None) -> float:
 
 
 def strict(gold: Any, pred: Any, trace: Any = None) -> Any:
-    """As DSPy's documentation has it: a grade to compare, a yes or no to bootstrap."""
+    """The metric follows DSPy's documentation: a grade for comparison, a bool for bootstrapping."""
     grade = graded(gold, pred)
     return grade if trace is None else grade >= 0.5
 
@@ -204,7 +204,7 @@ def found(program: Any, log: list[str]) -> dict[str, Any]:
 
 
 def score_of(program: Any) -> Any:
-    """What the teleprompter itself measured of the program that it chose."""
+    """Returns the teleprompter's own score of the chosen program."""
     for one in getattr(program, "candidate_programs", None) or []:
         if isinstance(one, dict):
             return round(float(one["score"]), 2)

@@ -71,7 +71,7 @@ class Browser:
 
 
 async def issuer(url: str) -> str:
-    """Where the client is registered. People have it out of band, the scenario says it nowhere."""
+    """Returns the issuer of the registration. Users know it, and the scenario does not send it."""
     parts = httpx2.URL(url)
     place = parts.copy_with(raw_path=f"/.well-known/oauth-protected-resource{parts.path}".encode())
     async with httpx2.AsyncClient() as client:

@@ -134,7 +134,7 @@ def main(port: int) -> None:
     tools = [test_simple_text, test_error_handling, test_elicitation, test_tool_with_progress]
     header = external("test_header", "Route.", REGION, str, effect="read")
     offers = Offers.of(tools=[*tools, schema, header, *ASKING], log=MemoryLog())
-    app = http_app(make_server(offers), lambda scope: Principal())  # for the suite, from anybody
+    app = http_app(make_server(offers), lambda scope: Principal())  # the suite sends no credentials
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
 
 

@@ -1,10 +1,10 @@
-"""In the environment of a FastMCP: a server for `test_fastmcp.py`.
+"""In an environment with FastMCP: a server for `test_fastmcp.py`.
 
-Arguments: the port, or 0 for standard input and output; a folder; how many more tools there are.
-In the folder, `token` is the one bearer token that is accepted, if the file is there; with `*` any
-is. With `oauth` the server brings an authorization server along; `expire` ends all of its tokens,
-once. With `sampling` there are tools that ask the client's model, and for its folders (FastMCP 3).
-`calls` gets a line for each call of `note`.
+Arguments: the port, or 0 for standard input and output; a folder; the number of additional tools.
+In the folder, the file `token` holds the one accepted bearer token; `*` accepts any. With `oauth`
+the server includes an authorization server; `expire` ends all of its tokens, once. With `sampling`
+there are tools that request the client's model and its folders (FastMCP 3). `calls` gets a line for
+each call of `note`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class OneToken(TokenVerifier):
 
 
 class Approving(InMemoryOAuthProvider):
-    """Asks nobody: whoever comes is approved."""
+    """An authorization server that approves every request without a user."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         try:

@@ -1,4 +1,4 @@
-"""One life of a run: `python live.py LOG PINS PARAMETERS TOOL COMMAND…` starts it or goes on."""
+"""One process of a run: `python live.py LOG PINS PARAMETERS TOOL COMMAND…` starts or resumes it."""
 
 import json
 import sys

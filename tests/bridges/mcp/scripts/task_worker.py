@@ -1,4 +1,4 @@
-"""One life of a run that calls a task of somebody's server. Arguments: its address, the log."""
+"""One activation of a run that calls a task of another server. Arguments: its address, the log."""
 
 import asyncio
 import sys
