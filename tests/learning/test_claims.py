@@ -107,7 +107,7 @@ def test_many_imports_do_not_crowd_out_the_pattern_that_a_discovery_is_merged_wi
 
 
 def test_claimed_counts_are_never_added_to_our_own() -> None:
-    """A billion claimed failures do not prune a pattern, and a billion successes do not raise it."""
+    """A billion claimed failures prune no pattern, and a billion claimed successes raise none."""
 
     async def main() -> None:
         for claimed_rate, won in ((0.0, True), (1.0, False)):

@@ -289,7 +289,7 @@ def growing() -> MCPServer:
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_tool_that_a_running_server_adds_is_offered_to_the_next_run(mode: Any) -> None:
-    """Mutants: only the first listing counts; the newer era sends nothing without a subscription."""
+    """Mutants: only the first list counts; without a subscription the newer era sends nothing."""
     async with bridged(growing(), trust=True, pins=False, mode=mode) as server:
         assert list(server) == ["s_peek"]
         assert (await agent(server, act("s_peek", x="1"), finish()).run("x")).success
