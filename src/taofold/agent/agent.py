@@ -995,7 +995,7 @@ class Agent(Generic[Deps, Out]):
         )
 
     def _reach(self) -> tuple[Tier, Sideeffect]:
-        """Tier and effect of a call to the whole agent, from its tools as they are now."""
+        """Returns tier and effect of a call to the whole agent, from its tools as they are now."""
         tools = self.toolset.values()
         reads = all(tool.effect == "read" for tool in tools)
         # A repeated call continues the child run from its own log, so it is idempotent.

@@ -166,7 +166,7 @@ def _strictness(schema: object) -> bool | None:
 
 
 def _values(validator: Any, value: dict[str, Any]) -> Any:
-    """Like `_strictly`, for validators of `_JSON_KINDS`, without encoding values that fit."""
+    """Validates like `_strictly`, for validators of `_JSON_KINDS`, without encoding the values."""
     try:
         return validator.validate_python(value, strict=True)
     except ValidationError:

@@ -1,11 +1,11 @@
 """System calls that a contained command cannot make, as a program for bubblewrap's `--seccomp`.
 
-Namespaces do not separate everything. A contained command shares the session's keyring, can push
-input into a terminal (`TIOCSTI`), and can leave a setuid file in the work root, which runs as its
-owner for every user of the machine. `program()` returns the filter for this machine's processor.
-Refused calls end with EPERM. Calls whose arguments cannot be checked end with ENOSYS, so the C
-library falls back to older ones: `openat2` and io_uring pass a pointer, x32 and 32-bit programs
-have other numbers. Unknown processors have no filter.
+Namespaces do not separate everything. A contained command shares the session's keyring and can push
+input into a terminal (`TIOCSTI`). It can also leave a setuid file in the work root, which runs as
+its owner for every user of the machine. `program()` returns the filter for this machine's
+processor. Refused calls end with EPERM. Calls whose arguments cannot be checked end with ENOSYS, so
+the C library falls back to older ones: `openat2` and io_uring pass a pointer, x32 and 32-bit
+programs have other numbers. Unknown processors have no filter.
 
 Source: the kernel's `seccomp(2)`, `linux/filter.h`, and its tables of system calls.
 """

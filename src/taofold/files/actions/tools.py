@@ -21,10 +21,10 @@ LONGEST_WAIT_S: Final = 600.0
 
 
 def store(ctx: RunContext[Any], key: str, value: Any) -> Outcome:
-    """Keep a value under a name for the rest of the run.
+    """Store a value under a name for the rest of the run.
 
     Args:
-        ctx: Of the call.
+        ctx: The context of the call.
         key: The name.
         value: Any JSON value.
     """
@@ -32,12 +32,12 @@ def store(ctx: RunContext[Any], key: str, value: Any) -> Outcome:
 
 
 def recall(ctx: RunContext[Any], key: str, default: Any = None) -> Outcome:
-    """Get what was kept under a name.
+    """Get the value that was stored under a name.
 
     Args:
-        ctx: Of the call.
+        ctx: The context of the call.
         key: The name.
-        default: What to return if nothing was kept.
+        default: The result if nothing was stored.
     """
     slot = f"memory.{key}"
     if slot in ctx.data:

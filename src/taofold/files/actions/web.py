@@ -146,8 +146,8 @@ class Pages:
         """Search the web.
 
         Args:
-            query: What to look for.
-            limit: How many hits, at most 20.
+            query: The words to search for.
+            limit: Maximum number of hits, up to 20.
         """
         if self.backend is None:
             return Outcome(HINT, "failure", "no search backend")
@@ -162,8 +162,8 @@ class Pages:
         """Get the readable text of a page.
 
         Args:
-            url: Of a hit, or another address of the public web.
-            max_chars: How much of it, at most 16,000 characters.
+            url: The address of a hit, or any other address of the public web.
+            max_chars: Maximum number of characters, up to 16,000.
         """
         try:
             page = await self.backend.page(url) if self.backend is not None else None

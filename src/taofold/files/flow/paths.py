@@ -100,7 +100,7 @@ class _Walk:
 
 
 def _targets(node: Node) -> Iterator[str]:
-    """The names of the nodes that may follow; "" is the next one."""
+    """Yields the names of the nodes that may follow; "" is the next one."""
     yield from (edge.to for edge in node.goto)
     if not node.goto or node.goto[-1].condition is not None:
         yield ""
