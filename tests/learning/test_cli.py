@@ -128,7 +128,7 @@ def test_metrics_have_the_names_of_the_source_system_and_a_curve(taught: Taofold
         "loops_with_pattern_injection", "average_iterations_without", "improvement_percentage",
     }  # fmt: skip
     result = taught("patterns", "metrics")
-    assert "not enough loops yet to know a benefit" in result.err
+    assert "not enough loops yet to measure a benefit" in result.err
     (row,) = [one for one in result.out.splitlines() if "improvement_percentage" in one]
     assert "not enough loops yet" in row
     assert "iterations of the last 4 loops" in result.out
@@ -177,7 +177,7 @@ def test_a_folder_is_exported_to_by_its_name_alone(taught: Taofold, tmp_path: Pa
     assert str(folder / "shared" / "patterns" / "error-patterns.json") in files
     assert all(Path(file).is_file() for file in files)
     both = taught("patterns", "export", str(folder), "--output", "x.json")
-    assert (both.code, "one place" in both.err) == (2, True)
+    assert (both.code, "one path" in both.err) == (2, True)
 
 
 @pytest.mark.parametrize("file", ["aiwg.yml", ".aiwg/config.yml"])

@@ -69,7 +69,7 @@ def test_a_trace_is_written_to_a_file_once(taofold: Taofold, run: str, project: 
     ("arguments", "code", "said"),
     [
         (("-f", "otlp", "--endpoint", "localhost:4318"), 2, "http or https URL"),
-        (("-f", "otlp", "--endpoint", "http://127.0.0.1:9", "-o", "x"), 2, "one of them"),
+        (("-f", "otlp", "--endpoint", "http://127.0.0.1:9", "-o", "x"), 2, "give either"),
         (("-f", "ndjson", "--content"), 2, "go with --format otlp or opik"),
         (("-f", "nonsense"), 2, "otlp, opik"),
     ],
