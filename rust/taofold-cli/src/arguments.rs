@@ -35,7 +35,7 @@ pub(crate) enum Approve {
     /// The person at the terminal; without a terminal the run waits.
     #[default]
     Ask,
-    /// Nobody is asked.
+    /// No question is asked.
     All,
     /// The run waits.
     Wait,

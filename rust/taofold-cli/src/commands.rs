@@ -27,7 +27,7 @@ use crate::terminal;
 
 type Done = Result<ExitCode, Failure>;
 
-/// Words in the log for what nobody was asked about.
+/// The reason in the log for a decision without a question.
 const WAVED: &str = "--approve all";
 const SHOWN: usize = 5;
 
@@ -85,10 +85,10 @@ fn goal_of(arguments: &Run) -> Result<(String, String), Failure> {
     let (agent, goal) = match (arguments.agent.as_deref(), arguments.arguments.as_slice()) {
         (Some(agent), [goal]) => (agent, goal.clone()),
         (None, [agent, goal]) => (agent.as_str(), goal.clone()),
-        (None, [_]) => {
-            return Err(Failure::usage(
-                "AGENT and GOAL are needed: taofold-rs run agent.yaml \"what to do\"",
-            ));
+        (None, [agent]) => {
+            return Err(Failure::usage(format!(
+                "GOAL is missing: taofold-rs run {agent} \"what to do\""
+            )));
         }
         _ => {
             return Err(Failure::usage(

@@ -36,7 +36,7 @@ pub enum LogError {
         /// The action's place in its batch.
         index: u64,
     },
-    /// Somebody else appended to this run, or owns it now.
+    /// Another process appended to this run, or owns it now.
     #[error(
         "run {run:?}: another process drives it or was quicker; its id or session may be taken"
     )]

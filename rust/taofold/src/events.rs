@@ -122,7 +122,7 @@ pub struct RunStarted {
     /// What the model can do.
     #[serde(default, skip_serializing_if = "is_default")]
     pub profile: Profile,
-    /// Who asks.
+    /// The principal of the run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub principal: Principal,
     /// The digest of the policy.
@@ -152,7 +152,7 @@ pub struct RunStarted {
     /// Where an imported run came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Provenance>,
-    /// What its caller filters lists by.
+    /// Labels by which a caller filters lists.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tags: std::collections::BTreeMap<String, String>,
     /// Whether a mask replaced a secret in it.
@@ -492,7 +492,7 @@ pub struct Observed {
     pub hooks: Vec<String>,
 }
 
-/// Somebody tried to decide who may not.
+/// A principal without the right tried to decide.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DecisionRefused {
     /// The question.
@@ -595,7 +595,7 @@ pub enum Event {
     StartedOnce(StartedOnce),
     /// What came back from an action.
     Observed(Observed),
-    /// Somebody tried to decide who may not.
+    /// A principal without the right tried to decide.
     DecisionRefused(DecisionRefused),
     /// An action changed the state's `name`.
     Updated(Updated),
@@ -847,7 +847,7 @@ pub struct Record {
     pub seq: u64,
     /// Milliseconds since the epoch, by the machine's clock, which can be set.
     pub at: i64,
-    /// Milliseconds of activity since the record before, by a clock that nobody can set.
+    /// Milliseconds of activity since the record before, by a monotonic clock.
     pub elapsed: Option<u64>,
     /// What happened.
     pub event: Event,

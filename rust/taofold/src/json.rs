@@ -11,7 +11,7 @@ pub use serde_json::{Map, Value, json};
 /// A JSON object. Keys keep their order; two objects are equal in any order.
 pub type Object = Map<String, Value>;
 
-/// Whether a field holds its default, so that the encoder leaves it out.
+/// Returns whether a field holds its default, so that the encoder leaves it out.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -151,7 +151,7 @@ impl Choice {
     }
 }
 
-/// Whether the name of a variable or a header marks its value as a secret.
+/// Returns whether the name of a variable or a header marks its value as a secret.
 pub(super) fn is_secret_name(name: &str) -> bool {
     const WORDS: [&str; 12] = [
         "KEY",
@@ -174,7 +174,7 @@ pub(super) fn is_secret_name(name: &str) -> bool {
         .any(|word| parts.contains(word) || parts.contains(format!("{word}S").as_str()))
 }
 
-/// Whether the argument is an agent file.
+/// Returns whether the argument is an agent file.
 fn is_file(agent: &str) -> bool {
     let extension = Path::new(agent).extension();
     extension.is_some_and(|it| it == "yaml" || it == "yml")

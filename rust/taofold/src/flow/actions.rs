@@ -29,7 +29,7 @@ const STEP_KEYS: [&str; 5] = [
     "final_answer",
 ];
 
-/// How an action ended: a value, or an error, or the limit of the run that stopped it.
+/// The end of an action: a value, an error, or the limit of the run that stopped it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Done {
     pub(super) value: Value,
@@ -91,7 +91,7 @@ pub(super) struct ActionCall<'a> {
     pub(super) with: &'a Object,
     pub(super) task: Task,
     pub(super) variables: Object,
-    /// How the flow's models are asked.
+    /// The settings with which the flow's models are asked.
     pub(super) settings: ModelSettings,
 }
 
@@ -397,7 +397,7 @@ fn with_required<T: DeserializeOwned>(
     read::<T>(keys).map(drop)
 }
 
-/// How a strategy inside an action ended.
+/// The end of a strategy inside an action.
 struct Ended {
     output: Value,
     error: String,

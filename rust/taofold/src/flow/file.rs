@@ -135,7 +135,7 @@ pub(super) struct While {
     pub(super) max_iterations: usize,
 }
 
-/// Where a node's value goes: a name, or names with paths into the value.
+/// The target of a node's value: a name, or names with paths into the value.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Outputs {
@@ -171,7 +171,7 @@ pub(super) struct Edge {
     pub(super) to: String,
 }
 
-/// What to do when a node fails.
+/// The rule for a node that fails.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OnError {

@@ -59,7 +59,7 @@ fn condition(text: &str) -> Result<Template, String> {
     Ok(template)
 }
 
-/// Whether a condition holds.
+/// Returns whether a condition holds.
 pub(crate) fn holds(text: &str, variables: &Object) -> Result<bool, String> {
     condition(text)?.holds(variables)
 }

@@ -1,4 +1,4 @@
-//! What happens inside an action: its trace, the models that answered, the bounds of its node.
+//! Watches an action: its trace, the models that answered, the bounds of its node.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,14 +11,14 @@ use crate::values::{Action, FINISH, ModelSettings, Observation, StepRole, Though
 /// Model calls that a node may make beyond its steps: replies that could not be read.
 const SPARE: u64 = 3;
 
-/// What happened inside.
+/// The events inside an action.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trace {
     /// As the `ReAct` seed has them: step, thought, action, `action_input`, observation, status.
     pub(super) steps: Vec<Value>,
     models: Vec<(StepRole, String)>,
     pub(super) failures: Vec<String>,
-    /// Which bound of the node was reached, and what to change.
+    /// The bound of the node that was reached, and the key to change.
     pub(super) reached: String,
 }
 
@@ -82,14 +82,14 @@ pub(super) fn taken(trace: &SharedTrace) -> Trace {
     std::mem::take(&mut *trace.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What a node says about the strategy inside it.
+/// The keys of a node for the strategy inside it.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     /// The only tools it may call.
     pub(super) allowed: BTreeSet<String>,
     /// Turns; the last of them is without tools.
     pub(super) steps: Option<u64>,
-    /// Which models the node names.
+    /// The models that the node names.
     pub(super) models: NodeModels,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct NodeModels {
     pub(super) default: String,
     /// By role.
     pub(super) roles: HashMap<StepRole, String>,
-    /// How they are asked.
+    /// The settings with which models are asked.
     pub(super) settings: ModelSettings,
 }
 

@@ -21,17 +21,17 @@ use crate::errors::LogError;
 use crate::events::Record;
 use crate::json::Object;
 
-/// How long the owner of a run may be silent before another process may take the run.
+/// The time without a sign of the owner after which another process may take the run.
 pub const LEASE_MS: i64 = 10_000;
 /// No lease is longer. One that ends later than this from now was taken by another clock.
 pub const LONGEST_LEASE_MS: i64 = 60_000;
 
-/// What is known of a run without reading its records. Times are milliseconds since the epoch.
+/// The row of a run, readable without its records. Times are milliseconds since the epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunRow {
     /// The run.
     pub run: String,
-    /// How it stands.
+    /// The status.
     pub status: String,
     /// The beginning of its goal.
     pub goal: String,
@@ -41,29 +41,29 @@ pub struct RunRow {
     pub session: String,
     /// The run that called this one.
     pub parent: String,
-    /// Who asked for it.
+    /// The principal that asked for the run.
     pub principal: String,
     /// When it was created.
     pub created_at: i64,
     /// When it was written to last.
     pub updated_at: i64,
-    /// How many records it has.
+    /// The number of records.
     pub events: u64,
     /// The fencing token of its owner.
     pub epoch: u64,
-    /// Who drives it, or drove it last.
+    /// The present or last owner.
     pub owner: String,
-    /// What it waits for.
+    /// The reason for its wait.
     pub waiting_for: String,
     /// When the owner's lease ends; 0: there is none.
     pub lease_until: i64,
     /// When a waiting run is due; 0: when a message comes.
     pub wake_at: i64,
-    /// Whether it is running under a lease that was not over when the row was read.
+    /// True if it ran under a lease that was not over when the row was read.
     pub held: bool,
     /// Its number in the order in which runs were created.
     pub place: i64,
-    /// What its caller filters lists by.
+    /// Labels by which a caller filters lists.
     pub tags: BTreeMap<String, String>,
 }
 
@@ -74,7 +74,7 @@ pub struct Signal {
     pub id: String,
     /// `decide`, `answer`, `steer`, `cancel` or `refused`.
     pub kind: String,
-    /// Who sent it.
+    /// The sender.
     #[serde(default)]
     pub by: String,
     /// When, in milliseconds since the epoch.
@@ -85,12 +85,12 @@ pub struct Signal {
     pub data: Object,
 }
 
-/// Who owns a run, and since when.
+/// The owner of a run, with its epoch and lease.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Owner<'a> {
-    /// The owner's name; empty: nobody.
+    /// The owner's name; empty: none.
     pub name: &'a str,
-    /// How long it may be silent; 0: no lease.
+    /// The length of the lease; 0: no lease.
     pub lease_ms: i64,
 }
 
@@ -104,32 +104,32 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// How a run stands after an append.
+/// The status of a run after an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing<'a> {
     /// The status; any but `running` ends the lease.
     pub status: &'a str,
-    /// What it waits for.
+    /// The reason for its wait.
     pub waiting_for: &'a str,
     /// When it is due; 0: when a message comes.
     pub wake_at: i64,
 }
 
-/// Whether a lease is not over at `now`. A lease that another clock took counts as over.
+/// Returns whether a lease lasts at `now`. A lease that another clock took counts as over.
 pub fn lease_lasts(lease_until: i64, now: i64) -> bool {
     now < lease_until && lease_until <= now.saturating_add(LONGEST_LEASE_MS)
 }
 
-/// What one append writes, in one transaction.
+/// The content of one append, written in one transaction.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Append<'a> {
     /// Records whose numbers follow those of the log.
     pub records: &'a [Record],
     /// Ids of inbox messages that these records have taken in: they are not given out again.
     pub consumed: &'a [String],
-    /// Whether it must survive a power cut when the append returns.
+    /// True if it must survive a power cut when the append returns.
     pub durable: bool,
-    /// How the run stands from now on, if that changes.
+    /// The new status of the run, if it changes.
     pub standing: Option<Standing<'a>>,
     /// Write nothing if the inbox holds more than `consumed`.
     pub if_quiet: bool,

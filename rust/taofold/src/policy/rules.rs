@@ -84,7 +84,7 @@ pub struct Ruling {
     pub reason: String,
 }
 
-/// Who may do what without asking.
+/// The policy of approvals.
 ///
 /// `tiers` and `required` only raise what a tool declares.
 #[derive(Debug, Clone, PartialEq)]
@@ -293,7 +293,7 @@ impl Policy {
 ///
 /// # Errors
 ///
-/// The words for whoever tried.
+/// The message for the principal that tried.
 pub fn may_decide(
     deciders: &Deciders,
     decider: &Principal,

@@ -38,7 +38,7 @@ const ALTERED: &str = "a secret was taken out";
 struct Ready {
     index: usize,
     tool: Arc<dyn Tool>,
-    /// Whether its start is on record already: a child run that is carried on.
+    /// True if its start is on record: a child run that goes on.
     begun: bool,
 }
 
@@ -526,7 +526,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// Whether the repetition guard lets a later call of the batch run.
+    /// Returns whether the repetition guard lets a later call of the batch run.
     fn passes_guard(&self, index: usize, action: &Action) -> bool {
         if self.act.planned {
             return true;
@@ -924,7 +924,7 @@ fn masked_words(action: &Action) -> String {
     )
 }
 
-/// What an earlier life made of a call.
+/// The state of a call on record.
 enum Earlier {
     /// Nothing.
     None,

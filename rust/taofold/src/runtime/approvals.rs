@@ -18,9 +18,9 @@ use crate::runtime::ledger::{Interrupt, Ledger};
 use crate::tools::{Tool, definition};
 use crate::values::{ASK_USER, Action, Observation};
 
-/// What a run waits for while a question is open.
+/// The reason for a wait while a question is open.
 pub(super) const AWAITING_APPROVAL: &str = "awaiting_approval";
-/// What a run waits for while the model's own question is open.
+/// The reason for a wait while the model's own question is open.
 pub(super) const AWAITING_INPUT: &str = "awaiting_input";
 /// Characters of a preview that is shown to a person.
 const PREVIEW: usize = 100_000;
@@ -54,16 +54,16 @@ pub(super) struct Question<'a> {
     pub(super) tool: Option<&'a Arc<dyn Tool>>,
     pub(super) tier: u64,
     pub(super) reason: String,
-    /// How often the call had been started.
+    /// The number of earlier starts of the call.
     pub(super) attempt: u64,
-    /// Whether the question is if an interrupted call has happened.
+    /// True if the question is about the outcome of an interrupted call.
     pub(super) doubt: bool,
 }
 
 /// A question on record: the record's number and the event.
 pub(super) type Asked = (u64, Decided);
 
-/// What a person decided.
+/// The decision of an approver.
 pub(super) enum Settled {
     /// The call may start, perhaps as the person edited it.
     Run(Option<Action>),

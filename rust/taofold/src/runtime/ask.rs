@@ -295,7 +295,7 @@ fn halted(limit: Limit) -> Interrupt {
     })
 }
 
-/// Takes known secrets out of a reply. Opaque parts stay: nobody but their issuer can read them.
+/// Takes known secrets out of a reply. Opaque parts stay: only their issuer can read them.
 fn redacted(redactor: &Redactor, content: Content) -> Content {
     match content {
         Content::Text(text) => Content::Text(redactor.text(&text).into_owned()),

@@ -33,12 +33,12 @@ pub trait Subagent: Send + Sync {
     /// The name under which its runs are recorded.
     fn name(&self) -> &str;
 
-    /// What the tool that calls it tells a model; empty: that the agent is asked.
+    /// The description of its tool for a model; empty: a default text.
     fn description(&self) -> &str {
         ""
     }
 
-    /// What its runs are driven with. Limits, policy, principal and clock of its caller are added.
+    /// The setup of its runs. Limits, policy, principal and clock of the caller are added.
     fn setup(&self) -> &Setup;
 
     /// Returns the fixed facts of a run with this goal.
@@ -121,11 +121,11 @@ pub(super) fn child_id(run: &str, key: &str, index: u64, rewinds: u64) -> String
     format!("{run}.{}-{index}{life}", key.replace('.', "-"))
 }
 
-/// What a child run inherits.
+/// The values that a child run inherits.
 pub(super) struct Parent<'a> {
     pub(super) run: &'a str,
     pub(super) setup: &'a Setup,
-    /// What is left for this child.
+    /// The limits that remain for this child.
     pub(super) limits: Limits,
 }
 
@@ -294,7 +294,7 @@ fn unsuccessful(agent: &str, run: &str, state: &RunState) -> String {
     lines.join("\n")
 }
 
-/// Whether a child run is at work in an open step of these records: its own log shows what is new.
+/// Returns whether a child run is at work in an open step; the news is in that run's own log.
 pub(super) fn delegates(records: &[Record], setup: &Setup) -> Result<bool, LogError> {
     let state = fold(records)?;
     let mut slots = state.open.values().flat_map(|step| &step.slots);

@@ -1,4 +1,4 @@
-//! What people do to runs from outside: see what waits, decide, answer, steer, cancel.
+//! Operations on runs from outside: list questions, decide, answer, steer, cancel.
 //!
 //! Everything goes through the inbox of the run, once. A refused attempt is left for the run's
 //! record.
@@ -16,7 +16,7 @@ use crate::values::{ASK_USER, Action, Principal};
 /// Refused attempts to decide that the log of one run keeps.
 const REFUSALS: usize = 64;
 
-/// Why something could not be done to a run.
+/// The reasons for which an operation on a run is refused.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ControlError {
@@ -43,24 +43,24 @@ pub struct Approval {
     pub seq: u64,
     /// The action.
     pub action: Action,
-    /// What was recorded when it was asked.
+    /// The record of the question.
     pub asked: Decided,
     /// When, in milliseconds since the epoch.
     pub asked_at: i64,
-    /// Who asked for the run.
+    /// The principal that asked for the run.
     pub requester: Principal,
     /// A question that wants words, or is about what has happened; empty: it is about an approval.
     pub question: String,
 }
 
 impl Approval {
-    /// Whether the answer is a text.
+    /// True if the answer is a text.
     pub fn wants_text(&self) -> bool {
         self.action.tool == ASK_USER || self.asked.request.is_some()
     }
 }
 
-/// What a person says to a question.
+/// The answer of an approver to a question.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     /// `allow`, `deny` or `done`.
@@ -370,7 +370,7 @@ pub async fn steer(
     if state.status.ended() {
         let status = state.status.name();
         return Err(refused(format!(
-            "run {run:?} has ended as {status}: nobody would read it"
+            "run {run:?} has ended as {status} and reads no messages"
         )));
     }
     let clean = redactor.text(text).into_owned();
@@ -444,7 +444,7 @@ async fn cancel_one(
             error: format!("cancelled by {}", by.id),
             ..RunFinished::default()
         };
-        // Nobody was active while it waited.
+        // Waiting is no activity.
         finish(log, run, &records, end, Some(0), now, Some(row.epoch)).await?;
         return Ok(true);
     }

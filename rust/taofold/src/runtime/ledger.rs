@@ -14,10 +14,10 @@ use crate::runtime::recording::{Recording, diverged};
 use crate::runtime::setup::Setup;
 use crate::state::RunState;
 
-/// How far the two clocks may differ between two records before `elapsed` is written.
+/// The largest difference of the two clocks between two records without a written `elapsed`.
 const CLOCK_SET_MS: i64 = 1000;
 
-/// What stops a drive before its strategy has returned.
+/// The causes that stop a drive before its strategy has returned.
 #[derive(Debug)]
 pub(super) enum Interrupt {
     /// A limit stops the strategy; it may still answer.
@@ -51,11 +51,11 @@ pub(super) struct Book {
     pub(super) guards: HashMap<String, Repetition>,
     /// Calls that were allowed and have not begun, by place: the tool.
     pub(super) allowed: BTreeMap<Place, String>,
-    /// What child runs at work may still consume, by place.
+    /// The limits that remain for child runs at work, by place.
     pub(super) reserved: BTreeMap<Place, Reserved>,
     /// Places of child runs that are about to start.
     pub(super) queue: BTreeSet<Place>,
-    /// How many branches run beside the one that asks.
+    /// The number of branches beside the one that asks.
     pub(super) others: u64,
     /// Messages that were read in this activation and that no record has taken in.
     pub(super) inbox: Vec<Signal>,
@@ -337,7 +337,7 @@ impl Book {
         Some(message)
     }
 
-    /// Whether a message waits that nobody has taken in.
+    /// Returns whether a message waits in the inbox.
     pub(super) fn has_unread(&self) -> bool {
         !self.inbox.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Who drives a run: the owner's name in the log, and whether its process is certainly gone.
+//! The owner of a run: its name in the log, and whether its process is certainly gone.
 //!
 //! The name has the form of the Python runtime's: boot and pid namespace, pid, start time, how the
 //! process came to be, and chance. About a process of another boot or namespace only its lease
@@ -52,7 +52,7 @@ pub fn me() -> String {
     .clone()
 }
 
-/// Whether the owner's process is certainly gone. Nobody at all is gone too.
+/// Returns whether the owner's process is certainly gone. A run without an owner counts as such.
 pub fn gone(owner: &str) -> bool {
     if owner.is_empty() {
         return true;

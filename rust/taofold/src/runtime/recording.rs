@@ -13,7 +13,7 @@ use crate::state::live;
 
 type Place = (String, Option<u64>);
 
-/// What a record is filed as: each start alike.
+/// The kind under which a record is filed; all starts are one kind.
 fn kind_of(event: &Event) -> &'static str {
     match event {
         Event::StartedOnce(_) => "started",
@@ -35,13 +35,13 @@ fn around(branch: &str) -> &str {
     branch.rsplit_once('.').map_or("", |(fork, _)| fork)
 }
 
-/// What a replay compares.
+/// The scope of a replay's comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Comparison {
     /// Every derived event, whole.
     #[default]
     Whole,
-    /// What the runtimes agree on: all but the texts of prompts, digests and this runtime's words.
+    /// The fields on which the runtimes agree: not prompts, digests or texts of one runtime.
     Shared,
 }
 
@@ -125,9 +125,9 @@ fn shared(event: &Event) -> Value {
 /// The past of a run.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    /// Whether everything is compared, and the world never asked.
+    /// True if everything is compared and no model or tool is called.
     pub(super) exact: bool,
-    /// Whether another runtime recorded it: only what both agree on is compared.
+    /// True if another runtime recorded it: only the fields of both are compared.
     pub(super) shared: bool,
     order: VecDeque<Record>,
     at: HashMap<Place, HashMap<&'static str, VecDeque<Record>>>,
@@ -172,7 +172,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Whether every derived event was consumed.
+    /// Returns whether every derived event was consumed.
     pub(super) fn used_up(&self) -> bool {
         self.left.values().all(|&left| left <= 0)
     }
@@ -184,7 +184,7 @@ impl Recording {
         first.map(|record| &record.event)
     }
 
-    /// Whether the tape holds anything that this branch did at `key` or later.
+    /// Returns whether the tape holds anything of this branch at `key` or later.
     pub(super) fn behind(&self, key: &str) -> bool {
         let Ok((branch, place)) = position(key) else {
             return false;
@@ -193,12 +193,12 @@ impl Recording {
         place < last || self.left.get(key).copied().unwrap_or(0) > 0
     }
 
-    /// Whether what happens at `key` is on record, or nobody's to add to.
+    /// Returns whether the events at `key` are on record, or may not be added to.
     pub(super) fn covers(&self, key: &str) -> bool {
         self.exact || self.behind(key)
     }
 
-    /// Whether the record says which limits were hit at `key`, instead of the count so far.
+    /// Returns whether limits at `key` come from the record instead of the count so far.
     pub(super) fn settles_limits(&self, key: &str) -> bool {
         // In a fork of a replay what had been spent depends on the order of its branches.
         self.behind(key) && (!self.exact || key.contains('.'))
@@ -296,7 +296,7 @@ impl Recording {
     }
 }
 
-/// Whether two events ask for the same: on resume a reworded prompt or thought strands no run.
+/// Returns whether two events ask for the same; a reworded prompt or thought does not count.
 fn same_request(recorded: &Event, derived: &Event) -> bool {
     match (recorded, derived) {
         (Event::Proposed(recorded), Event::Proposed(derived)) => {

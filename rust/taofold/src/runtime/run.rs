@@ -25,7 +25,7 @@ const RESUMABLE: [&str; 3] = ["cancelled", "interrupted", "error"];
 /// Activations that may end without a record at the same place, as by a kill.
 const MOST_LOST: usize = 3;
 
-/// How an activation ended.
+/// The end of an activation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// The run.
@@ -161,7 +161,7 @@ pub async fn resume(
         .claim(run, Owner::driving(&owner), Some(row.epoch), force)
         .await?;
     let _lease = log.keep(run, &owner);
-    // A run that was only begun was nobody's activation.
+    // A run that was only begun had no activation.
     let was_cut_off = state.status.name() == "running" && (row.epoch > 1 || records.len() > 1);
     if was_cut_off {
         if deaths(&records) >= MOST_LOST && !child::delegates(&records, setup)? {
@@ -287,7 +287,7 @@ pub async fn replay(
     Ok(Some(end))
 }
 
-/// Whether a run ended from outside: its strategy would have gone on.
+/// Returns whether a run was ended from outside, before the end of its strategy.
 fn abandoned(event: &Event) -> bool {
     matches!(event, Event::RunFinished(end) if end.status == "cancelled")
 }

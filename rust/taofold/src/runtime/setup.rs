@@ -1,4 +1,4 @@
-//! What a run is driven with: models, tools, policy, limits, and the clock.
+//! The setup of a run: models, tools, policy, limits, and the clock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ pub trait Clock: Send + Sync {
     /// Milliseconds since the epoch; it may be set back.
     fn now_ms(&self) -> i64;
 
-    /// Milliseconds of a clock that nobody can set.
+    /// Milliseconds of a monotonic clock.
     fn steady_ms(&self) -> u64;
 
     /// Waits.
@@ -52,22 +52,22 @@ impl Clock for SystemClock {
 /// Hears text of a model.
 pub type TextListener = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What a run is driven with.
+/// The setup of a run.
 #[derive(Clone)]
 pub struct Setup {
     /// The models by role.
     pub models: Models,
     /// The tools.
     pub tools: Toolset,
-    /// Who may do what without asking.
+    /// The policy of approvals.
     pub policy: Policy,
     /// The bounds of the run.
     pub limits: Limits,
-    /// Who asks.
+    /// The principal of the run.
     pub principal: Principal,
     /// Known secrets.
     pub redactor: Redactor,
-    /// How models are asked.
+    /// The settings of model calls.
     pub settings: ModelSettings,
     /// The reserved actions as a native caller is offered them.
     pub reserved: Vec<ToolOffer>,

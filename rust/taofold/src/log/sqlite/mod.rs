@@ -21,7 +21,7 @@ use super::{Append, LEASE_MS, LONGEST_LEASE_MS, Log, Owner, RunRow, Signal, leas
 use crate::errors::LogError;
 use crate::events::{Record, SCHEMA_VERSION, decode, encode};
 
-/// How long a call waits for other processes that write.
+/// The time that a call waits for other processes that write.
 const WAIT: Duration = Duration::from_secs(10);
 /// Between two signs of life.
 const BEAT: Duration = Duration::from_millis(2500);
@@ -60,7 +60,7 @@ pub(crate) fn random() -> std::io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
-/// What a transaction ends with besides SQLite's own errors.
+/// The errors of a transaction besides SQLite's own.
 enum Failure {
     Sqlite(rusqlite::Error),
     Log(LogError),

@@ -1,4 +1,4 @@
-//! Whose a log's file is: only one of this user on this machine is opened.
+//! Checks the origin of a log's file: only a file of this user on this machine is opened.
 //!
 //! A log that came with a cloned repository holds approvals of another person. Nothing in a file
 //! proves by itself whose it is. A mark beside the content does, an extended attribute that names
@@ -25,7 +25,7 @@ const SECRET_BYTES: usize = 32;
 
 type Notes = BTreeMap<String, String>;
 
-/// Whether the log at `path`, which notes this about itself, is this user's.
+/// Returns whether the log at `path`, with the note in it, belongs to this user.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ pub(super) fn mark_wal(wal: &Path) {
     }
 }
 
-/// Whether the -wal file was written here. An empty one says nothing; others must bear the mark.
+/// Returns whether the -wal file was written here. A file that is not empty must bear the mark.
 pub(super) fn wal_is_ours(wal: &Path) -> bool {
     let Ok(metadata) = fs::metadata(wal) else {
         return true;
