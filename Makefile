@@ -1,5 +1,5 @@
 # make setup | demo | test | check | fix | bench | docs      (each does its own set-up)
-# make environments       once, for the tests against foreign servers and libraries (2.3 GB)
+# make environments       once, for the tests against foreign servers and libraries (2.6 GB)
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.ready
