@@ -52,7 +52,7 @@ def _help(command: Any, names: tuple[str, ...]) -> str:
     from io import StringIO
 
     out = StringIO()
-    # With rich, Typer prints the help instead of returning it: both are put together.
+    # With rich, Typer prints the help instead of returning it. Both are concatenated.
     with redirect_stdout(out):
         context = command.make_context(" ".join(names), [], resilient_parsing=True)
         help_text = command.get_help(context)

@@ -25,7 +25,7 @@ SERIES = {
     "TEA": (36, "reasoning primitives, agent files, DSPy"),
     "PEER": (34, "what users of today's frameworks ask for"),
 }
-"""How many scenarios each series of the specification has."""
+"""Number of scenarios of each series of the specification."""
 IDS = [f"{name}-{n:02d}" for name, (count, _) in SERIES.items() for n in range(1, count + 1)]
 
 

@@ -1,7 +1,7 @@
-"""Runs the conformance kit of `conformance/` with this runtime, and writes what it expects.
+"""Runs the conformance kit of `conformance/` with this runtime and writes the expected files.
 
-`python -m tests.conformance_kit` writes the expected files anew: read the difference before you
-commit it. The kit itself is data in no language; docs/log-format.md says what the files mean.
+`python -m tests.conformance_kit` renews the expected files: review the difference before you commit
+it. The kit is data, independent of a language; docs/log-format.md describes the files.
 """
 
 import asyncio
@@ -183,7 +183,7 @@ def tag_of(kind: type[Happened]) -> str:
 
 
 def event_kinds() -> Json:
-    """What a reader must know of each kind besides its fields."""
+    """Returns the properties of each kind that a reader needs besides its fields."""
     return {
         tag_of(kind): {"timed": kind.timed, "annotation": issubclass(kind, Annotation)}
         for kind in EVENTS
@@ -200,7 +200,7 @@ VALUES: Final[dict[str, type[Value]]] = {
 
 
 def defaults() -> Json:
-    """What the fields of values are that an event leaves out."""
+    """Returns the fields of values that an event may omit, with their defaults."""
     return {name: _defaults_of(kind) for name, kind in VALUES.items()}
 
 

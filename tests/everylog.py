@@ -1,9 +1,8 @@
-"""Runs tests that use a log in memory over another one: `pytest --log postgres`, `--log sqlite`.
+"""Runs tests of a log in memory over another one: `pytest --log postgres`, `--log sqlite`.
 
-Wherever a test, or an agent without a log, makes a `MemoryLog`, it gets an empty log of that kind
-instead, on a real server. What cannot: a test whose log has a clock that is moved by hand (the
-others have their own), and a subclass of `MemoryLog`, which stays what it is; they skip, or count
-as memory's.
+Every `MemoryLog` in a test, or of an agent without a log, is replaced by an empty log of that kind
+on a real server. Two cases are excluded: a test that sets its log's clock is skipped (the others
+have their own), and a subclass of `MemoryLog` is kept and counts as memory's.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Which values of a package can be changed after they were made, and what their defaults are."""
+"""Lists values of a package that can change after creation, and their defaults."""
 
 import dataclasses
 import importlib
@@ -23,7 +23,7 @@ PAGES: Final = [
     *(page for page in (ROOT / "docs").rglob("*.md") if DECISIONS not in page.parents),
 ]
 HOUSE: Final = ("CONTRIBUTING.md", "CHANGELOG.md", "architecture.md", "changing.md", "mutants.md")
-"""Pages for those who change the project: they name what nobody else relies on."""
+"""Pages for developers of the project. They name internals that users do not rely on."""
 
 
 def classes(package: str) -> Iterator[type]:
@@ -53,9 +53,9 @@ def changeable(package: str) -> list[str]:
 
 
 def meant(package: str) -> dict[str, dict[str, Any]]:
-    """What is meant where nothing is said: the defaults of what the pages for users name.
+    """Returns the defaults of the names on the user pages.
 
-    Of a value also which fields may be given by their place alone, in which order.
+    For a value it includes the fields that can be passed by position, in order.
     """
     found: dict[str, dict[str, Any]] = {}
     pages = [page.read_text(encoding="utf-8") for page in PAGES if page.name not in HOUSE]
@@ -112,7 +112,7 @@ def _fields(kind: type) -> Iterator[tuple[str, str]]:
 
 
 def _shown(default: object) -> str:
-    """As it is written; of an object without a form of its own, and of a value, what it is."""
+    """Returns the repr of a value. An object without its own repr is shown by its type."""
     if inspect.isroutine(default) or isinstance(default, type):
         return default.__qualname__
     is_value = isinstance(default, msgspec.Struct) or dataclasses.is_dataclass(default)
@@ -120,9 +120,9 @@ def _shown(default: object) -> str:
 
 
 def unlike_the_table(package: str) -> dict[str, Any]:
-    """What `recorded/meant.json` of the package's tests says otherwise, as it is now.
+    """Returns the differences from `recorded/meant.json` of the package's tests.
 
-    A name that the pages name since it was written stands in it once it is written anew.
+    A newly documented name is added when the file is written again.
     """
     path = ROOT / "tests" / package.rpartition(".")[2] / "recorded" / "meant.json"
     now = meant(package)

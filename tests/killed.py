@@ -1,4 +1,4 @@
-"""A process that is told to end while an agent waits for its model."""
+"""Ends a process while an agent waits for its model."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _DRIVING: ContextVar["asyncio.Task[object]"] = ContextVar("driving")
 async def kill() -> None:
     """Cancels the task that drives the agent, as the end of a process does.
 
-    A bare `CancelledError` would not do: one that nobody asked for is a failure of foreign code.
+    A bare `CancelledError` does not suffice: without a request it is a failure of foreign code.
     """
     _DRIVING.get().cancel()
     await asyncio.sleep(0)
@@ -22,7 +22,7 @@ async def kill() -> None:
 
 @contextmanager
 def killed() -> Iterator[None]:
-    """The block is ended by `kill`; the test goes on."""
+    """Ends the block by `kill`. The test continues."""
     task = asyncio.current_task()
     assert task is not None
     token = _DRIVING.set(task)

@@ -11,10 +11,10 @@ _BELOW_THE_SYSTEMS_OWN = range(20_000, 32_000)
 
 
 def free_port() -> int:
-    """A port that nobody has now, from a range that the system gives to nobody unasked.
+    """Returns a free port outside the system's range of automatic ports.
 
-    A port that was just bound to 0 and let go may be anybody's before the program has it: another
-    worker's of these tests, or the near end of any connection.
+    A port that was bound to 0 and released may be taken before the program binds it: by another
+    test worker, or by the local end of a connection.
     """
     for port in random.sample(_BELOW_THE_SYSTEMS_OWN, 100):
         with socket.socket() as probe:
@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return when the process listens at the port; fail if it ends before, or never does."""
+    """Returns when the process listens at the port. Fails if it ends before, or after a timeout."""
     end = time.monotonic() + PATIENCE
     while True:
         assert process.poll() is None, "the server ended at once"

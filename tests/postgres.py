@@ -54,7 +54,7 @@ class Server:
         return self._free.pop() if self._free else self._schema()
 
     def give_back(self, schemas: Iterable[str]) -> None:
-        """Take schemas that nobody uses any more, without what was written into their tables."""
+        """Takes schemas that are no longer used, and clears their tables."""
         import psycopg
 
         # Making the tables of a log takes longer than most tests.
@@ -65,7 +65,7 @@ class Server:
                     "and relname <> 'taofold_meta' and relnamespace = %s::regnamespace",
                     (schema,),
                 ).fetchall()
-                # Not truncated, which makes files anew; without triggers, which count what goes.
+                # TRUNCATE would create new files. Triggers are off, because they count deletions.
                 db.execute(
                     "; ".join(
                         [
@@ -83,7 +83,7 @@ class Server:
         return schema
 
     def execute(self, statement: str) -> str:
-        """What `psql` prints."""
+        """Returns the output of `psql`."""
         return subprocess.run(
             [
                 self.binaries / "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1",
@@ -109,7 +109,7 @@ class Server:
             time.sleep(0.01)
 
     def stop(self, how: int = signal.SIGINT) -> None:
-        """SIGINT: fast; SIGQUIT: at once, as in a crash."""
+        """Stops the server: SIGINT is fast, SIGQUIT is immediate, as in a crash."""
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait()
@@ -135,7 +135,7 @@ def address(user: str, host: Path | str, schema: str, **options: str) -> str:
 
 
 def unprivileged(command: list[str]) -> list[str]:
-    """PostgreSQL refuses root, so root becomes somebody in a namespace of users."""
+    """Runs as another user in a user namespace, because PostgreSQL refuses root."""
     if os.geteuid() != 0:
         return command
     return ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--", *command]

@@ -1,10 +1,10 @@
-"""What some tests need and a bare machine lacks, and the command that brings it.
+"""Prerequisites of some tests, and the command that installs each.
 
-    pytestmark = GIT.mark        # skips the tests of the module where it is missing
+    pytestmark = GIT.mark        # skips the module's tests if it is missing
     CHROMIUM.need()              # the same from inside a test or a fixture
 
 A reason names one missing thing, in the same words wherever it is needed: the end of a test run
-says each reason once (`tests/conftest.py`). What `make environments` brings is in
+says each reason once (`tests/conftest.py`). The environments of `make environments` are in
 `tests.environments`.
 """
 
@@ -28,13 +28,13 @@ class Prerequisite:
     """Something outside of Python and the locked packages."""
 
     missing: Callable[[], str]
-    """What is missing here; "" if nothing is."""
+    """Returns the missing thing; "" if nothing is missing."""
     enable: str
     """The command that brings it, or what else to do."""
 
     @property
     def reason(self) -> str:
-        """Why a test that needs it is skipped; "" if it is there."""
+        """Returns the reason to skip a test; "" if the prerequisite exists."""
         missing = self.missing()
         return f"{missing}: {self.enable}" if missing else ""
 
@@ -51,7 +51,7 @@ class Prerequisite:
 
 
 def which(*names: str) -> str | None:
-    """Where the first of these programs is, on the path or beside our Python."""
+    """Returns the first existing program, on the path or beside our Python."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     return next((found for name in names if (found := shutil.which(name, path=path))), None)
 
@@ -61,7 +61,7 @@ def _program(*names: str, enable: str) -> Prerequisite:
 
 
 def chromium() -> str:
-    """Where Chromium is; skips the running test where it is not."""
+    """Returns Chromium's path. Skips the running test if it is missing."""
     CHROMIUM.need()
     return str(which(*_CHROMIUM))
 
@@ -82,7 +82,7 @@ _RUST: Final = Path(__file__).parents[1] / "rust"
 
 
 def taofold_rs() -> Path:
-    """Where `make rust` puts the program of the runtime in Rust."""
+    """Returns the path at which `make rust` puts the Rust runtime's program."""
     target = os.environ.get("CARGO_TARGET_DIR") or _RUST / "target"
     return _RUST / target / "debug" / "taofold-rs"
 

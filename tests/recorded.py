@@ -1,8 +1,8 @@
-"""Runs as JSON, to the letter: every request that a model got, and every event of the log.
+"""Runs as exact JSON: every request to a model, and every event of the log.
 
-A test compares with a file beside it, so that each change of a prompt or of an event is read in
-a diff. `TAOFOLD_RECORD=1 python -m pytest tests/reasoning/test_recorded.py` writes the files anew:
-read the difference before you commit it.
+A test compares with a file beside it, so that each change of a prompt or of an event appears in a
+diff. `TAOFOLD_RECORD=1 python -m pytest tests/reasoning/test_recorded.py` writes the files: review
+the difference before you commit it.
 """
 
 import json
@@ -28,7 +28,7 @@ UNSTABLE: Final = frozenset(
 
 
 def request_json(request: Request) -> Json:
-    """What a model is asked: its role, the messages, what it may call and in which form."""
+    """Returns a model's request: its role, the messages, the allowed calls and the format."""
     return {
         "role": request.role,
         "messages": [plain(message) for message in request.conversation],
@@ -39,7 +39,7 @@ def request_json(request: Request) -> Json:
 
 
 def requests_json(requests: Sequence[Json]) -> list[Json]:
-    """Each with the messages that the one before did not have: `kept` says how many it did."""
+    """Returns each request with its new messages. `kept` is the number of unchanged ones."""
     before: list[Any] = []
     schema: Json | None = None
     shorter: list[Json] = []

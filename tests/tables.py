@@ -84,7 +84,7 @@ TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "security.md": {"| a project may set | meaning |": project_key_table},
     "tools.md": {"| option | meaning |": option_table},
 }
-"""By page: how its tables begin, and what writes them."""
+"""By page: the first line of its tables, and their generator."""
 
 
 def page_with_tables(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The program as a person at a terminal meets it: in this process, or as one of its own."""
+"""The program as a user runs it in a terminal: in this process, or as one of its own."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ PATIENCE = 60.0
 
 
 class Result(NamedTuple):
-    """What the program gave back."""
+    """Exit code and output of the program."""
 
     code: int
     out: str
@@ -30,7 +30,7 @@ Started = Callable[..., subprocess.Popen[str]]
 
 
 def enter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in `folder`, made if need be, with settings of nobody."""
+    """Works in `folder`, created if needed, without user settings."""
     folder.mkdir(exist_ok=True)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent / "config"))
@@ -45,7 +45,7 @@ def enter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def taofold(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Taofold:
-    """Runs the program in this process; what the project's modules hold is read anew."""
+    """Runs the program in this process. The project's modules are imported again."""
 
     def run(*arguments: str, stdin: str = "") -> Result:
         capsys.readouterr()
@@ -76,7 +76,7 @@ def started(project: Path) -> Started:
 
 
 def until(holds: Callable[[], object], process: subprocess.Popen[str]) -> None:
-    """Wait for what a process will bring about; fail if it ends before, or never does."""
+    """Waits for an effect of a process. Fails if the process ends before, or after a timeout."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert process.poll() is None, process.stderr and process.stderr.read()

@@ -102,7 +102,7 @@ print(count)
 
 
 def printed(script: str) -> str:
-    """What a fresh interpreter prints that runs the script."""
+    """Returns the output of a fresh interpreter that runs the script."""
     command = [sys.executable, "-c", script]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

@@ -205,7 +205,7 @@ EXAMPLES = {
 
 
 def examples() -> dict[str, list[tuple[str, str, str]]]:
-    """By name: file, what stands there, and what shall stand there."""
+    """Returns, by name, the file, its current text, and the new text."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     fence = r"<!-- example: (\w+) -->\n```diff\n(.*?)^```"
     for name, body in re.findall(fence, PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):

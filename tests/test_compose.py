@@ -1,7 +1,7 @@
-"""compose.yaml, without containers: its commands, with its environment, on a real PostgreSQL.
+"""Runs compose.yaml without containers: its commands and environment, on a real PostgreSQL.
 
-`pip` is one that only notes what it was asked for; addresses and folders of the containers become
-those of a test. Passwords are not checked: the server trusts whoever reaches its socket.
+`pip` is a stub that records its arguments. Addresses and folders of the containers are replaced by
+those of a test. Passwords are not checked, because the server trusts every client of its socket.
 """
 
 import json
@@ -116,7 +116,7 @@ def composition(tmp_path: Path) -> Iterator[Composition]:
 
 
 def ask(port: int, path: str, token: str = "", body: Any = None) -> tuple[int, Any]:
-    """The status and the body of an answer; 0 if nobody is there."""
+    """Returns the status and the body of a response; 0 if there is no server."""
     request = urllib.request.Request(
         f"http://localhost:{port}{path}", None if body is None else json.dumps(body).encode()
     )

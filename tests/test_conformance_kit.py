@@ -78,7 +78,7 @@ def test_the_format_page_lists_every_event_with_all_its_fields() -> None:
 
 
 def test_what_is_derived_from_the_code_is_as_the_code_says() -> None:
-    """`make docs` writes it anew."""
+    """`make docs` writes the derived part."""
     assert kit.event_kinds() == read(kit.KIT / "events.json")
     assert kit.defaults() == read(kit.KIT / "defaults.json")
     assert kit.texts() == read(kit.KIT / "texts.json")

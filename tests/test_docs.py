@@ -30,7 +30,7 @@ def name_of(page: Path) -> str:
 
 
 def blocks() -> Iterator[tuple[str, str]]:
-    """Yields each Python block; one that `<!-- continues -->` is appended to the block before."""
+    """Yields each Python block. One with `<!-- continues -->` is appended to the block before."""
     for page in PAGES:
         if COOKBOOK in page.parents:
             continue

@@ -1,4 +1,4 @@
-"""What the documentation says of commands, flags, variables, defaults and exit codes is so."""
+"""Commands, flags, variables, defaults and exit codes in the documentation are correct."""
 
 import re
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def called(page: Path) -> Iterator[str]:
 
 
 def faults(line: str) -> list[str]:
-    """What is wrong with a call: a command or a flag that is not there."""
+    """Returns the faults of a command line: a missing command or flag."""
     words = line.split()[1:]
     path: tuple[str, ...] = ()
     while words and (*path, words[0]) in COMMANDS:
@@ -147,7 +147,7 @@ def test_every_variable_that_is_named_is_read() -> None:
 
 
 def test_the_defaults_of_flags_in_prose_are_those_of_the_parser() -> None:
-    """As in: (`--memory`, default 3)."""
+    """Example of a default in prose: (`--memory`, default 3)."""
     wrong: list[str] = []
     count = 0
     for page in PROSE:
@@ -203,7 +203,7 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
 
 
 def figures() -> dict[str, list[str]]:
-    """What the pages say of bounds and times, put together from the values of the code."""
+    """Returns the documented bounds and times, derived from the code's values."""
     server, lease, retries = Settings(), LEASE_MS / 1000, RetryPolicy()
     return {
         "server.md": [

@@ -1,6 +1,6 @@
-"""Foreign code ends its own call and nothing else, whatever it raises and wherever it is called.
+"""Foreign code can end only its own call, with any exception and at any call site.
 
-Mutants: `except Exception` in place of the guard; no look at whose cancellation it is.
+Mutants: `except Exception` in place of the guard; the source of a cancellation is not checked.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 class PanicException(BaseException):
-    """As extensions in Rust raise it."""
+    """Raised as by extensions in Rust."""
 
 
 def cancelled_future() -> Any:
@@ -332,7 +332,7 @@ def test_ctrl_c_is_no_failure_of_a_call() -> None:
 
 
 def test_a_second_ctrl_c_ends_what_asyncio_runs() -> None:
-    """The first one cancels the main task; a tool that holds up the loop cannot hear of it."""
+    """The first one cancels the main task. A tool that blocks the loop cannot receive it."""
 
     async def main() -> None:
         with contained():
@@ -381,7 +381,7 @@ async def test_context_variables_that_a_hook_sets_are_set_for_the_tool() -> None
 
 
 def quitting(*arguments: Any, **options: Any) -> Any:
-    """As foreign code that ends the process, in whatever place it is called."""
+    """Returns foreign code that ends the process, for each call site."""
     sys.exit(3)
 
 
@@ -447,7 +447,7 @@ async def test_whatever_is_called_may_fail_and_not_end_the_process(
 
 @pytest.mark.anyio
 async def test_a_cancellation_that_the_task_has_not_seen_yet_is_its_own() -> None:
-    """As after a write to a log that was finished in spite of it. Mutant: it counts as foreign."""
+    """As after a write to a log that was finished despite it. Mutant: it counts as foreign."""
 
     async def work() -> None:
         task = asyncio.current_task()

@@ -13,7 +13,7 @@ from tests.test_docs_claims import COMMANDS
 PAGE = ROOT / "docs" / "internals" / "seeds-table.md"
 STATES = ("here", "differs", "missing")
 MEASURED = {"000": 80, "001": 122, "002": 68, "003": 13, "004": 75}
-"""How many items each document has: a row that goes has to go here too."""
+"""Number of items of each document. A removed row must be removed here too."""
 
 
 class Row(NamedTuple):
@@ -35,7 +35,7 @@ def rows() -> list[Row]:
 
 
 def is_there(place: str) -> bool:
-    """Is it a command, a path of the repository, or something that can be imported?"""
+    """Returns whether it is a command, a path of the repository, or an importable name."""
     if place.startswith("taofold "):
         return tuple(place.split()[1:]) in COMMANDS
     if not place.startswith("taofold"):

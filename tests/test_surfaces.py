@@ -1,7 +1,7 @@
-"""An event, and a fact of a result, is shown everywhere by what it says of itself.
+"""Every surface shows an event and a fact of a result by its own description.
 
-Neither of the two that are declared here is named in any surface: what is seen of them is what a
-new one gets, before anybody writes a line for it.
+No surface names the two that are declared here, so the test shows the display of a new event
+without further code.
 """
 
 import io
@@ -41,7 +41,7 @@ class Slowed(e.Annotation, frozen=True, tag="slowed"):
 
 
 class Hushed(e.Annotation, frozen=True, tag="hushed"):
-    """It has no heading: nobody who watches is told."""
+    """It has no heading, so watchers do not see it."""
 
     wording: ClassVar[str] = "for {0.seconds} s"
     key: str
@@ -49,7 +49,7 @@ class Hushed(e.Annotation, frozen=True, tag="hushed"):
 
 
 class Tried(Observation, frozen=True):
-    """What came back, and two facts more."""
+    """A result with two additional facts."""
 
     attempts: int = 0
     warmed_up: bool = False

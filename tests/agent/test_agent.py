@@ -375,7 +375,7 @@ async def test_leaving_a_stream_early_cancels_the_run() -> None:
 
 
 async def test_the_output_of_a_run_that_has_none_is_an_error_that_says_why() -> None:
-    """Mutants: it is None; the message does not say how the run ended."""
+    """Mutants: it is None; the message omits how the run ended."""
     failed = await Agent(ScriptedModel(["?", "?", "?", "?"]), output=int).run("g")
     assert failed.output_or_none is None
     with pytest.raises(RunFailed, match=rf"{failed.run_id} has no output: failed") as caught:

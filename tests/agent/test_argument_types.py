@@ -1,4 +1,4 @@
-"""What arrives at a tool's function is what was written, or it says how it came to be."""
+"""A tool's function gets the written arguments, or a record of their conversion."""
 
 import json
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ FINISH = '{"thought":"d","action":{"tool":"finish","parameters":{"answer":"ok"}}
 
 
 def pay_with(effect: Any, written: str, *, native: bool = False, tier: int = 2) -> Any:
-    """What a tool got, and what is on record of its call."""
+    """Returns a tool's arguments and the record of its call."""
     paid: list[Any] = []
 
     @tool(effect=effect, tier=tier)

@@ -1,7 +1,7 @@
-"""What a reply does to a whole agent: which tools ran, on what, and what the model was told.
+"""Effect of a reply on a whole agent: executed tools, their arguments, the next prompt.
 
-Each text is one that ran, was dropped or was shown as an answer by a reader that looked for
-phrases and single forms.
+Each text was executed, dropped or shown as an answer by an earlier parser that searched for phrases
+and single forms.
 """
 
 import json
@@ -26,7 +26,7 @@ SHELL = '{"name":"shell","arguments":{"command":"rm -rf /"}}'
 def ran(
     text: str, effect: Any = "read", output: Any = str, native: tuple[ToolCall, ...] = ()
 ) -> tuple[list[Any], list[str], Any]:
-    """What the tools were called with, the prompts of the second model call, and the result."""
+    """Returns the tool calls, the prompts of the second model call, and the result."""
     calls: list[Any] = []
 
     @tool(effect=effect)
@@ -85,7 +85,7 @@ def test_what_was_only_thought_never_runs(family):
 
 @pytest.mark.parametrize("recipient", ["user", "commentary", "developer"])
 def test_a_call_in_a_message_to_no_tool_never_runs(recipient):
-    """Mutant: every message is read for calls, whoever it is for."""
+    """Mutant: every message is searched for calls, for any recipient."""
     assert ran(f"to={recipient}<|message|>You would write:\n{INVOKE}")[0] == []
     assert ran(f"<|start|>assistant to=shell<|message|>{INVOKE}")[0] == ["rm"]
 
@@ -123,7 +123,7 @@ def test_every_call_of_a_batch_runs(form):
 @pytest.mark.parametrize("said", ['disabled="true"', "cancelled", 'if="asked" id="1"'])
 @pytest.mark.parametrize("head", ['invoke name="shell"', "function=shell", 'function name="shell"'])
 def test_what_the_tag_of_a_call_says_beside_its_name_is_not_passed_over(head, said):
-    """Mutant: the attributes of a call's tag are skipped, whatever they say."""
+    """Mutant: the attributes of a call's tag are skipped."""
     tag = head.partition(" ")[0].partition("=")[0]
     body = '<parameter name="command">rm</parameter>'
     calls, told, _ = ran(f"<{head} {said}>{body}</{tag}>")
@@ -202,7 +202,7 @@ def test_a_tag_inside_an_argument_that_names_no_parameter_is_text(written):
     ],
 )
 def test_marks_beside_a_call_that_were_not_understood_are_an_error(text):
-    """Mutants: an argument with two ends is one; only what follows a call is looked at."""
+    """Mutants: an argument with two ends is one; only the text after a call is checked."""
     calls, told, _ = ran(text)
     assert calls == []
     assert told
@@ -236,7 +236,7 @@ LISTED = {
 
 @pytest.mark.parametrize("family", LISTED)
 def test_a_family_that_writes_one_list_asks_when_there_is_none_or_another(family):
-    """Mutants: the row does not say that its calls are listed; two lists are not counted."""
+    """Mutants: the row does not require a list of calls; two lists are not counted."""
     assert ran(LISTED[family], effect="once")[0] == []
     assert min(ran(LISTED[family])[0]) == "rm -rf /"
 
@@ -277,7 +277,7 @@ def test_quotes_that_a_raw_string_escapes_ask_before_it_runs_once():
 
 
 def test_an_empty_tag_between_words_is_spoken_of_and_runs_nothing():
-    """Mutant: a tag that names a tool is a call wherever it stands."""
+    """Mutant: a tag that names a tool is a call at every position."""
     calls, told, _ = ran("Write <function=shell></function> for an empty call.")
     assert calls == []
     assert "talks about a call" in told[-1]
@@ -606,7 +606,7 @@ PROSE = {
 @pytest.mark.scenario("PEER-11")
 @pytest.mark.parametrize("name", PROSE)
 def test_a_call_in_the_midst_of_prose_never_runs_once(name):
-    """Mutants: position is not looked at; what stands beside prose is not marked."""
+    """Mutants: the position is not checked; a call beside prose is not marked."""
     calls, _, _ = ran(PROSE[name], effect="once")
     assert calls == []
 
@@ -716,7 +716,7 @@ NAMED = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_data_that_names_a_tool_is_no_answer_of_a_type_that_takes_anything(name):
-    """Mutants: wrappers are not taken off; the value of `tool` is not looked at."""
+    """Mutants: wrappers are not removed; the value of `tool` is not checked."""
     output = list if name == "a list" else dict
     calls, told, result = ran(NAMED[name], output=output)
     assert calls == []
@@ -755,10 +755,10 @@ def test_an_answer_whose_type_declares_the_name_of_a_tool_is_one():
 )
 @pytest.mark.parametrize("effect", ["once", "read"])
 def test_arguments_in_json_have_the_form_that_the_tool_declares(call, arguments, seen, effect):
-    """A tool that must not be repeated runs on them as any other: nothing was guessed.
+    """A tool that must not be repeated runs on them, because nothing was guessed.
 
     Mutants: one of two spellings wins; a text that looks like a list becomes one where a text is
-    due; what had to be guessed is taken all the same.
+    due; a guessed value is accepted.
     """
     calls: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""What a caller hands to an agent: files, options, dependencies, and text of any kind."""
+"""Input of a caller to an agent: files, options, dependencies, and any text."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What was said before: in a session, and as `history=` in the shapes that people have it in."""
+"""Earlier messages: of a session, and `history=` in common formats."""
 
 import base64
 from pathlib import Path
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def shown(history: Any) -> list[Message]:
-    """What the model is told between the system's message and the goal."""
+    """Returns the messages between the system's message and the goal."""
     model = ScriptedModel(["It is so."])
     result = await Agent(model).run("And in winter?", history=history)
     assert result.success

@@ -91,7 +91,7 @@ async def test_a_secret_in_the_text_reaches_neither_the_log_nor_the_model() -> N
 
 
 class Stopped(BaseException):
-    """Neither an exception nor an exit."""
+    """A BaseException that is neither an Exception nor an exit."""
 
 
 def exits(ctx: RunContext) -> str:
@@ -146,7 +146,7 @@ async def test_a_function_that_fails_is_a_configuration_error_and_no_run(
 ) -> None:
     """Mutant: only `Exception` is caught."""
     model = ScriptedModel([DONE])
-    # Only the function that never ends is to see its time run out.
+    # Only the function that never ends may reach the timeout.
     limits = Limits(seconds=0.01) if write is hangs else Limits()
     agent = Agent(model, instructions=write, limits=limits, log="memory")
     with pytest.raises(ConfigError, match=f"instructions: the function .*{said}"):

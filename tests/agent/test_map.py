@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 def echo(
     asked: list[str], together: asyncio.Barrier | None = None, most: list[int] | None = None
 ) -> FunctionModel:
-    """Answers with the goal in capitals; `together`: when so many ask at once."""
+    """Answers with the goal in capitals. `together` is the number of concurrent requests."""
     running = 0
 
     async def reply(request: Any) -> Reply:
@@ -161,7 +161,7 @@ async def test_a_run_that_fails_stops_no_other() -> None:
 
 
 def dear(asked: list[str], together: asyncio.Barrier | None = None) -> FunctionModel:
-    """A call costs a dollar; as far as anybody knows beforehand it may cost 1.02."""
+    """A call costs one dollar. Its estimated maximum is 1.02 dollars."""
 
     async def reply(request: Any) -> Reply:
         asked.append(request.conversation[-1].text.split("\n")[0])
@@ -185,7 +185,7 @@ async def test_no_goal_is_begun_once_the_money_is_spent() -> None:
 
 
 async def test_runs_at_once_do_not_spend_the_same_money() -> None:
-    # Three calls fit at once; the fourth waits until one of them has cost less than it might have.
+    # Three calls fit at once. The fourth waits until one of them has cost less than its estimate.
     asked: list[str] = []
     batch = await payer(dear(asked, asyncio.Barrier(2))).map(list("abcdef"), usd=4.05)
     assert len(asked) == 4
@@ -301,7 +301,7 @@ async def test_a_text_is_not_taken_for_a_list_of_goals() -> None:
 
 
 async def test_a_run_that_waits_goes_on_once_a_person_has_answered() -> None:
-    """Mutant: what waits for a person is read from the log like what has ended."""
+    """Mutant: a waiting run is read from the log like an ended one."""
     paid: list[int] = []
 
     @tool(effect="once", tier=3)

@@ -1,4 +1,4 @@
-"""What a run keeps of the agent that it is a run of: made once, the same in every run."""
+"""The stored description of a run's agent: created once, equal in every run."""
 
 from taofold import Agent, tool
 from taofold.core.call_ids import IDENTITY

@@ -1,4 +1,4 @@
-"""What a model was sent in each call can be seen, and is checked against the log."""
+"""The prompt of each model call can be shown, and is checked against the log."""
 
 from pathlib import Path
 from typing import Any

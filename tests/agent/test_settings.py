@@ -1,4 +1,4 @@
-"""How an agent is described: settings in one piece, a server's address, tools by name, typos."""
+"""Settings of an agent: one settings object, a server's address, tools by name, typos."""
 
 from pathlib import Path
 from typing import Any

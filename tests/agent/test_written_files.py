@@ -1,10 +1,10 @@
-"""What an agent writes is what lands on disk: no guess about a secret changes a byte of it.
+"""Files that an agent writes reach the disk unchanged: secret detection changes no byte.
 
-Each text takes the whole road: native call, policy, tool, disk, log, replay. Where a certain secret
-stands in the call, or a mask that stands for one, the call is refused with the place.
+Each text takes the whole path: native call, policy, tool, disk, log, replay. A call with a certain
+secret, or with a mask of one, is refused with the location.
 
-Mutants it catches: a guess applies to arguments, to results or to answers; a mask is written back;
-a mask of this runtime and a literal one are taken for the same; a masked call runs.
+Mutants: a guess applies to arguments, to results or to answers; a mask is written back; a mask of
+this runtime and a literal one are treated as the same; a masked call runs.
 """
 
 import html
@@ -92,7 +92,7 @@ class Road:
         )
 
     async def drive(self, goal: str = "write it", **options: Any) -> list[e.Observed]:
-        """The observations; the log is read anew from disk and replayed."""
+        """Returns the observations. The log is read again from disk and replayed."""
         self.result = await self.agent.run(goal, run_id="r", **options)
         assert self.result.success, self.result.error
         shown = [request.messages[-1].content for request in self.model.requests]
@@ -215,7 +215,7 @@ async def test_around_a_masked_secret_a_file_can_be_edited(tmp_path: Path) -> No
 
 
 async def test_a_literal_mask_is_text_like_any_other(tmp_path: Path) -> None:
-    """Of a file that holds the word, in a run that has masked nothing."""
+    """The file contains the mask's text, in a run that has masked nothing."""
     road = Road(
         tmp_path,
         call("read_file", path="log.go"),

@@ -1,7 +1,7 @@
-"""A process that an agent started gives no word of authority.
+"""A process started by an agent has no authority to approve.
 
-Mutants it catches: `refuse` that looks at its own environment alone; an uncontained
-command that is started without the mark; a command of the program that does not ask.
+Mutants: `refuse` that checks its own environment alone; an uncontained command that is started
+without the mark; a command of the program without the check.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ WORDS = [
 
 
 def verbs(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Every verb of the program, by what a person types."""
+    """Returns every command of the program, with its arguments."""
     if not hasattr(command, "commands"):
         yield " ".join(path), command
         return
@@ -79,7 +79,7 @@ def test_what_is_not_open_is_refused_a_verb_of_tomorrow_too(
 
 
 def environment(project: Path) -> dict[str, str]:
-    """For a command of the agent: it finds the project's runs."""
+    """Returns the environment of an agent's command, which finds the project's runs."""
     return {"TAOFOLD_HOME": str(project / ".taofold")}
 
 
@@ -131,7 +131,7 @@ def test_a_person_at_a_terminal_is_nobodys_descendant(taofold: Taofold, project:
 
 
 def test_an_agents_mcp_server_may_serve_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`taofold serve --mcp` as somebody's MCP server: its questions go to the client's person."""
+    """`taofold serve --mcp` as an agent's MCP server: its questions go to the client's user."""
     monkeypatch.setenv(MARK, "MCP server mine")
     refuse("serve", mcp=True)
     with pytest.raises(Refused):

@@ -24,7 +24,7 @@ from tests.terminal import Taofold
 
 
 class Script:
-    """A person who says these lines, and then no more."""
+    """Terminal input with these lines, then the end of input."""
 
     def __init__(self, *lines: str) -> None:
         self.lines, self.shown = list(lines), list[str]()
@@ -284,7 +284,7 @@ async def test_no_text_of_a_model_draws_the_frame_of_the_question(
         assert cell_len(row) <= 60
         name, bar, _ = row.partition("│")
         assert row.startswith(("! ", "!↳  ")) or (bar and name.strip() in ("", "tier", "because"))
-    # Once, in its place: the row that says so is ours.
+    # Once, in its place: the row is taofold's own.
     assert sum(row.startswith("  tier") for row in rows) == 1
 
 
@@ -315,7 +315,7 @@ def cut() -> Approval:
 @pytest.mark.anyio
 @pytest.mark.parametrize("line", ["a", "y", "approve"])
 async def test_what_is_too_long_to_be_shown_is_not_approved(line: str) -> None:
-    """Mutant: `cut` is false. What somebody types himself is no cut preview."""
+    """Mutant: `cut` is false. The user's own input is no cut preview."""
     script = Script(line, "q")
     with pytest.raises(Park):
         await PromptApprover(script)(cut())

@@ -1,4 +1,4 @@
-"""Waiting for a person, and his word from another process."""
+"""Runs that wait for an approval, and a decision from another process."""
 
 import json
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_a_run_may_stand_for_its_one_question(taofold: Taofold, project: Path) -
 def test_an_edit_that_does_not_fit_is_refused_and_the_question_stays_open(
     taofold: Taofold, project: Path
 ) -> None:
-    """Mutant: the schema is not looked at, and the model is told."""
+    """Mutant: the schema is not checked, and the model gets the error."""
     run = waiting(taofold).partition(":")[0]
     for wrong in ('{"txt": "x"}', '{"text": 5}', "{}"):
         refused = taofold("approvals", "approve", run, "--parameters", wrong)

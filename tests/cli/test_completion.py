@@ -1,4 +1,4 @@
-"""What a shell offers: ids of this project, and nothing at all where something is wrong."""
+"""Shell completion: ids of this project, and no output after an error."""
 
 import errno
 import json

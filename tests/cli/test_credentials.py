@@ -1,7 +1,7 @@
-"""Tokens and sessions that a project brings let nobody in.
+"""Tokens and sessions in a project's files grant no access.
 
-Mutants it catches: `refuse_planted` does nothing, or looks with `exists`; the tokens lie in
-`home()`; the key is the path as it is spelt, or nothing; `home` follows a link.
+Mutants: `refuse_planted` does nothing, or checks with `exists`; the tokens are in `home()`; the key
+is the unresolved path, or empty; `home` follows a link.
 """
 
 import json
@@ -34,7 +34,10 @@ VERBS = (
 
 
 def strangers_tokens(path: Path) -> str:
-    """A file of tokens as a stranger makes it, with the strictest permissions; the token."""
+    """Writes a token file as an attacker would, with the strictest permissions.
+
+    Returns the token.
+    """
     token = TokenStore(path).add("stranger", ["ADMIN"])
     Path(f"{path}.lock").unlink()
     return token
@@ -105,7 +108,7 @@ def test_tokens_lie_outside_the_project_and_belong_to_its_path(
     folder = project_state_folder(project / ".taofold")
     assert folder.is_relative_to(state_folder())
     assert [token.principal for token in TokenStore(folder / "tokens.json").all()] == ["alice"]
-    # Of the folders above, too, whatever the umask.
+    # This includes the parent folders, under any umask.
     for made in (folder, folder.parent, state_folder()):
         assert made.stat().st_mode & 0o777 == 0o700
     # The same project by another spelling, and another project.
@@ -152,7 +155,7 @@ def test_a_server_says_how_many_it_accepts_and_refuses_a_strangers(project: Path
 
 
 def who(url: str, token: str) -> str:
-    """Who the server takes the holder of the token for; "" = nobody."""
+    """Returns the server's principal for the token; "" for an anonymous one."""
     request = urllib.request.Request(f"{url}/me", headers={"Authorization": f"Bearer {token}"})
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:

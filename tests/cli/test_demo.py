@@ -43,7 +43,7 @@ def test_the_demo_survives_kill_9_repairs_the_project_and_says_how_to_look(tmp_p
     assert "search policy, not a language model" in done.stdout
     took = {line.split()[0]: line.split() for line in done.stdout.splitlines()[1:4]}
     assert [row[-1] for row in took.values()] == ["completed"] * 3
-    # What a search policy learns are rates; lessons in words are for readers.
+    # A search policy learns rates. Lessons in words are for readers.
     assert {loop: row[2] for loop, row in took.items()} == {
         "demo-storeroom": "–", "demo-library": "yes", "demo-control": "–",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`runs diff`: what differs between two runs, whatever a tool calls its parameters."""
+"""`runs diff`: differences between two runs, with any parameter names."""
 
 import pytest
 

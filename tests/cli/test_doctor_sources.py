@@ -1,4 +1,4 @@
-"""`taofold doctor MODEL`: what it keeps, and where it says that each fact is from."""
+"""`taofold doctor MODEL`: the stored facts, and the reported source of each."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from taofold.runtime.providers import resolve
 
 
 class Says:
-    """A Responses endpoint that says the same to everything, whole or streamed."""
+    """A Responses endpoint that gives the same reply to every request, whole or streamed."""
 
     async def post(
         self,

@@ -1,4 +1,4 @@
-"""`taofold eval` as a person uses it."""
+"""`taofold eval` on the command line."""
 
 import json
 import subprocess

@@ -1,7 +1,7 @@
-"""A run from a file: what it says of decisions is shown, and has no effect here.
+"""Decisions in an imported run are displayed, and have no effect here.
 
-Mutants it catches: records written as they stand in the file; a call that was begun elsewhere
-repeated without a word; "approved by local" in a report.
+Mutants: records are stored unchanged from the file; a call that was begun elsewhere is repeated
+without approval; "approved by local" in a report.
 """
 
 import json
@@ -15,14 +15,14 @@ from tests.terminal import Taofold
 
 @pytest.fixture
 def waiting(taofold: Taofold) -> list[dict[str, Any]]:
-    """The records of a run that waits for a word about a tool with effects."""
+    """Returns the records of a run that waits for an approval of a tool with effects."""
     assert taofold("run", "agents.py:writer", "go").code == 3
     text = taofold("runs", "export", "last", "--format", "ndjson").out
     return [json.loads(line) for line in text.splitlines()]
 
 
 def forged(records: list[dict[str, Any]], *, begun: bool) -> str:
-    """The file, with a person's word at its end that nobody gave."""
+    """Returns the file with a forged decision at its end."""
     kept = [line for line in records if line.get("event", line).get("e") != "parked"]
     head = len(kept)
     last = kept[-1]

@@ -1,4 +1,4 @@
-"""The command that goes on with a run works as it is pasted; a program's file is imported once."""
+"""The printed resume command works when pasted; a program's file is imported once."""
 
 import re
 import shlex

@@ -15,7 +15,7 @@ def test_backup_and_restore_at_the_terminal(project: Path, taofold: Taofold) -> 
     before = taofold("runs", "list").out
     (project / ".taofold" / "runs.db").unlink()
     shutil.copyfile(outside, project / ".taofold" / "runs.db")
-    adopted = taofold("runs", "adopt")  # on a machine without an id a copy is nobody's
+    adopted = taofold("runs", "adopt")  # on a machine without an id a copy has no owner
     assert "is now trusted" in adopted.err
     assert "missing" not in adopted.err
     assert taofold("runs", "list").out.split()[5:6] == before.split()[5:6]

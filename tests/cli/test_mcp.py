@@ -10,7 +10,7 @@ from tests.terminal import Taofold
 
 
 def test_what_was_accepted_is_listed_and_forgotten_at_the_terminal(taofold: Taofold) -> None:
-    """By its file's name, with the server in words; a file that cannot be read is listed too."""
+    """Lists by file name, with the server in words. An unreadable file is listed too."""
     folder = operator_folder() / "mcp"
     place = ServerAddress("stdio", "python", ("shop.py", "--token=sk-ant-api03-" + "x" * 40))
     Pins(Pins.file(place), place.words).add(

@@ -1,4 +1,4 @@
-"""Which models an agent gets on the command line, and what its run starts with."""
+"""Model selection for an agent on the command line, and the settings of its run."""
 
 import json
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def reasoned(answer: str) -> str:
 
 
 def script(monkeypatch: pytest.MonkeyPatch, replies: Sequence[str]) -> list[ScriptedModel]:
-    """Let `scripted:NAME` read out the replies; the models that were made."""
+    """Maps `scripted:NAME` to the replies. Returns the created models."""
     made: list[ScriptedModel] = []
 
     def connect(model: str, **_: object) -> ScriptedModel:

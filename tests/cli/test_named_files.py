@@ -1,7 +1,7 @@
-"""A file that a command line, an agent file or a project names is read only if it is regular.
+"""A file named by a command line, an agent file or a project is read only if it is regular.
 
-Mutants they catch: `open_named` without `_check_regular`; without `is_seed_settings`; `_parent`
-that looks at the folders of a place alone.
+Mutants: `open_named` without `_check_regular`; without `is_seed_settings`; `_parent` that checks
+the folders of a place alone.
 """
 
 import asyncio

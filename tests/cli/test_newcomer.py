@@ -1,4 +1,4 @@
-"""What somebody new needs to be told: what waits and why, where a run stands, what to type."""
+"""Messages for new users: the waiting run and its reason, its location, the next command."""
 
 import json
 import sqlite3

@@ -1,8 +1,8 @@
-"""What a repository or another user has put in `.taofold`, or beside what is read, is not used.
+"""Files planted in `.taofold`, or beside a file that is read, are not used.
 
-Mutants it catches: `open_file` without O_NOFOLLOW and `_check_entry`; `_check` without the kind,
-the owner, the number of names or the mode; `_parent` that does not look at folders; `Audit.check`
-left out; a backup beside an imported file; `write_text` for an export.
+Mutants: `open_file` without O_NOFOLLOW and `_check_entry`; `_check` without the kind, the owner,
+the number of names or the mode; `_parent` that does not check folders; `Audit.check` left out; a
+backup beside an imported file; `write_text` for an export.
 """
 
 import json

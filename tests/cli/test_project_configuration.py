@@ -1,7 +1,7 @@
-"""What the configuration that came with a repository may set.
+"""Limits on the configuration that comes with a repository.
 
-Mutants it catches: `_not_the_projects` finds nothing; the project's file is read over the
-operator's; `TAOFOLD_TRACES_CONTENT` means nothing.
+Mutants: `_not_the_projects` finds nothing; the project's file overrides the operator's;
+`TAOFOLD_TRACES_CONTENT` has no effect.
 """
 
 import json
@@ -42,7 +42,7 @@ def test_a_project_cannot_have_its_runs_sent_elsewhere(
 
     with HTTPServer(("127.0.0.1", 0), Listener) as listener:
         threading.Thread(target=listener.serve_forever, daemon=True).start()
-        # Where anybody on this machine may listen.
+        # Every user of this machine may listen there.
         here = f"http://127.0.0.1:{listener.server_port}"
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", here)
         monkeypatch.setenv("OPIK_URL_OVERRIDE", f"{here}/api")

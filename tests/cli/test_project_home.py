@@ -1,4 +1,4 @@
-"""Where the folder of a project is."""
+"""Location of a project's folder."""
 
 from pathlib import Path
 

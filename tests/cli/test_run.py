@@ -95,7 +95,7 @@ def test_wrong_usage_is_exit_code_2_and_says_what_to_do(
 
 def test_the_default_agent_works_on_the_current_directory(taofold: Taofold) -> None:
     done = taofold("run", "--model", "offline:repair", "write a poem")
-    assert "search policy" in done.out  # it declines, and says what it is
+    assert "search policy" in done.out  # it declines, and names the file's kind
     assert "default with offline:repair" in done.err
 
 

@@ -141,7 +141,7 @@ def test_replay_shows_the_first_divergence(taofold: Taofold, run: str) -> None:
 def test_a_run_from_python_that_broke_a_rule_is_derived_as_it_was(
     taofold: Taofold, project: Path, strict: bool
 ) -> None:
-    """A run keeps the strictness it began with, whatever the command says."""
+    """A run keeps its initial strictness, regardless of the command."""
     place = {"__file__": str(project / "agents.py")}
     exec((project / "agents.py").read_text(), place)
     agent = place["careless"].replace(log=str(project / ".taofold/runs.db"), strict=strict)

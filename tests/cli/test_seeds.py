@@ -22,7 +22,7 @@ COMMANDS = sorted({code for code in CODE if re.match(r"taofold [a-z]", code)})
 
 
 def found(name: str) -> Any:
-    """What a dotted name stands for, the module imported as far as it is one."""
+    """Resolves a dotted name: imports the module part and returns the object."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         try:

@@ -1,4 +1,4 @@
-"""One agent does the same from wherever it is started, lenient and strict."""
+"""One agent behaves the same from every entry point, lenient and strict."""
 
 import asyncio
 import re
@@ -131,7 +131,7 @@ async def program(folder: Path, *words: str) -> None:
 
 
 async def done(folder: Path) -> dict[str, Any]:
-    """What the one run in the project's log came to."""
+    """Returns the outcome of the one run in the project's log."""
     log = SqliteLog(folder / ".taofold" / "runs.db")
     (row,) = await log.rows()
     records = await log.read(row.run)

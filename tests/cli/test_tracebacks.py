@@ -1,6 +1,6 @@
-"""No secret on the terminal or in a server's output, whatever raises an error with one.
+"""No secret appears on the terminal or in a server's output after an error that contains one.
 
-Mutants it catches: no `excepthook`; records of logging as they are; values of agents are not known.
+Mutants: no `excepthook`; logging records are unchanged; values of agents are unknown.
 """
 
 import asyncio

@@ -583,7 +583,7 @@ def test_every_name_is_there_and_the_front_door_is_the_same() -> None:
     ],
 )
 def test_parameters_have_the_documents_names(name: str, parameters: list[str]) -> None:
-    """A program that passes them by name is not told that it must not."""
+    """A program that passes them by name gets no warning."""
     signature = inspect.signature(getattr(tagent, name))
     assert list(signature.parameters)[: len(parameters)] == parameters
     signature.bind(**dict.fromkeys(parameters))

@@ -1,4 +1,4 @@
-"""Chromium, signed in to a server of its own, watched for whatever goes wrong in it."""
+"""Chromium, signed in to a server of its own; every error in the page fails the test."""
 
 import asyncio
 import os
@@ -51,7 +51,7 @@ class Wire:
 
     @contextmanager
     def cut(self) -> Iterator[None]:
-        """End every connection in the middle of whatever it says; new ones wait for the end."""
+        """Cuts every connection in the middle of its data. New ones wait for the end."""
         self._whole.clear()
         for writer in self._open:
             writer.transport.abort()
@@ -101,7 +101,7 @@ class Seat:
         self.wrong: list[str] = []
 
     async def start(self, goal: str) -> str:
-        """Start a run as a person does; the id of the run that is then shown."""
+        """Starts a run through the page. Returns the id of the displayed run."""
         await self.page.keyboard.press("n")
         await self.page.fill("#goal", goal)
         before = self.page.url
@@ -122,7 +122,7 @@ class Seat:
         await expect(self.page.locator(".where")).to_contain_text(last)
 
     async def keep(self, name: str) -> None:
-        """Keep a screenshot for whoever reads the results."""
+        """Stores a screenshot with the results."""
         ARTIFACTS.mkdir(parents=True, exist_ok=True)
         await self.page.screenshot(path=ARTIFACTS / f"console-{name}.png")
 
@@ -169,12 +169,12 @@ async def seated(
 
 
 async def sign_in(seat: Seat, token: str) -> None:
-    """By token, in the page's own form."""
+    """Signs in by token, in the page's own form."""
     await seat.page.goto(seat.url)
     await seat.page.fill("#token", token)
     await seat.page.click("main button.primary")
     await seat.page.wait_for_selector(".viewhead")
-    seat.wrong.clear()  # that nobody was signed in was an error worth a line
+    seat.wrong.clear()  # the missing sign-in was logged as an error
 
 
 def _heard(seat: Seat, kind: str, text: str) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the console share: the demo toolset's folder, a marker, a browser."""
+"""Fixtures of the console tests: the demo toolset's folder, a marker, a browser."""
 
 import sys
 from pathlib import Path

@@ -18,7 +18,7 @@ PINNED: Final[Mapping[str, str]] = {
     "@ag-ui/client": "1.0.0",
     "axe-core": "4.14.1",
 }
-"""What the tests need."""
+"""Packages that the tests need."""
 COPILOTKIT: Final[Mapping[str, str]] = {"@copilotkit/runtime": "1.75.0"}
 """The server side of CopilotKit, which speaks AG-UI to agents."""
 
@@ -50,7 +50,7 @@ def make(pinned: Mapping[str, str] = PINNED) -> Path:
 
 
 def needs(pinned: Mapping[str, str] = PINNED) -> Path:
-    """The folder; skips the running test where it was not made."""
+    """Returns the folder. Skips the running test if it does not exist."""
     NODE.need()
     if not (place(pinned) / "done").exists():
         pytest.skip(environments.reason("npm packages"))

@@ -16,7 +16,7 @@ TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 
 
 async def faults(seat: Seat, source: str) -> list[str]:
-    """What axe finds wrong with the page as it is."""
+    """Returns the faults that axe finds in the current page."""
     await seat.page.evaluate(source)
     found: dict[str, Any] = await seat.page.evaluate(
         "tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", TAGS

@@ -1,4 +1,4 @@
-"""What the console shows of questions in a call, of reports, and of what was taken back."""
+"""The console's display of questions in a call, of reports, and of retracted text."""
 
 import asyncio
 import json
@@ -124,7 +124,7 @@ async def test_what_a_rewind_took_back_is_folded_away_and_the_run_is_told_on(
 
 async def test_a_long_run_is_shown_without_laying_it_out_for_each_event(tmp_path: Path) -> None:
     bench = Bench()
-    steps = 300  # each is told in three events
+    steps = 300  # each is sent in three events
     replies = [act(f"step {number}", "look", at=str(number)) for number in range(steps)]
     agent = bench.agent(*replies, finish("at last"), limits=Limits(steps=500, tool_calls=500))
     async with seated(agent, tmp_path) as seat:
@@ -153,7 +153,7 @@ async def test_a_long_run_is_shown_without_laying_it_out_for_each_event(tmp_path
 
 
 async def layouts(devtools: Any) -> int:
-    """How often the page was laid out so far."""
+    """Counts the layouts of the page so far."""
     said = await devtools.send("Performance.getMetrics")
     return next(int(one["value"]) for one in said["metrics"] if one["name"] == "LayoutCount")
 
@@ -163,7 +163,7 @@ SHOWN = "safe\\u202e\\u2066gnp.sh\\u200bx\\u200dy\\u001b[8m\\udb40\\udc41 end"
 
 
 async def test_what_a_person_decides_on_hides_and_reorders_nothing(tmp_path: Path) -> None:
-    """Mutants: text enters the page as it is; what is edited is what was shown instead."""
+    """Mutants: text enters the page unescaped; the edit is shown in place of the original."""
     bench = Bench()
     agent = bench.agent(
         act(f"I publish {HIDDEN} \N{MAN}\u200d\N{WOMAN}", "publish", text=HIDDEN),

@@ -1,4 +1,4 @@
-"""The console in Chromium: what a person does with it, and that nothing breaks on the way."""
+"""The console in Chromium: user actions, without errors in the page."""
 
 import json
 import re
@@ -102,7 +102,7 @@ SCRIPTS = Path(responses.__file__).parents[1] / "static" / "js"
 
 
 def changed(raw: dict[str, Any]) -> Any:
-    """The event; of kinds that no page knows, where a reply and a result were."""
+    """Returns the event with unknown kinds in place of a reply and a result."""
     event = e.decode(json.dumps(raw))
     if isinstance(event, e.Replied) and not event.calls and "seen" in event.text:
         return Slowed(key=event.key, seconds=2.5, why="SECRET-TOKEN")

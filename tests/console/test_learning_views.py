@@ -54,7 +54,7 @@ LOOPS = [loop(3, "exhausted", 10), loop(2, "completed", 2), loop(1, "completed",
 
 
 async def learnt(seat: Seat) -> None:
-    """The learning routes answer with the facts above; everything else is the server's."""
+    """Serves the facts above on the learning routes. The server handles the others."""
     said: dict[str, Any] = {
         "/loops": {"items": LOOPS}, "/loops/loop-1": DETAIL, "/patterns": {"items": [PATTERN]},
         "/patterns/p1": KNOWN, "/patterns/metrics": {"total_patterns": 1, "n": {"loops": 3}},
@@ -123,7 +123,7 @@ async def test_a_pattern_is_retired_restored_and_rewritten(tmp_path: Path) -> No
         await page.fill("textarea[name=name]", "Broken again")
         await page.fill("textarea[name='fix description']", "mend it\nwith care, and with patience")
         await page.fill("textarea[name='signature hints']", "one\n\ntwo\n")
-        # What happens meanwhile does not take away what is being written.
+        # New events do not remove the text that the user is typing.
         await registry.retire(found.id, "by somebody else")
         await page.wait_for_timeout(4_500)
         await page.click("[data-do=save]")

@@ -1,6 +1,6 @@
-"""Every page of the console: at three widths, in both themes, by keyboard, and read by axe.
+"""Every page of the console: at three widths, in both themes, by keyboard, and checked by axe.
 
-The screenshots are kept beside the other results, so that a person can look at them.
+The screenshots are stored with the other results for review.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ OVERFLOW = """() => {
   if (document.documentElement.scrollWidth > wide + 1) out.push(document.documentElement);
   return out.map((node) => `${node.tagName}.${node.className}: ${node.textContent.slice(0, 60)}`);
 }"""
-"""What reaches beyond the right edge of the page, and nobody can scroll to."""
+"""Elements beyond the right edge of the page that scrolling cannot reach."""
 
 OVERLAP = """() => {
   const state = document.querySelector('.state')?.getBoundingClientRect();
@@ -72,7 +72,7 @@ OVERLAP = """() => {
   return [...document.querySelectorAll('.trace *')].filter((node) => node.getBoundingClientRect().width
     && !node.closest('.parameters, pre, .json') && over(node.getBoundingClientRect(), state)).map((node) => node.className);
 }"""  # noqa: E501
-"""What of the story runs under the state panel."""
+"""Elements of the story under the state panel."""
 
 BROKEN_BADGES = """() => [...document.querySelectorAll('.pill, .flag, .count, .tier')]
   .filter((node) => node.getClientRects().length > 1 || node.getBoundingClientRect().height > 30)
@@ -136,7 +136,7 @@ async def pages(seat: Seat) -> dict[str, str]:
 
 
 async def sign_in_again(page: Page) -> None:
-    """Show the page of somebody whose session is over."""
+    """Shows the page after the session has ended."""
     await page.evaluate("() => document.dispatchEvent(new Event('signedout'))")
     await expect(page.locator("#token")).to_be_visible()
 
@@ -234,7 +234,7 @@ LONG = "averylongwordwithoutanyspaceinit" * 8
 
 
 def every_event(run: str) -> list[dict[str, Any]]:
-    """One of each type that a stream can have, with words as long as models write them."""
+    """Returns one event of each stream type, with texts as long as models write them."""
     call = {"callId": f"{run}:1:0", "tool": f"tool_{LONG}"[:64], "args": {"path": LONG, "n": 1}}
     question = {
         "actionId": f"{run}:7", "summary": LONG, "tier": 3, "reason": LONG, "question": "",
@@ -307,7 +307,7 @@ async def test_a_waiting_run_opens_at_its_card(tmp_path: Path) -> None:
         await seat.open(f"runs/{run}")
         card = seat.page.locator(".card")
         await expect(card).to_be_in_viewport(ratio=0.9)
-        # One key would decide what nobody has picked.
+        # One key would decide a question that the user has not selected.
         await expect(card).not_to_be_focused()
         # An address that names a moment opens there instead.
         await seat.open("runs")
@@ -462,7 +462,7 @@ async def test_markdown_of_a_model_can_do_nothing(tmp_path: Path) -> None:
         assert all(link.startswith("https://") for link in one["links"]), attack
         assert one["ms"] < 2_000, attack[:40]
     assert told[3]["links"] == ["https://evil.example/login"]
-    assert "(evil.example)" in told[3]["text"]  # where it leads stands beside what it says
+    assert "(evil.example)" in told[3]["text"]  # the target is beside its text
 
 
 async def test_a_run_is_rated_by_keyboard(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a model was shown and thought, in a browser: folded, in its colours, without its bytes."""
+"""The model's prompt and thoughts in a browser: folded, highlighted, without bytes."""
 
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ async def test_thinking_images_and_files_of_a_run(
 
 
 def signatures(exchanges: list[Any]) -> list[str]:
-    """What Claude signed, as the recording has it."""
+    """Returns Claude's signatures from the recording."""
     bodies = [exchange["request"]["body"] for exchange in exchanges]
     found = {
         block["signature"]

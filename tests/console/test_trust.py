@@ -1,9 +1,9 @@
-"""The console under attack, in Chromium: a listener on another port, another user, a second tab,
-hasty fingers, and calls that are not what they seem.
+"""The console under attack, in Chromium.
 
-Mutants it catches: a session in a cookie; `Liveness.look` always true; `where` looks at the card
-alone; `rests` always false; `event.repeat` not looked at; arguments through `JSON.parse`; `folds`
-that finds nothing, or what was open once; the next card gets the focus.
+The attackers are a listener on another port, another user, a second tab, premature clicks and
+misleading calls. Mutants: a session in a cookie; `Liveness.look` always true; `where` checks the
+card alone; `rests` always false; `event.repeat` not checked; arguments through `JSON.parse`;
+`folds` that finds nothing, or what was open once; the next card gets the focus.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ async def test_a_listener_on_another_port_gets_nothing_that_lets_it_in(tmp_path:
                 assert not any(name in lowered for name in ("cookie:", "authorization:"))
                 # A page's own icon is asked for with that page as referer.
                 assert f"referer: {seat.client.url}" not in lowered
-            # What the listener has lets it do nothing, also with each header that it got.
+            # The listener's data grants no access, also with each header that it received.
             headers = dict(
                 line.split(": ", 1) for line in other.heard[0].split("\r\n")[1:] if ": " in line
             )
@@ -252,7 +252,7 @@ async def test_a_key_that_is_held_down_decides_on_nothing(tmp_path: Path) -> Non
         await page.keyboard.up("a")
         await expect(page.locator(".card").first).to_be_focused()
         assert bench.done == []
-        # On a button itself, too.
+        # This holds on a button itself, too.
         await approve(page).focus()
         for key in ("Enter", "Space"):
             await page.evaluate(
@@ -335,7 +335,7 @@ async def test_what_is_folded_is_said_and_approve_is_dead_until_all_was_seen(
         # No key and no script of a hurry goes around it.
         await card.focus()
         await seat.page.keyboard.press("a")
-        # In one step: the page takes it back whenever it looks where its controls are.
+        # In one step: each check of the controls' positions disables them again.
         approve = card.locator("[data-do=approve]")
         await approve.evaluate("button => { button.disabled = false; button.click(); }")
         assert (await seat.client.get(f"/runs/{run}")).json()["status"] == "waiting"
@@ -405,7 +405,7 @@ async def test_a_control_that_moved_or_appeared_is_dead_for_a_second(
                         document.querySelector(".card .parameters").before(below);
                     }"""
                 )
-        # The second click of a gesture, wherever the control is by then.
+        # The second click of a gesture, at any position of the control.
         hit = """(one) => {
             const { left, top, width, height } = one.getBoundingClientRect();
             const x = left + width / 2, y = top + height / 2;
@@ -490,7 +490,7 @@ null ¦ "null" ¦ true ¦ "true" ¦ 0 ¦ -0.0 ¦ 0.0 ¦ -0 ¦ "0" ¦ 1 ¦ 1.0 ¦
 
 @pytest.mark.parametrize("place", ["%s", '[%s, "x"]', '{"n": %s}'])
 async def test_no_two_calls_look_alike_on_a_card(place: str, tmp_path: Path) -> None:
-    """Mutants: texts without quotes; trailing blanks as they are; `parse` without `args`."""
+    """Mutants: texts without quotes; trailing blanks unchanged; `parse` without `args`."""
     texts = [text for row in DIFFERENT.strip().split("\n") for text in row.split(" ¦ ")]
     async with seated(Bench().agent(finish()), tmp_path) as seat:
         shown = await seat.page.evaluate(

@@ -1,4 +1,4 @@
-"""Who asked, who decided, what happened: for every call, whatever became of it."""
+"""Requester, approver and result of every call, for every outcome."""
 
 import pytest
 

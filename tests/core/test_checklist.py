@@ -90,7 +90,7 @@ def test_a_lenient_run_does_not_demand_what_only_a_strict_run_asks_for():
     points = [NAMES[0], NAMES[2], NAMES[4]]
     assert demanded(faulty(), strict=False) == dict.fromkeys(points, False)
     assert demanded(faulty(), strict=True) == dict.fromkeys(points, True)
-    # What every run keeps is demanded of a lenient one, too.
+    # Lenient runs must also satisfy the requirements of every run.
     empty = clean().step("beta_2", n=2, result="")
     assert demanded(empty, strict=False) == {NAMES[3]: True}
     cut = faulty()

@@ -1,4 +1,4 @@
-"""What child runs and the strategy's own steps add to a run's state and figures."""
+"""Contribution of child runs and of the strategy's own steps to a run's state and figures."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Records from elsewhere: what is over is history, what is not done has no claim left.
+"""Imported records: finished work is history, unfinished work loses its claims.
 
-Mutants it catches: claims that are kept; the file's principal, settings or session; references to
-records that were dropped; `trusted` always True.
+Mutants: claims are kept; the file's principal, settings or session; references to dropped records;
+`trusted` always True.
 """
 
 import pytest
@@ -145,7 +145,7 @@ def test_a_log_that_speaks_of_no_call_is_an_error_of_the_log(key: str, index: in
     "run", ["", "--help", "a\x1b[2J", "a\nb", "a b", "../x", "a/b", ".hidden", "ａ", "x" * 129]
 )
 def test_an_id_that_is_none_is_refused(run: str) -> None:
-    """It is printed, and stands in paths and on command lines."""
+    """An id is printed, and is part of paths and command lines."""
     foreign = [e.Record(run, 0, 1000, start())]
     with pytest.raises(ValueError, match="not a valid run id"):
         as_import(foreign, "x.ndjson", principal=ME, at=9)

@@ -66,7 +66,7 @@ def test_every_name_can_be_pointed_at(names: list[str]) -> None:
 
 
 def holds(value: Any) -> bool:
-    """Can JSON say it?"""
+    """Returns whether JSON can represent the value."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:

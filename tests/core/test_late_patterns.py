@@ -6,7 +6,7 @@ from taofold.core.late_patterns import found_by, late
 
 
 def test_a_late_pattern_is_built_at_its_first_use_and_once() -> None:
-    """Mutants: it is built at once; anew at each use."""
+    """Mutants: it is built at once; it is built again at each use."""
     built: list[str] = []
 
     def build() -> str:

@@ -1,6 +1,6 @@
-"""What is read out of a log, for logs that hold every event, as JSON to compare with.
+"""Values derived from logs that hold every event, compared with recorded JSON.
 
-The logs are those of the conformance kit; `recorded/logs.json` has what a person is shown of them.
+The logs are those of the conformance kit. `recorded/logs.json` has their displayed form.
 """
 
 import json
@@ -74,7 +74,7 @@ def texts() -> dict[str, Any]:
 
 
 def defaults() -> dict[str, Any]:
-    """What a stored row leaves out, and what it means then: of older logs, too."""
+    """Fields that a stored row may omit, with their defaults, including older logs."""
     stored: dict[str, Any] = {}
     for kind in classes("taofold.core"):
         if not issubclass(kind, msgspec.Struct) or kind.__module__ not in STORED:

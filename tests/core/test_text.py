@@ -1,4 +1,4 @@
-"""Text for people: what is shortened where, what is made visible, what a name was meant to be."""
+"""Text for users: shortening, visible control characters, suggestions for misspelt names."""
 
 from datetime import UTC, datetime, timedelta
 from unicodedata import category, east_asian_width
@@ -193,11 +193,11 @@ def test_no_row_of_a_framed_text_begins_with_what_the_text_says(width: int) -> N
 
 
 def test_a_row_of_a_long_line_never_looks_like_a_line_of_its_own() -> None:
-    """Mutants: `further` is `first`; the text decides about the first columns of a row."""
+    """Mutants: `further` is `first`; the text decides the first columns of a row."""
     rows = framed("+x = 1;" + " " * 60 + "-evil()\n-gone\n│↳  -no", 40)
     assert [row.startswith(CONTINUED) for row in rows] == [False, True, True, False, False]
     assert rows[3:] == ["│ -gone", "│ │↳  -no"]
-    # What our own text quotes stays quoted: its further rows are marked as belonging to it.
+    # A quotation in our text stays marked: its further rows have the mark too.
     inner = framed(f"it asks:\n{quoted('x' * 100)}", 40)
     assert inner[1].startswith("│ │ ")
     assert all(row.startswith(CONTINUED) for row in inner[2:])
@@ -222,13 +222,13 @@ ALIKE = [
 
 
 def drawn(text: str) -> str:
-    """What is seen of a text on paper: no ends of lines, one kind of blank."""
+    """Returns the visible form of a text: no line ends, one kind of blank."""
     rows = unambiguous(text).expandtabs(4).split("\n")
     return "\n".join([row.rstrip().replace("\xa0", " ").replace("\u3000", " ") for row in rows])
 
 
 def test_no_two_texts_are_spelled_alike() -> None:
-    """Mutants: `unambiguous` keeps trailing blanks; keeps U+A0; takes a spelled escape as it is."""
+    """Mutants: `unambiguous` keeps trailing blanks; keeps U+A0; keeps spelled escapes unchanged."""
     assert len({drawn(text) for text in ALIKE}) == len(ALIKE)
     assert all(visible(unambiguous(text)) == unambiguous(text) for text in ALIKE)
     assert unambiguous("a\tb \\ é\n\nx") == "a⇥\tb \\ é\n\nx"
@@ -247,7 +247,7 @@ def test_no_mark_is_drawn_over_the_sign_of_a_line(mark: str) -> None:
 
 
 def test_spelling_takes_time_in_proportion_to_the_text() -> None:
-    """Mutant: the look-behind is left out; this would take hours."""
+    """Mutant: the look-behind is omitted; this would take hours."""
     assert len(unambiguous(" " * 1_000_000 + "x")) == 1_000_001
 
 

@@ -115,7 +115,7 @@ def test_a_call_has_an_id_that_no_other_call_has():
         *(effect_id("r", begun("a"), "31", 1), effect_id("r", begun(), "3", 1)),
     ]
     assert len({same, *others}) == 7
-    # Runs of older releases have no word of their own: their calls are called as they were.
+    # Runs of older releases have no heading of their own, so their calls keep the old names.
     assert effect_id("r", begun(), "3", 1) == effect_id("r", RunState(), "3", 1)
     assert effect_id("r", begun(), "3", 1) == effect_id("r", begun(rewinds=2), "3", 1)
 

@@ -43,7 +43,7 @@ def test_a_call_comes_with_its_step_and_how_it_stood_before() -> None:
         CALLS[0],
         CALLS[1],
     ]
-    # The second start is told apart from the first: a display shows the call once.
+    # The second start differs from the first, so a display shows the call once.
     assert [change.slot.started for change in changes[2:4]] == [False, True]
     # The step is whole with its last observation, in whichever order they come.
     assert [change.closes for change in changes[4:6]] == [False, True]
@@ -63,7 +63,7 @@ def test_an_answer_names_its_question_and_is_put_into_a_word() -> None:
         question = changes[-1].question
         assert question is not None
         assert question.seq == 2
-        # Of a question that policy closes with the same call the word is "void", else its own.
+        # A question that policy closes with the same call has the word "void".
         assert changes[-1].decision == word
         assert watched.questions == {}
 

@@ -1,4 +1,4 @@
-"""What people read of each event, and whom it concerns: `runs log`, the trace, `runs diff`."""
+"""Wording of each event and its audience: `runs log`, the trace, `runs diff`."""
 
 from typing import Any, get_args
 
@@ -264,7 +264,7 @@ def test_a_text_on_one_line() -> None:
     assert line("x" * 100) == "x" * 100
     assert line("x" * 101) == "x" * 99 + "…"
     assert line(12.5) == "12.5"
-    # White space goes, so eight times the width is read; what stands behind that is not.
+    # White space is removed, so eight times the width is read. Later text is not.
     assert line(" " * 79 + "ab", 10) == "a"
     assert line(" " * 80 + "ab", 10) == ""
 
@@ -288,7 +288,7 @@ def test_a_value_is_shown_as_json_or_as_python_shows_it() -> None:
         ({"a": "x" * 80, "b": "y" * 80}, 100, f'a="{"x" * 45}… b="{"y" * 45}…'),
         ({"a": "x" * 80, "b": "y" * 80}, 10, 'a="xxxxxx…'),
         ({"old": 1, "new": "b"}, 100, 'old=1 new="b"'),
-        # Of a change only what differs is shown, from twelve characters before it on.
+        # A change shows only the difference, from twelve characters before it on.
         ({"old": "a" * 24 + "x", "new": "a" * 24 + "y"}, 100,
          f'old="…{"a" * 12}x" new="…{"a" * 12}y"'),
         ({"old": "a" * 23 + "x", "new": "a" * 23 + "y"}, 100,

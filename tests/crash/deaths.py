@@ -1,9 +1,9 @@
-"""Every way to die around one call: lives of one run, explored by what each leaves behind.
+"""Every process death around one call: activations of one run, explored by the remaining state.
 
-A life is one process: it starts or resumes the run, asks the person, goes on. It may die at any
-of its points: before and after every write, model call and tool call. What is left (records,
-inbox, the world outside) decides what the next life does, so lives that leave the same are
-explored once: all sequences of deaths are covered, not a sample of them.
+One process starts or resumes the run, asks the approver, and continues. It may die at any of its
+points: before and after every write, model call and tool call. The remaining state (records, inbox,
+external effects) decides the next process's behaviour, so equal states are explored once. All
+sequences of deaths are covered, not a sample.
 """
 
 import json
@@ -33,7 +33,7 @@ class Died(BaseException):
 
 
 class Medium(MemoryLog):
-    """What outlives a process; after a power cut, what was synced."""
+    """Storage that survives a process; after a power cut, only the synced part."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class MortalLog(WrappedLog):
 
 @dataclass
 class World:
-    """What really happened, in order: `call` by the tool, `allow` and `done` by the person."""
+    """The real effects in order: `call` by the tool, `allow` and `done` by the approver."""
 
     marks: list[str] = field(default_factory=list)
 
@@ -138,7 +138,7 @@ class World:
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of call: its tool, and what the person says to a doubt about it."""
+    """A kind of call: its tool, and the approver's answer about a call in doubt."""
 
     name: str
     make: Callable[[World], Tool]
@@ -187,7 +187,7 @@ def asking(effect: str) -> Callable[[World], Tool]:
     def make(world: World) -> Tool:
         @tool(effect=effect, tier=1, reversible=True)  # type: ignore[call-overload]
         async def fire(ctx: RunContext[Any], at: int) -> str:
-            """Fire where a person says."""
+            """Fires at a place given by the approver."""
             wants = InputRequired("where?", form={"type": "string"}, state={"at": at})
             answer = ctx.answer
             if answer is None and ctx.ask is not None:
@@ -221,7 +221,7 @@ CASES = [
 
 @dataclass(frozen=True)
 class Left:
-    """What a life left behind."""
+    """The state that remains after a process."""
 
     medium: Medium
     world: World
@@ -303,7 +303,7 @@ def _is_worn_out(records: Sequence[Record]) -> bool:
 
 
 async def live(case: Case, left: Left, at: int, *, power: bool = False) -> tuple[Left, int]:
-    """One life from what the last one left. Returns what it leaves and the points it passed."""
+    """Runs one process from a remaining state. Returns the new state and the points passed."""
     medium, world, life = left.medium.clone(), World(list(left.world.marks)), Life(at)
     log = MortalLog(medium, life)
     agent = _agent(case, world, log)
@@ -328,7 +328,7 @@ async def live(case: Case, left: Left, at: int, *, power: bool = False) -> tuple
 
 
 async def explored(case: Case, depth: int, *, power: bool = False) -> Iterator[Left]:
-    """What is left after every sequence of up to `depth` deaths and one life that ends the run."""
+    """Returns the states after each sequence of up to `depth` deaths and a final full process."""
     ends: list[Left] = []
     frontier = [Left(Medium(), World())]
     seen = {frontier[0].key()}
@@ -350,7 +350,7 @@ async def explored(case: Case, depth: int, *, power: bool = False) -> Iterator[L
 
 
 def _kept(before: Left, after: Left, *, power: bool) -> None:
-    """What was durable before a life is durable after it."""
+    """Checks that every durable record stays durable."""
     medium = before.medium
     kept = medium._synced if power else medium._runs
     for name, run in kept.items():

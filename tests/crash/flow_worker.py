@@ -1,4 +1,4 @@
-"""What a crashing process does with a flow: every kind of node, on one SQLite log."""
+"""The crashing process of a flow with every kind of node, on one SQLite log."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ TEXT = FLOW.replace("tools: [files]", "tools: [files, 'tests.crash.flow_worker:S
     "\nresult:", f"{SHOTS}result:"
 )
 SHOOTING: list[Any] = []
-"""The tools that the file names; they know their folder only once a process lives."""
+"""The tools that the file names. They get their folder when a process starts."""
 
 
 def agent(folder: Path, points: Points, log: SqliteLog) -> Agent[Any, Any]:
@@ -47,7 +47,7 @@ def agent(folder: Path, points: Points, log: SqliteLog) -> Agent[Any, Any]:
 
 
 async def go(folder: Path, at: int) -> str:
-    """Start or resume the flow, be the person, until it ends. Dies at point `at`."""
+    """Starts or resumes the flow and approves until it ends. Dies at point `at`."""
     points = Points(at)
     log = SqliteLog(folder / "log.db", sync=lambda _: None)
     one = agent(folder, points, log)

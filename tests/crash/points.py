@@ -20,13 +20,13 @@ from taofold.tools import Tool
 
 
 class Points:
-    """Counts points; dies at number `at` (from 1; 0 = never)."""
+    """Counts points and dies at number `at` (from 1; 0 is never)."""
 
     def __init__(self, at: int = 0) -> None:
         self.at, self.passed = at, 0
 
     def __call__(self) -> None:
-        """One more point."""
+        """Counts one point."""
         self.passed += 1
         if self.passed == self.at:
             # SIGKILL cannot be handled: no `finally` runs and no buffer is flushed.
@@ -46,14 +46,13 @@ class CrashModel:
     async def complete(self, request: Request, on_text: OnText | None = None) -> Reply:
         """Ask the model, or die."""
         self._points()
-        # Before: the request was never sent. After: it
-        # was paid for, and nobody knows the answer.
+        # Before: the request was never sent. After: it was paid for, and its answer is lost.
         reply = await self._model.complete(request, on_text)
         self._points()
         return reply
 
     def price(self, input_tokens: int, output_tokens: int) -> float | None:
-        """What the model says."""
+        """Price of the model."""
         return self._model.price(input_tokens, output_tokens)
 
 
@@ -65,7 +64,7 @@ def crashing(tool: Tool, points: Points) -> Tool:
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         points()
-        # Between the two the world has changed and the log does not say so.
+        # Between the two, the effect has happened and the log does not record it.
         value = function(*args, **kwargs)
         points()
         return value

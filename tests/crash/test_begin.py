@@ -29,7 +29,7 @@ def agent(log: Any) -> Agent[Any, Any]:
 
 
 async def missing(medium: Medium) -> list[str]:
-    """Blobs that records speak of and the log does not hold."""
+    """Returns blobs that records reference and the log lacks."""
     lost: list[str] = []
     try:
         records = await medium.read(RUN)

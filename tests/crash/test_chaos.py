@@ -1,4 +1,4 @@
-"""A small chaos, whole: `bench/chaos` with few faults. The large one is run by hand."""
+"""A small complete run of `bench/chaos` with few faults. The large one is started manually."""
 
 import json
 import os
@@ -42,10 +42,10 @@ def test_nothing_is_lost_repeated_or_left_behind_in_a_small_chaos(tmp_path: Path
 
 
 def test_the_harness_tells_of_a_runtime_that_breaks_its_promise(tmp_path: Path) -> None:
-    """Starts that are not written: without a judge that tells, the test above means little."""
+    """A mutant without recorded starts must be reported; otherwise the test above proves little."""
     ended = chaos(tmp_path, "--seed", "2", "--patience", "20", "--mutant", "swallowed")
     calls = dict(figures(ended)["figures"]).get("calls", 0)  # type: ignore[call-overload]
     if calls < ENOUGH:
         pytest.skip(f"this machine is so busy that only {calls} calls were made")
     assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert "is failed" in ended.stdout  # such a run cannot be gone on with, and the judge says so
+    assert "is failed" in ended.stdout  # such a run cannot be resumed, and the judge reports it

@@ -36,7 +36,7 @@ def spawn(target: Any, *args: Any) -> Any:
 
 
 def live(folder: Path, at: int, mutant: bool = False) -> int:
-    """One process, to its end. Its exit code: -9 if it was killed."""
+    """Runs one process to its end. Returns its exit code: -9 if it was killed."""
     process = spawn(worker.main, str(folder), at, mutant)
     process.join(PATIENCE)
     assert process.exitcode is not None, "the worker hangs"
@@ -60,7 +60,7 @@ def records(folder: Path, *, children: bool = False) -> list[Record]:
 
 
 def plain(state: Any) -> dict[str, Any]:
-    """The state without what a person's word changes: the text of the observation."""
+    """Returns the state without the observation's text, which an approver's answer changes."""
     said = neutral(state)
     said["steps"] = [
         (step.thought, step.actions, [o.status for o in step.observations])
@@ -102,7 +102,7 @@ def story(folder: Path, points: list[int], wanted: dict[str, Any], mutant: bool 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, Any]]:
-    """How many points an uncrashed run passes, and the state it ends in."""
+    """Returns the number of points and the final state of a run without a crash."""
     folder = tmp_path_factory.mktemp("whole")
     assert live(folder, 0) == 0
     wanted = plain(fold(records(folder)))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.crash
 
 
 def live(folder: Path, at: int) -> int:
-    """One process, to its end. Its exit code: -9 if it was killed."""
+    """Runs one process to its end. Returns its exit code: -9 if it was killed."""
     process = NURSERY.Process(target=flow_worker.main, args=(str(folder), at))
     process.start()
     process.join(PATIENCE)

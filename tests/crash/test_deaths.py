@@ -17,7 +17,7 @@ def dead_owners(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(case: Case, end: Left) -> None:
-    """The run has ended, and nothing happened again that nobody allowed."""
+    """Checks that the run has ended and no effect was repeated without approval."""
     records = end.medium._runs[RUN].records
     assert [record.seq for record in records] == list(range(len(records)))
     state = fold(records)

@@ -1,8 +1,8 @@
-"""Real servers and workers whose runs call code that ends processes: the queue goes on.
+"""Real servers and workers whose runs call code that ends processes: the queue continues.
 
-What raises is an observation. What kills is restarted by a supervisor, here by the test, three
-times at most; then a person is asked. Mutants: the guard is `except Exception`; starts are not
-counted.
+A raised exception is an observation. A killed process is restarted by a supervisor, here by the
+test, at most three times; then an approver decides. Mutants: the guard is `except Exception`;
+starts are not counted.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ class Site:
             )  # fmt: skip
 
     def begun(self, name: str) -> int:
-        """How often the call was begun."""
+        """Counts the starts of the call."""
         file = self.folder / f"{name}.txt"
         return len(file.read_text().splitlines()) if file.exists() else 0
 
@@ -131,9 +131,9 @@ class Site:
         await RemoteEngine(log).wake(run)
 
     async def settled(self, log: SqliteLog, run: str) -> RunState:
-        """The run's state once it has ended or waits for a person, under a supervisor."""
+        """Returns the run's state once it has ended or waits for an approval, with a supervisor."""
         end = time.monotonic() + PATIENCE
-        # An answer that nobody has read yet makes a waiting run due.
+        # An unread answer makes a waiting run due.
         while not is_settled(row := await log.row(run)) or 0 < row.wake_at <= clock():
             self.supervise()
             assert time.monotonic() < end, self.output.read_text()

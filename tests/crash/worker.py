@@ -1,6 +1,6 @@
-"""What a crashing process does: one agent with every kind of tool, on one SQLite log.
+"""The crashing process: one agent with every kind of tool, on one SQLite log.
 
-Effects go to a side file, one line each; a person is asked where needed and answers truthfully.
+Effects go to a side file, one line each. The approver answers truthfully.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ def tools(side: Side, folder: Path) -> list[Any]:
 
 def agent(folder: Path, points: Points, log: Log, *, mutant: bool = False) -> Agent[Any, Any]:
     made = [crashing(one, points) for one in tools(Side(folder), folder)]
-    if mutant:  # the mutant: whatever must not be repeated is taken for repeatable
+    if mutant:  # the mutant: every tool that must not be repeated counts as repeatable
         from dataclasses import replace
 
         made = [replace(t, effect="idempotent", verify=None, reversible=True) for t in made]
@@ -132,7 +132,7 @@ def agent(folder: Path, points: Points, log: Log, *, mutant: bool = False) -> Ag
 
 
 async def go(folder: Path, at: int, *, mutant: bool = False, takeover: bool = False) -> str:
-    """Start or resume the run, be the person, until it ends. Dies at point `at`."""
+    """Starts or resumes the run and approves until it ends. Dies at point `at`."""
     points = Points(at)
     log = SqliteLog(folder / "log.db", sync=lambda _: None)
     one = agent(folder, points, log, mutant=mutant)
@@ -158,7 +158,7 @@ async def go(folder: Path, at: int, *, mutant: bool = False, takeover: bool = Fa
 
 
 async def answer(folder: Path, log: Any) -> None:
-    """A person who looks at the world and tells the truth."""
+    """Decides as an approver who checks the side file and answers truthfully."""
     for request in await pending(log, RUN):
         happened = Side(folder).done(
             effect_id(request.run, fold(await log.read(RUN)), request.key, request.index)
@@ -190,7 +190,7 @@ def worker(folder: str, spawned: bool, takeover: bool, barrier: Any = None) -> N
 
 
 async def once(folder: Path, takeover: bool) -> str:
-    """One activation, no person near."""
+    """Drives one activation without an approver."""
     log = SqliteLog(folder / "log.db", sync=lambda _: None)
     one = agent(folder, Points(), log)
     try:

@@ -1,4 +1,4 @@
-"""What programs print of failures, read as checks. The texts are real output, shortened."""
+"""Parses failure output of programs into checks. The texts are real output, shortened."""
 
 import pytest
 

@@ -25,7 +25,7 @@ PINNED: Final[Mapping[str, str]] = {"@restatedev/restate-server": "1.7.12"}
 
 
 class RestateServer:
-    """One node, in a folder of its own, on free ports."""
+    """One node in its own folder, on free ports."""
 
     def __init__(self, binary: Path) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="restate"))

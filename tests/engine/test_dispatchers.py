@@ -1,4 +1,4 @@
-"""What queues do wrong: they lose patience, forget, lose a workflow, or are away."""
+"""Faults of queues: timeouts, lost tickets, lost workflows, unavailability."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ async def engine(name: str, log: Log, agent: Agent[Any, Any]) -> AsyncIterator[E
 
 
 class Impatient:
-    """A queue in memory, shared by all engines of a test, that breaks off whatever takes long.
+    """A queue in memory, shared by all engines of a test, that cancels slow activations.
 
     A ticket counts once, until some time after its activation.
     """
@@ -70,7 +70,7 @@ class Impatient:
         drive = self.drives[self.turn % len(self.drives)]
         with suppress(TimeoutError, Refused):
             await asyncio.wait_for(drive(run), 0.02)
-        # What is due all the same is handed in with the same ticket: later, once it is forgotten.
+        # A run that is still due is submitted with the same ticket, after the queue forgot it.
         asyncio.get_running_loop().call_later(0.3, self.tickets.discard, ticket)
 
     async def pause(self) -> None: ...
@@ -97,7 +97,10 @@ async def finished(log: Log, run: str) -> None:
 async def test_a_workflow_that_a_dead_process_took_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was taken from the queue and never claimed its run: DBOS itself would wait for ever."""
+    """A worker took it from the queue and never claimed its run.
+
+    DBOS itself would wait for ever.
+    """
     adapter = pytest.importorskip("taofold.engine.dbos", reason="dbos is not installed")
     monkeypatch.setattr(adapter, "LOST_MS", 500)
     server = postgres.server()
@@ -105,7 +108,7 @@ async def test_a_workflow_that_a_dead_process_took_is_replaced(
     agent: Agent[Any, Any] = Agent(ScriptedModel(["Oslo."]), log=log)
     async with engine("dbos", log, agent) as made:
         dispatcher: Any = made._dispatcher  # type: ignore[attr-defined]
-        await dispatcher.pause()  # nobody takes what is handed in now
+        await dispatcher.pause()  # no worker takes a ticket submitted now
         await asyncio.sleep(1.5)
         await agent.begin("The capital of Norway?", run_id="r")
         await made.wake("r")

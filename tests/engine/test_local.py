@@ -1,4 +1,4 @@
-"""The embedded engine: what is due is advanced once, by somebody, and nothing is left behind."""
+"""The embedded engine advances each due run exactly once, and leaves no due run behind."""
 
 import asyncio
 import time
@@ -151,7 +151,7 @@ async def test_a_lease_that_is_over_by_a_steady_clock_is_over(
 
 
 def test_a_clock_is_steady_when_it_was_looked_at_often_and_never_jumped() -> None:
-    """Mutants: `GAP_S` is not looked at; a clock that stood still counts as steady."""
+    """Mutants: `GAP_S` is not checked; a clock that stood still counts as steady."""
     at = [100.0]
 
     async def looked(*ahead: float, every_s: float) -> bool:
@@ -171,7 +171,7 @@ def test_a_clock_is_steady_when_it_was_looked_at_often_and_never_jumped() -> Non
 
 
 async def test_a_clock_that_jumps_takes_no_run_from_a_process_that_lives() -> None:
-    """All leases are over at once; who lives renews his before anybody has seen it twice."""
+    """All leases expire at once. A live owner renews before another process has checked twice."""
     time = Clock()
     world = World(MemoryLog(now=time))
     await left(world.log, ELSEWHERE)

@@ -1,7 +1,7 @@
-"""Records that a newer release wrote: an older worker leaves their run alone, a newer drives it.
+"""Records of a newer release: an older worker leaves their run, a newer one drives it.
 
-Mutants it catches: a log that does not look at the version of a record; a look for due runs that
-ends at the first one that cannot be read.
+Mutants: a log that ignores the version of a record; a search for due runs that ends at the first
+unreadable one.
 """
 
 import asyncio

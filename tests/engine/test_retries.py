@@ -1,4 +1,4 @@
-"""What the log failed at is said once and tried again after a delay that grows."""
+"""A failed log operation is reported once and retried after a growing delay."""
 
 import logging
 

@@ -1,12 +1,12 @@
-"""Virtual environments of other people's software, for tests that run against the real thing.
+"""Virtual environments of third-party software, for tests that run against the real programs.
 
-Some packages cannot live beside ours (CrewAI pins an old world) or are too large to (Phoenix has
+Some packages cannot live beside ours (CrewAI pins old versions) or are too large to (Phoenix has
 824 MB). Each has an environment of its own outside the tree, made once from the pinned file
 `<name>.txt` in this folder and reached through a process:
 
-    python -m tests.environments phoenix restate    # all without names: make environments
+    python -m tests.environments phoenix restate    # without names: all, as `make environments`
 
-    crewai = environments.needs("crewai")        # skips the test where it was not made
+    crewai = environments.needs("crewai")        # skips the test if it is missing
     crewai.run("script.py", "argument", timeout=60)
 
 The cache is `$TAOFOLD_TEST_CACHE`, else `~/.cache/taofold-tests`. An environment is found by what
@@ -48,7 +48,7 @@ class Environment:
     def run(
         self, *arguments: str | Path, timeout: float = 120, env: Mapping[str, str] = {}, **more: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Runs its Python, isolated from ours; the caller looks at `returncode`."""
+        """Runs its Python, isolated from ours. The caller checks `returncode`."""
         return subprocess.run(
             [self.python, *map(str, arguments)],
             env=scrubbed(env), text=True, capture_output=True, timeout=timeout, check=False, **more,
@@ -62,7 +62,7 @@ def scrubbed(more: Mapping[str, str] = {}) -> dict[str, str]:
 
 
 def cache() -> Path:
-    """Where everything that tests keep between runs lies."""
+    """Returns the folder of everything that tests keep between runs."""
     return Path(os.environ.get("TAOFOLD_TEST_CACHE") or "~/.cache/taofold-tests").expanduser()
 
 
@@ -71,7 +71,7 @@ def names() -> list[str]:
 
 
 def place(name: str) -> Environment:
-    """Where that environment is, or would be."""
+    """Returns the path of that environment, existing or not."""
     pins = (FILES / f"{name}.txt").read_bytes()
     digest = hashlib.sha256(pins).hexdigest()[:12]
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -90,17 +90,17 @@ def reason(missing: str) -> str:
 
 
 def needs(name: str) -> Environment:
-    """The environment; skips the running test, saying how to make it, where there is none."""
+    """Returns the environment. Skips the running test with the setup command if it is missing."""
     if (environment := find(name)) is None:
         pytest.skip(reason(f"environment {name!r}"))
     return environment
 
 
 def make(name: str) -> Environment:
-    """Makes it unless it is there. Two at once: the second waits and finds it made.
+    """Creates it unless it exists. A concurrent call waits and uses it.
 
     Raises:
-        subprocess.CalledProcessError: a package could not be installed; nothing is kept.
+        subprocess.CalledProcessError: a package could not be installed. Nothing is kept.
     """
     environment = place(name)
     environment.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -114,9 +114,9 @@ def make(name: str) -> Environment:
 
 
 def install(environment: Environment) -> None:
-    """The pinned packages, by uv where it is installed and by pip where not.
+    """Installs the pinned packages, with uv if installed, else with pip.
 
-    Every package is pinned in the file, so nothing is resolved and --no-deps says so.
+    Every package is pinned in the file, so `--no-deps` disables the resolver.
     """
     beside = Path(sys.executable).parent  # our own environment's, which need not be on the path
     uv = shutil.which("uv") or shutil.which("uv", path=beside)

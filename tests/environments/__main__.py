@@ -1,4 +1,4 @@
-"""`python -m tests.environments [NAME…]` makes those environments, or all, and says what for."""
+"""`python -m tests.environments [NAME…]` creates those environments, or all, with their purpose."""
 
 import subprocess
 import sys

@@ -251,7 +251,7 @@ report_evaluators: []
 
 
 async def test_a_data_set_of_pydantic_evals_is_read(tmp_path: Path) -> None:
-    """In the form that pydantic-evals 1.x writes with `Dataset.to_file`."""
+    """The format is that of `Dataset.to_file` in pydantic-evals 1.x."""
     (tmp_path / "d.yaml").write_text(PYDANTIC, encoding="utf-8")
     report = await evaluate(CITIES, read_cases(tmp_path / "d.yaml").cases)
     names = [[score.name for score in trial.scores] for trial in report.trials]

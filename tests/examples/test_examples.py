@@ -99,7 +99,7 @@ def test_the_seeds_react_runs_as_it_stands(folder: Path) -> None:
 
 
 class ChatServer(ThreadingHTTPServer):
-    """In OpenAI's place: it knows chat completions only, and the key `sk-mine`."""
+    """A server in OpenAI's place with chat completions only, and the key `sk-mine`."""
 
     def __init__(self, replies: list[str]) -> None:
         super().__init__(("127.0.0.1", 0), ChatHandler)
@@ -173,7 +173,7 @@ def test_the_seeds_files_run_with_the_address_and_the_key_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """No `--model`: their `model: gpt-4` is OpenAI's, or of whoever stands in its place."""
+    """No `--model`: their `model: gpt-4` goes to OpenAI or to its configured replacement."""
     monkeypatch.setenv("TAOFOLD_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("TAOFOLD_MODEL", raising=False)
     with ChatServer([*replies]) as server:
@@ -236,7 +236,7 @@ def test_the_seeds_self_correction_runs_as_it_stands(folder: Path) -> None:
     critique = model.requests[1].last
     assert "1. Correctness" in critique
     assert "Code: def f(): return 1" in critique
-    # What the model wrote looks like a template and stays text.
+    # The model's text looks like a template and stays text.
     assert "Code: def f(): return {{ 7*7 }}" in model.requests[3].last
 
 

@@ -1,7 +1,7 @@
 """The feature file of the react-loop seed, run against a real server over HTTP.
 
-What a scenario needs is gathered by its Given steps; the When step starts a server on a port of
-its own, signs in with a real token and listens to the stream; the Then steps look at what came.
+The Given steps collect the setup of a scenario. The When step starts a server on its own port,
+signs in with a real token and reads the stream. The Then steps check the received events.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ scenarios("react_loop.feature")
 
 @dataclass
 class Story:
-    """One scenario: what was set up, and what came of it."""
+    """One scenario: its setup and its results."""
 
     folder: Path
     bench: Bench = field(default_factory=Bench)
@@ -37,7 +37,7 @@ class Story:
     run: dict[str, Any] = field(default_factory=dict[str, Any])
     pending: dict[str, Any] = field(default_factory=dict[str, Any])
     before: int = 0
-    """How many tools had run when the run came to its first end or pause."""
+    """Number of executed tools at the run's first end or pause."""
     tools: list[Any] = field(default_factory=list[Any])
 
     def says(self, *replies: Any) -> None:
@@ -55,7 +55,7 @@ class Story:
         return answer
 
     async def play(self, role: str, **body: Any) -> None:
-        """Send the message, listen, approve what waits if it is a person's to approve."""
+        """Sends the message, reads the stream, and approves the waiting call if a user may."""
         tokens = TokenStore(self.folder / "tokens.json")
         secrets = {name: tokens.add(name.lower(), [name]) for name in ("EDITOR", "USER")}
         agent = self.bench.agent(*self.replies, limits=Limits.chat(), policy=self.policy)
@@ -86,7 +86,7 @@ def story(tmp_path: Path) -> Story:
 
 @given("a server that knows the tokens of an EDITOR and of a USER")
 def server() -> None:
-    """It is started by the When step, in the event loop of the story."""
+    """Holds the server that the When step starts in the story's event loop."""
 
 
 @given("a model that calls a tool forever and never answers")

@@ -1,4 +1,4 @@
-"""What is wrong with a file is said all at once, each fault with its key, line and a cure."""
+"""All faults of a file are reported at once, each with its key, line and a remedy."""
 
 from pathlib import Path
 from typing import Any

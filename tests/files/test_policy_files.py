@@ -64,7 +64,7 @@ def test_a_project_cannot_loosen(text: str) -> None:
     ],
 )
 def test_even_an_unchecked_file_has_no_effect(text: str) -> None:
-    """What `tighten` returns is the stricter of both, whatever it said about it."""
+    """`tighten` returns the stricter of both, regardless of its messages."""
     keys = PolicyFile.model_validate(document(text).value)
     both, _ = tighten(OPERATOR, keys, document(text))
     assert both.autonomy == "balanced"

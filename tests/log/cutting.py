@@ -13,7 +13,7 @@ NAME = ".s.PGSQL.5432"
 
 
 class Proxy:
-    """Hands on what is said, until it is told to cut."""
+    """Forwards the data until it must cut the connection."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, Path(tempfile.mkdtemp(prefix="cut"))

@@ -59,7 +59,7 @@ observations = st.builds(
 
 @st.composite
 def runs(draw) -> list[e.Record]:
-    """A run of a few turns: whole, broken off, batches, thoughts alone; perhaps finished."""
+    """Generates a run of a few turns: complete, interrupted, with batches or thoughts alone."""
     records: list[e.Record] = []
     at = draw(st.integers(0, 4_000_000_000_000))
 

@@ -59,7 +59,7 @@ class SqliteMedium:
         (folder / "medium").mkdir()
 
     def __call__(self) -> SqliteLog:
-        # After a cut the files are copies; on a real disk they are the very ones that were marked.
+        # After a cut the files are copies. On a real disk they are the marked ones.
         return self.kind(self.now / "log.db", sync=self._synced, adopt=self.cuts > 0)
 
     def _synced(self, descriptor: int) -> None:
@@ -82,7 +82,7 @@ def test_what_the_sqlite_log_was_asked_to_keep_survives_a_power_cut(tmp_path: Pa
 
 
 class Unfenced(MemoryLog):
-    """Mutant: takes whatever epoch it is given."""
+    """Mutant: accepts any epoch."""
 
     async def append(self, run: str, epoch: int, *args: Any, **named: Any) -> bool:
         return await super().append(run, (await self.row(run)).epoch, *args, **named)
@@ -132,7 +132,7 @@ class Halving(MemoryLog):
 
 
 class Memory(MemoryLog):
-    """Where others get a word in: a log that is behind a network lets them."""
+    """A log that lets other tasks run at each call, like a log behind a network."""
 
     async def row(self, run: str) -> RunRow:
         row = await super().row(run)
@@ -189,7 +189,7 @@ class Volatile(SqliteLog):
 
 
 class Hasty(SqliteLog):
-    """Mutant: says that a message is taken before it is on disk."""
+    """Mutant: confirms a message before it is on disk."""
 
     async def post(self, run: str, signal: Signal) -> bool:
         settle, self._file.settle = self._file.settle, self._soon  # type: ignore[method-assign]
@@ -219,7 +219,7 @@ class Crowded(SqliteLog):
 
 
 class Greedy(MemoryLog):
-    """Mutant: anybody may claim a run at any time."""
+    """Mutant: every owner may claim a run at any time."""
 
     async def claim(self, run: str, owner: str, **named: Any) -> Claim:
         return await super().claim(run, owner, **{**named, "force": True})
@@ -233,7 +233,7 @@ class Eternal(MemoryLog):
 
 
 class Sleepy(MemoryLog):
-    """Mutant: a message wakes nobody."""
+    """Mutant: a message wakes no run."""
 
     async def post(self, run: str, signal: Signal) -> bool:
         row = self._find(run).row
@@ -263,7 +263,7 @@ class Leaking(MemoryLog):
 
 
 ATTEMPTS = 20
-"""At a race, which one that holds would pass every time."""
+"""Races that a conforming log would always pass."""
 RACES = {"c32", "c33", "c34", "c35"}
 
 

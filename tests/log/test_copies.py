@@ -1,8 +1,7 @@
-"""Copies of a SQLite log: one without its -wal file is known as such, a backup is complete.
+"""Copies of a SQLite log: one without its -wal file is detected, a backup is complete.
 
-Mutants they catch: no note before a checkpoint, or none taken back behind it; no checkpoint after
-the first write; `copy_to` that copies the file and not the database; a log that keeps the note
-which a killed process left.
+Mutants: no note before a checkpoint, or none removed after it; no checkpoint after the first write;
+`copy_to` that copies the file and not the database; a log that keeps the note of a killed process.
 """
 
 import asyncio

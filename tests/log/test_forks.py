@@ -96,7 +96,7 @@ def test_only_one_place_connects_to_a_file() -> None:
     said = [
         path.relative_to(source).as_posix()
         for path in sorted(source.rglob("*.py"))
-        # What is in memory only has no file that a child process could share.
+        # A log in memory has no file that a child process could share.
         if "sqlite3.connect(" in path.read_text("utf-8").replace('sqlite3.connect(":memory:"', "")
     ]
     assert said == ["log/sqlite/open.py"]

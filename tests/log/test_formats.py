@@ -22,7 +22,7 @@ many = settings(
 
 
 def problem(text, form) -> str:
-    """What is wrong with `text`; anything but a `ConfigError` is a failure of ours."""
+    """Returns the `ConfigError` for `text`. Any other exception fails the test."""
     try:
         read(text, form, source="f.txt")
     except ConfigError as error:
@@ -249,7 +249,7 @@ LESS_THAN_NOTHING = {
 
 @pytest.mark.parametrize(("honest", "lie"), LESS_THAN_NOTHING.items())
 def test_a_file_that_spent_less_than_nothing_is_refused(honest, lie):
-    """It would lift the limits of whoever goes on with it."""
+    """Negative usage would lift the limits of a resumed run."""
     action = Action("look", {})
     events = [
         e.RunStarted(goal="x", agent="a"),

@@ -1,4 +1,4 @@
-"""Whose log a file is: containers change their names, copies are not ours."""
+"""Ownership of a log file: containers change host names, and copies are not owned."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from taofold.log.sqlite.open import copy_to
 
 
 def opened(path: Path, *, adopt: bool = False) -> int:
-    """How many runs the log at `path` has."""
+    """Counts the runs of the log at `path`."""
 
     async def main() -> int:
         log = SqliteLog(path, adopt=adopt)
@@ -35,7 +35,7 @@ def opened(path: Path, *, adopt: bool = False) -> int:
 
 @pytest.fixture
 def attributes(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> bool:
-    """With or without extended attributes, as the file system has them."""
+    """Parametrizes file systems with and without extended attributes."""
     if not request.param:
         for name in ("getxattr", "setxattr", "removexattr"):
             monkeypatch.delattr(os, name, raising=False)
@@ -109,10 +109,9 @@ def test_a_log_that_moves_within_its_file_system_is_still_ours(tmp_path: Path) -
 def test_nobody_forges_a_log_from_one_that_was_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The author of a forged log knows another log of the user, the user's id, and the number
-    that the file will have.
+    """The forger knows another log of the user, the user's id, and the file's future inode number.
 
-    Mutants: what a log notes proves whose it is; the seal is made without the secret.
+    Mutants: the log's note proves its owner; the seal is made without the secret.
     """
     theirs, forged, mine = tmp_path / "passed-on.db", tmp_path / "forged.db", tmp_path / "mine"
     become_somebody_else(monkeypatch, mine)
@@ -184,7 +183,7 @@ def test_a_home_where_nothing_can_be_kept_leaves_the_mark_of_the_file(
 
 
 def test_a_backup_is_its_makers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutants: a copy bears no mark; it becomes ours whosever the original is."""
+    """Mutants: a copy has no mark; a copy of any original becomes ours."""
     path, backup = tmp_path / "log.db", tmp_path / "backup.db"
     opened(path)
     copy_to(path, backup)
@@ -211,9 +210,9 @@ def test_adopting_on_the_command_line(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("place", ["runs.db", ".taofold/runs.db"])
 def test_a_journal_that_came_with_a_project_changes_no_log(tmp_path: Path, place: str) -> None:
-    """SQLite takes a -wal file for the newest content of the log beside it, whoever wrote it.
+    """SQLite takes every -wal file beside the log for its newest content.
 
-    Mutants: `wal_is_ours` is always true; nothing is marked.
+    Mutants: `wal_is_ours` is always true; no file is marked.
     """
     path, theirs = tmp_path / place, tmp_path / "theirs.db"
     path.parent.mkdir(exist_ok=True, mode=0o700)

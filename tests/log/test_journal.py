@@ -1,4 +1,4 @@
-"""The journals: all keep the contracts; the SQLite one lives in the log's file."""
+"""All journals satisfy the contracts. The SQLite one is in the log's file."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a user writes, and the log that it opens."""
+"""Log names as users write them, and the opened log."""
 
 import asyncio
 import stat

@@ -1,4 +1,4 @@
-"""The PostgreSQL log keeps every contract, on a real server, and says what is wrong with one."""
+"""The PostgreSQL log satisfies every contract on a real server and reports faults of a server."""
 
 import asyncio
 import multiprocessing
@@ -68,7 +68,7 @@ def test_the_postgres_journal_keeps(contract: Any, url: str) -> None:
 
 
 class PostgresMedium:
-    """A server that tells of commits before they are on disk, and crashes."""
+    """A server that confirms commits before they are on disk, and crashes."""
 
     def __init__(self, kind: type[PostgresLog] = PostgresLog) -> None:
         folder = postgres.server().binaries
@@ -122,7 +122,7 @@ def proxy() -> Iterator[Proxy]:
 
 
 def test_a_write_whose_answer_is_lost_happens_once(proxy: Proxy, url: str) -> None:
-    """The server has committed, and the connection breaks before it can say so."""
+    """The server has committed, and the connection breaks before its reply."""
 
     async def main() -> None:
         bare = PostgresLog(proxy.through(url))
@@ -207,7 +207,7 @@ def test_cancelling_a_write_neither_loses_nor_repeats_it(url: str) -> None:
     asyncio.run(main())
 
 
-# ------------------------------------------------------------------------------ what it tells
+# ------------------------------------------------------------------------------ notifications
 def test_others_hear_of_statuses_and_messages_and_not_of_events(url: str) -> None:
     async def main() -> None:
         one, two = PostgresLog(url), PostgresLog(url)
@@ -284,9 +284,9 @@ def test_leases_are_renewed_while_the_event_loop_is_held_up(url: str) -> None:
 
 
 def freeze(server: postgres.Server) -> Callable[[], None]:
-    """Stop all processes of a server, as a machine that is gone: nobody answers, nothing breaks.
+    """Stops all processes of a server, as a lost machine: no response and no broken connection.
 
-    Returns the way to let them go on.
+    Returns the function that resumes them.
     """
     assert server._process is not None
     main = server._process.pid
@@ -312,7 +312,7 @@ def own() -> Iterator[postgres.Server]:
 
 
 def test_a_server_that_stops_answering_is_given_up_and_asked_again(own: postgres.Server) -> None:
-    """Mutant: nobody hangs up."""
+    """Mutant: the client never closes the connection."""
     database = Database(own.url(), wait_s=20, answer_s=0.5)
     log = PostgresLog(database)
 
@@ -339,7 +339,7 @@ def test_a_server_that_stops_answering_is_given_up_and_asked_again(own: postgres
 def test_a_lease_is_renewed_by_a_new_connection_when_the_old_ones_are_dead(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a failover behind NAT: all of the pool hangs, the server itself is well."""
+    """As after a failover behind NAT: all connections of the pool hang, and the server works."""
     monkeypatch.setattr("taofold.log.postgres.database._RENEW_S", 0.5)
     with Proxy(postgres.server().root) as proxy:
         log = PostgresLog(Database(f"{proxy.through(url)}&pool_max=2"))
@@ -349,7 +349,7 @@ def test_a_lease_is_renewed_by_a_new_connection_when_the_old_ones_are_dead(
             await asyncio.gather(*[log.row(RUN) for _ in range(2)])
             proxy.swallow()
             hung = [asyncio.create_task(log.row(RUN)) for _ in range(2)]
-            await asyncio.sleep(0.1)  # now nobody gets a connection of the pool
+            await asyncio.sleep(0.1)  # now the pool has no free connection
             async with asyncio.timeout(8):
                 assert await asyncio.to_thread(log.renew, "me", [RUN], LONG_MS) == {RUN}
             proxy.break_all()
@@ -450,7 +450,7 @@ def test_an_exhausted_pool_is_said_and_passes(url: str) -> None:
         await asyncio.sleep(0.1)
         with pytest.raises(LogError, match="all 2 connections"):
             await log.row(RUN)
-        # Who drives a run does not need the pool.
+        # The owner of a run does not need the pool.
         assert await log.append(RUN, 0, updates(RUN, 0, 1))
         await asyncio.gather(*slow)
         assert (await log.row(RUN)).events == 1
@@ -678,7 +678,7 @@ def test_what_many_runs_write_at_once_is_what_each_of_them_wrote(url: str) -> No
 def test_many_runs_look_into_their_inboxes_at_once_and_each_finds_its_own(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mutants: each question by itself; all get the first one's rows; one unknown fails all."""
+    """Mutants: one query per run; all get the first one's rows; one unknown run fails all."""
     asked: list[int] = []
     real = Database._read_batch
 

@@ -54,7 +54,7 @@ async def write(log: SqliteLog, runs: int, writes: int, seed: int) -> list[str]:
 @pytest.mark.scenario("PEER-31")
 @pytest.mark.parametrize("seed", [7, 16, 20])
 def test_a_deleted_run_leaves_no_byte_behind(tmp_path: Path, seed: int) -> None:
-    """With `secure_delete` alone such histories left copies behind, in gaps of pages."""
+    """With `secure_delete` alone, such histories left copies behind, in gaps of pages."""
 
     async def main() -> None:
         log = SqliteLog(tmp_path / "log.db", sync=lambda _: None)

@@ -1,4 +1,4 @@
-"""What survives a power cut, what an append costs in bytes, and who waits for the disk."""
+"""Durability after a power cut, bytes per append, and waits for the disk."""
 
 import asyncio
 import os
@@ -57,7 +57,7 @@ def test_bytes_per_step_do_not_grow(tmp_path: Path) -> None:
 
 
 def test_an_append_to_disk_returns_only_after_a_sync_that_saw_it(tmp_path: Path) -> None:
-    """What the medium would hold after a power cut is what the file holds when a sync begins."""
+    """After a power cut, the medium holds the file's content at the start of the last sync."""
 
     async def main() -> None:
         path, synced = tmp_path / "log.db", tmp_path / "synced"
@@ -174,8 +174,8 @@ def test_the_wal_file_stays_small_while_a_log_is_written(tmp_path: Path) -> None
         log = await opened(path)
         for number in range(8000):
             await log.append("r", 1, step(number))
-        # 8 MB is usual. Behind a busy machine the thread that folds it in comes later; without it
-        # the file has 30 MB.
+        # 8 MB is usual. On a busy machine the checkpoint thread runs later; without it the file has
+        # 30 MB.
         assert Path(f"{path}-wal").stat().st_size < 22_000_000
         await log.close()
 

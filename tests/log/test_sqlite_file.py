@@ -1,4 +1,4 @@
-"""The file of the SQLite log: what may be wrong with it, and what is then said and left alone."""
+"""Faults of the SQLite log's file: each is reported, and the file is left unchanged."""
 
 import asyncio
 import os
@@ -356,7 +356,7 @@ def test_a_check_names_what_is_wrong(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["deleted", "moved", "replaced", "folder"])
 def test_nothing_is_written_to_a_file_that_lost_its_name(what: str, tmp_path: Path) -> None:
-    """Mutant: nobody looks. A run that is only in a deleted file is gone with its process."""
+    """Mutant: no check. A run that is only in a deleted file is lost with its process."""
     folder = tmp_path / "logs"
     folder.mkdir()
     path = folder / "log.db"

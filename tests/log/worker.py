@@ -1,7 +1,7 @@
-"""A process that writes to a log until it is told to stop or killed: `worker.py FILE RUN COUNT`.
+"""A process that writes to a log until it is stopped or killed: `worker.py FILE RUN COUNT`.
 
-It prints each sequence number once the append has returned, and "conflict" and goes on with
-a new claim when another process took the run.
+It prints each sequence number after the append has returned. If another process took the run, it
+prints "conflict" and continues with a new claim.
 """
 
 import asyncio

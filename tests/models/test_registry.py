@@ -124,7 +124,7 @@ def answers(*exchanges: tuple[str, int, dict[str, Any]]) -> Cassette:
 async def test_a_server_in_openais_place_is_asked_in_the_way_it_knows(
     hello: Request, monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    """It is asked once whether it has the Responses API, not before every call."""
+    """The server is probed once for the Responses API, not before every call."""
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     chat = ("/v1/chat/completions", 200, CHAT)
     cassette = answers(("/v1/responses", status, {}), chat, chat)

@@ -1,7 +1,7 @@
-"""Which addresses are public: the IANA registries and the providers' own, on every Python.
+"""Public addresses by the IANA registries and the providers' own, on every Python version.
 
-Mutants it catches: `ipaddress.is_global` instead of the tables, an IPv4 address that is not
-looked for inside an IPv6 one, a machine's own address taken for somebody else's.
+Mutants: `ipaddress.is_global` instead of the tables; an IPv4 address inside an IPv6 one is not
+found; a machine's own address counts as another's.
 """
 
 import shutil

@@ -1,7 +1,7 @@
-"""`http.get` against real servers: whatever a host spells, whichever redirect led there.
+"""`http.get` against real servers, for every spelling of a host and every redirect.
 
-Mutants it catches: the decision made on the text of the URL (`urlsplit`) instead of on the
-address, a socket that is created without being asked about, a redirect that is not decided on.
+Mutants: the decision uses the text of the URL (`urlsplit`) instead of the address; a socket is
+created without a check; a redirect is not checked.
 """
 
 import socket
@@ -44,7 +44,7 @@ async def serving(host: str, port: int, handler: Handler) -> AsyncIterator[int]:
 
 
 class Secret:
-    """A server of this machine that nobody may reach."""
+    """A server on this machine that must not be reachable."""
 
     def __init__(self) -> None:
         self.reached: list[str] = []
@@ -77,7 +77,7 @@ async def test_no_spelling_of_this_machine_is_reached_through_a_redirect(host: s
 
         async def away(request: web.Request) -> web.Response:
             asked.append(request.path)
-            # As bytes on the wire: the header may hold what aiohttp would not write itself.
+            # As bytes on the wire: aiohttp itself would refuse to write this header.
             location = f"http://{host}:{port}/page"
             return web.Response(status=302, headers={"Location": location})
 

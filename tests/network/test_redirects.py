@@ -23,7 +23,7 @@ SECRET = "sk-0123456789abcdefghijkl"
 
 
 class Elsewhere:
-    """A pair of servers: `url` redirects everything to `thief`, which notes what it hears."""
+    """A pair of servers: `url` redirects every request to `thief`, which records it."""
 
     def __init__(self, status: int) -> None:
         self.heard: list[str] = []
@@ -106,7 +106,7 @@ def test_a_redirect_does_not_take_the_key_along(client: str, status: int) -> Non
 
 @pytest.mark.parametrize("status", [302, 307])
 def test_what_opentelemetrys_exporter_sends_through_follows_no_redirect(status: int) -> None:
-    """Its present release follows none by itself; the oldest that we take does."""
+    """The current release follows no redirect. The oldest supported one does."""
     otel = pytest.importorskip("taofold.telemetry.otel")
     requests = pytest.importorskip("requests")
     with Elsewhere(status).open() as servers:

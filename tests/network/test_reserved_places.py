@@ -1,7 +1,7 @@
-"""Places of authority inside a work root: no file tool and no contained command reaches them.
+"""Neither file tools nor contained commands reach reserved places inside a work root.
 
-Mutants it catches: `reserved_places.holds` always False; `_reserved` without options; journals
-that are not among the files; a comparison that heeds case.
+Mutants: `reserved_places.holds` always False; `_reserved` without options; journals that are not
+among the files; a case-sensitive comparison.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ POLICY = ".config/taofold/policy.yaml"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home directory in which somebody lets an agent work."""
+    """Returns a home directory that is an agent's work root."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)

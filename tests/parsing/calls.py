@@ -1,4 +1,4 @@
-"""How model families write a tool call: one function for each dialect."""
+"""Tool calls as model families write them: one function for each dialect."""
 
 from __future__ import annotations
 

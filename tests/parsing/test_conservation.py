@@ -22,7 +22,7 @@ WORD = st.text("abcdefgh", min_size=4, max_size=8)
 
 
 def test_a_slip_in_a_call_is_read_as_meant_or_refused_or_marked():
-    """Mutants: a missing comma is never marked; a string that holds a seam is believed."""
+    """Mutants: a missing comma is never marked; a string that holds a seam is accepted."""
     tally, wrong = slips.measure(slips.taofold, 1500)
     assert len(wrong) <= 3, wrong
     assert tally["marked"] <= 0.03 * 1500

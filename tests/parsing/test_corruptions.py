@@ -1,4 +1,4 @@
-"""Every slip in every envelope: the value is read; every cut of it is refused."""
+"""Every slip in every envelope is parsed, and every cut of it is refused."""
 
 import pytest
 

@@ -53,7 +53,7 @@ def seconds(read: Callable[[str], None], text: str) -> float:
 def test_ten_times_the_text_takes_about_ten_times_as_long(
     read: Callable[[str], None], unit: str
 ) -> None:
-    """Mutants: noise is cut off by copying the rest; a piece of a stream is looked at whole."""
+    """Mutants: noise is removed by copying the rest; a piece of a stream is scanned as a whole."""
     small, large = (seconds(read, unit * (size // len(unit))) for size in (60_000, 600_000))
     assert large < 40 * max(small, 0.002)
 
@@ -84,9 +84,9 @@ def test_ten_times_the_text_takes_about_ten_times_as_long(
 def test_a_megabyte_costs_no_more_than_a_few_looks_at_each_character(
     read: Callable[[str], None], unit: str
 ) -> None:
-    """Mutants: no bound on braces or quotes; labels cut off by copying; no literal comes first.
+    """Mutants: no bound on braces or quotes; labels removed by copying; no literal comes first.
 
-    By the cost of a search that every text gets, so that a slow machine changes nothing.
+    The unit is the cost of a search that every text gets, so a slow machine changes nothing.
     """
     text = unit * (1_000_000 // len(unit))
     look = seconds(lambda each: re.findall(r"[<\[◁{`\n](?=never)", each), "x<" * 500_000)

@@ -15,7 +15,7 @@ TOOLS = {
 
 
 def read(text):
-    """The parameters of the one call, and whether a repair marks them; None if no call runs."""
+    """Returns the parameters of the one call and its repair mark; None if no call runs."""
     turn = read_reply(text, TOOLS, finish_reason="stop")
     if not isinstance(turn, Turn) or any(call.error for call in turn.calls):
         return None

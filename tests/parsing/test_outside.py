@@ -74,7 +74,7 @@ def test_nested_tags_of_a_tool_without_a_schema_are_its_structure():
 
 
 def test_an_object_of_equal_tags_keeps_their_name_and_an_undeclared_key_stays():
-    """Mutants: equal tags are a list whatever is due; a key beside the declared ones is dropped."""
+    """Mutants: equal tags are always a list; an undeclared key is dropped."""
     properties = {
         "labels": {"type": "object"},
         "to": {"type": "object", "properties": {"zip": {"type": "string"}}},
@@ -184,8 +184,9 @@ def test_a_call_whose_arguments_were_not_written_is_an_error(text, is_lost):
 
 
 def test_of_a_long_list_the_items_that_are_json_are_read_as_json():
-    """Mutants: every item is read by the tolerant reader; the decoder is asked for each of many
-    broken ones."""
+    """Mutants: every item is read by the tolerant reader; the decoder is called for each of many
+    broken ones.
+    """
     good = '{"id": 1, "x": "a", "y": {"z": []}}'
     broken = "{'id': 2, x: \"b\",}"
     text = "[" + ", ".join([good, broken] * 20 + [good]) + ",]"
@@ -202,7 +203,7 @@ TEXT = {"properties": {"text": {"type": "string"}}}
     ("value", "content"),
     [
         ("\nline\n", "line"),
-        ("line\n\n", "line\n"),  # the template's break is the last one, whoever lost the first
+        ("line\n\n", "line\n"),  # the template's break is the last one, even if the first is lost
         ("\n  line\n\n", "  line\n"),
         ("line", "line"),
     ],
@@ -274,7 +275,7 @@ def test_a_block_that_nothing_ends_is_marked_unless_the_model_said_that_it_was_d
 
 
 def test_a_text_that_may_be_of_another_type_is_marked():
-    """Mutant: of two types that a schema allows one is taken without a word."""
+    """Mutant: one of two allowed types is chosen without a mark."""
     schema = {"properties": {"id": {"anyOf": [{"type": "string"}, {"type": "integer"}]}}}
     text = '<invoke name="get"><parameter name="id">7</parameter></invoke>'
     turn = read_reply(text, {"get": schema}, finish_reason="stop")
@@ -313,7 +314,7 @@ def test_the_provider_s_number_of_a_call_is_no_parameter():
 
 
 def test_what_does_not_fit_its_schema_reaches_the_validator_as_it_was_written():
-    """Mutant: it is given as a text, and the model hears that an object is due."""
+    """Mutant: the value becomes a text, and the model gets "expected an object"."""
     area = {"type": "object", "properties": {"width": {"type": "integer"}}}
     text = (
         '<function=search><parameter=area>{"width": [20]}</parameter>'
@@ -342,7 +343,7 @@ def test_what_ends_any_message_closes_no_thought_by_itself(end):
     ],
 )
 def test_a_bare_argument_of_a_react_text_is_the_only_parameter(text: str, query: str) -> None:
-    """Mutants: the quotes of a JSON string stay in the value; any outer quotes are taken off."""
+    """Mutants: the quotes of a JSON string stay in the value; any outer quotes are removed."""
     schema = {"type": "object", "properties": {"query": {"type": "string"}}}
     turn = read_reply(text, {"search": schema}, finish_reason="stop")
     assert isinstance(turn, Turn)

@@ -1,4 +1,4 @@
-"""What counts as a parameter of a call, and which numbers are none."""
+"""Parameters of a call, and values that are not numbers."""
 
 from math import inf, isfinite
 from typing import Any
@@ -130,7 +130,7 @@ BESIDE = '{"tool": "send", "parameters": {"to": "x"}, %s}'
 @pytest.mark.parametrize("beside", ['"amount": 5', '"message": "hi"', '"title": "t", "code": 1'])
 @pytest.mark.parametrize("form", ["%s", "```json\n%s\n```", '{"action": %s}', "[%s]"])
 def test_what_stands_beside_the_parameters_of_an_action_is_never_dropped_in_silence(beside, form):
-    """Whether the action stands alone or under a label. Mutant: `labelled` reads it."""
+    """Applies to an action alone and under a label. Mutant: `labelled` reads it."""
     said = form % (BESIDE % beside)
     turn = read_reply(f"Thought: t\nAction: {said}\n", ["send"])
     assert isinstance(turn, Turn)
@@ -176,7 +176,7 @@ def test_a_tag_that_lost_its_end_puts_the_call_in_doubt(text):
 )
 @pytest.mark.parametrize("before", [3, 60, 5_000])
 def test_a_guess_is_marked_however_much_was_repaired_before_it(guess, kind, before):
-    """Mutant: the receipt ends at its hundredth entry, whatever follows."""
+    """Mutant: the receipt ends at its hundredth entry."""
     pairs = "".join(f"'k{number}': 'v', " for number in range(before))
     text = "{'tool': 'send', 'parameters': {" + pairs + f"'to': {guess}" + "}}"
     assert kind in kinds(text)
@@ -232,12 +232,12 @@ def test_layout_around_what_is_no_text_is_none_of_it():
     [("[1, 2]", True), ("5", True), ('{"a": 1}', True), ("<a>1</a>", True), ("plain", False)],
 )
 def test_the_type_of_a_parameter_that_the_schema_does_not_know_is_a_guess(written, doubt):
-    """Mutants: what is not declared is typed without a mark; elements pass for text."""
+    """Mutants: an undeclared parameter is typed without a mark; elements pass for text."""
     assert (kinds(tagged(written, "other")) == ["guessed_type"]) is doubt
 
 
 def test_calls_that_their_family_always_lists_are_in_doubt_without_their_brackets():
-    """Mutant: no row of the table says that they are listed."""
+    """Mutant: no row of the table requires the list."""
     assert kinds('<|tool_call_start|>[send(text="a")]<|tool_call_end|>') == []
     assert kinds('<|tool_call_start|>send(text="a")<|tool_call_end|>') == ["missing_brackets"]
     assert kinds('```tool_code\nsend(text="a")\n```') == []
@@ -267,7 +267,7 @@ def test_a_call_that_only_repeats_the_one_before_is_in_doubt():
 
 
 def test_a_separator_that_the_family_always_writes_is_missed():
-    """Mutant: no row of the table says that it is always there."""
+    """Mutant: no row of the table requires the separator."""
     whole = '<｜tool▁call▁begin｜>send<｜tool▁sep｜>{"text": "a"}<｜tool▁call▁end｜>'
     assert kinds(f"<｜tool▁calls▁begin｜>{whole}<｜tool▁calls▁end｜>") == []
     assert kinds(whole.replace("<｜tool▁sep｜>", "")) == ["missing_separator"]
@@ -277,7 +277,7 @@ def test_a_separator_that_the_family_always_writes_is_missed():
 @pytest.mark.parametrize("word", ["anyOf", "oneOf"])
 @pytest.mark.parametrize("inner", ["reference", "list"])
 def test_unions_within_each_other_are_looked_at_once_each(word: str, inner: str) -> None:
-    """Without a memory of each union these ask for 3**40 looks at one value."""
+    """Without a cache for each union, these need 3**40 checks of one value."""
     levels: dict[str, Any] = {"a40": {"type": "integer"}}
     for level in range(40):
         deeper = {"$ref": f"#/$defs/a{level + 1}"}

@@ -1,4 +1,4 @@
-"""What an agent's reply may look like, and what is made of it."""
+"""Forms of an agent's reply, and their parsed results."""
 
 import json
 

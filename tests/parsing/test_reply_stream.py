@@ -89,7 +89,7 @@ def test_of_a_call_nothing_is_shown(dialect):
     ],
 )
 def test_of_a_call_without_a_mark_of_its_own_nothing_is_shown(text):
-    """Mutants: a list is text; a call in the midst of a line is only looked for at its start."""
+    """Mutants: a list is text; a call in the middle of a line is only searched at its start."""
     seen, tail, _ = shown(list(text))
     assert "argument" not in seen + tail
 
@@ -116,8 +116,9 @@ def test_of_a_call_without_a_mark_of_its_own_nothing_is_shown(text):
     ],
 )
 def test_of_a_call_that_is_written_as_text_nothing_is_shown(lead, text):
-    """Mutants: objects are only looked for at the start of a line; a key needs JSON's quotes; the
-    first word of an answer is not asked for a tool."""
+    """Mutants: objects are only searched at the start of a line; a key needs JSON's quotes; the
+    first word of an answer is not compared with the tools.
+    """
     seen, tail, _ = shown(list(lead + text))
     assert "argument" not in seen + tail
     assert not isinstance(read_reply(lead + text, TOOLS, finish_reason="stop"), Prose)
@@ -139,7 +140,8 @@ def test_of_a_call_that_is_written_as_text_nothing_is_shown(lead, text):
 )
 def test_of_reasoning_heads_and_the_words_of_others_nothing_is_shown(text):
     """Mutants: the first closing mark ends all of it; attributes make a tag another one; a line
-    ends a tag; a head without its mark is text; the words of others are the model's."""
+    ends a tag; a head without its mark is text; other speakers' words are the model's.
+    """
     seen, tail, stream = shown(list(text))
     assert (seen + tail, stream.diverged) == ("It is 42.", False)
 
@@ -155,7 +157,7 @@ def test_of_reasoning_heads_and_the_words_of_others_nothing_is_shown(text):
     ],
 )
 def test_braces_and_the_names_of_tools_in_prose_are_an_answer(text):
-    """Mutant: whatever stands in braces is a decision."""
+    """Mutant: every text in braces is a decision."""
     seen, tail, stream = shown(list(text))
     assert (seen + tail, stream.diverged) == (text, False)
     assert len(seen) >= len(text) - 3
@@ -230,7 +232,7 @@ def test_any_pieces_show_the_same(text, cuts):
 @example('{{\n "question": "a", "answer": "b"}}')
 @example("a to=f" + "x" * 80 + "<|constrain|>")
 def test_what_is_shown_depends_on_the_text_alone(text):
-    """At each place, not only at the end. Mutant: a key ends where the piece does."""
+    """Checked at each position, not only at the end. Mutant: a key ends where the piece does."""
     letters = ReplyStream(TOOLS)
     seen = ""
     for end, letter in enumerate(text, 1):

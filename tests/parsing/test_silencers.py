@@ -1,7 +1,7 @@
-"""The census of marks that switch off a check.
+"""Census of marks that disable a check.
 
-Mutants it catches: a kind of mark that is not known (one row for each tool); a mark that hides more
-than before and is taken for the old one; a mark that is taken out with the code around it.
+Mutants: an unknown kind of mark (one row for each tool); a mark that hides more than before and
+counts as the old one; a mark that is removed with the code around it.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""What files, gates and tools wrote, where a prompt or a report holds it."""
+"""Text from files, gates and tools inside a prompt or a report."""
 
 import pytest
 from hypothesis import given

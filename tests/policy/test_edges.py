@@ -1,7 +1,6 @@
-"""Where a secret begins and ends to be one: lengths, counts and depths, just below and at them.
+"""Boundaries of secret detection: lengths, counts and depths, just below and at them.
 
-Each edge is a promise to whoever reads a log: one more character must not let a secret through,
-one fewer must not hide ordinary text.
+One more character must not let a secret through. One character fewer must not hide ordinary text.
 """
 
 import json
@@ -52,10 +51,10 @@ def secret(value: str, name: Says, form: ValueForm = ValueForm.BARE) -> bool:
         ("1212ab12", Says.SURELY, ValueForm.QUOTED, True),
         ("11111122", Says.SURELY, ValueForm.QUOTED, False),
         ("11111122", Says.SURELY, ValueForm.LISTED, True),
-        # sixteen characters that change under a name that says little
+        # sixteen characters that change, under a weak name
         (KEY[:15], Says.PERHAPS, ValueForm.QUOTED, False),
         (KEY[:16], Says.PERHAPS, ValueForm.QUOTED, True),
-        # brackets that cross are no program; those that close are
+        # crossed brackets are no program; closed ones are
         ("p(a]ss", Says.LIKELY, ValueForm.BARE, True),
         ("p(a)ss", Says.LIKELY, ValueForm.BARE, False),
         ("p(a]ss", Says.PERHAPS, ValueForm.BARE, False),

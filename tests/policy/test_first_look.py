@@ -1,4 +1,4 @@
-"""A text is looked at once for whatever may begin a secret, and closely only where it does."""
+"""A text is scanned once for possible starts of secrets, and in detail only at these."""
 
 import pytest
 from hypothesis import given, settings

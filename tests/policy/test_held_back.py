@@ -1,7 +1,7 @@
-"""How much of a text that arrives in pieces is held back, and for how long.
+"""Amount and duration of text held back from a stream.
 
-Too little shows half of a secret; too much leaves whoever watches in front of a still screen. Each
-edge is looked at from both sides.
+Too little shows half of a secret. Too much delays the output. Each boundary is tested from both
+sides.
 """
 
 import pytest
@@ -14,7 +14,7 @@ KEY = "x7QdR2mKp9LwZ4vTn8YbC3sHf6GjA1eU5oXi0qWr"
 
 
 def held(text: str) -> str:
-    """What is held back of a text that arrived at once."""
+    """Returns the held-back part of a text that arrived at once."""
     trickle = Trickle(Redactor())
     shown = trickle.feed(text)
     rest = trickle.end()
@@ -36,14 +36,14 @@ def held(text: str) -> str:
         ("a -----BEGIN RSA PRIVATE KEY-----\nab c ", "-----BEGIN RSA PRIVATE KEY-----\nab c "),
         ("a -----BEGIN PRIVATE KEY BLOCK-----\n", "-----BEGIN PRIVATE KEY BLOCK-----\n"),
         ("a -----BEGIN PUBLIC KEY-----\n1 2 3 4 5 6 7 ", ""),
-        # half an escape for its other half, in whatever layer
+        # half an escape waits for its other half, in every layer
         ("(a)\\", "\\"),
         ("(a)\\u00e", "\\u00e"),
         ("(a)\\ud83d", "\\ud83d"),
         ("(a\\ud83d\\ude00)", ""),
         ("(a)\\\\\\", "\\\\\\"),
         ("a -----BEG", "-----BEG"),
-        # a word for its end
+        # a word waits for its end
         ("one two", "two"),
         ("one two ", ""),
         ("one two.", "two."),
@@ -61,7 +61,7 @@ def test_of_a_word_without_an_end_half_of_the_most_is_let_go(size: int, rest: in
 
 @pytest.mark.parametrize(("size", "more"), [(512, 1), (513, 64), (520, 65), (1000, 125)])
 def test_a_long_word_is_looked_at_again_after_an_eighth_of_its_length(size: int, more: int) -> None:
-    """So that all looks together cost no more than a few times the text."""
+    """All scans together cost no more than a few times the text's length."""
     trickle = Trickle(Redactor())
     assert not trickle.feed("x" * size)
     pieces = 1

@@ -1,4 +1,4 @@
-"""Limits against a second model that counts one call at a time, and what they say in words."""
+"""Limits against a second model that counts one call at a time, and their messages."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -57,7 +57,7 @@ STATES = st.fixed_dictionaries(
 
 
 def used(limits: Limits, state: RunState) -> dict[str, float]:
-    """What counts against each bound."""
+    """Returns the usage that counts against each bound."""
     return {
         "steps": len(state.steps),
         "model_calls": state.model_calls
@@ -70,7 +70,7 @@ def used(limits: Limits, state: RunState) -> dict[str, float]:
 
 
 def bounds(limits: Limits) -> dict[str, float]:
-    """The bounds that are set; of model calls also the one that follows from the steps."""
+    """Returns the set bounds; for model calls also the one derived from the steps."""
     found = {name: getattr(limits, name) for name in used(limits, RunState())}
     if limits.model_calls is None and limits.steps is not None:
         found["model_calls"] = limits.steps + 3 if limits.steps else 0
@@ -116,7 +116,7 @@ def test_what_is_left_is_dealt_out_one_by_one_and_the_first_gets_the_odd_one(
     left = limits.left(state, held, among)
 
     def dealt(bound: float, gone: float) -> int:
-        """How many the first of `among` gets if what is left is dealt out one by one."""
+        """Returns the share of the first of `among` if the rest is dealt out one by one."""
         return len(range(0, max(0, int(bound - gone)), among))
 
     gone = used(limits, state)

@@ -1,7 +1,7 @@
-"""In pieces as in one: wherever a text is cut, the stream shows what its whole shows.
+"""Redaction of a stream shows the same as redaction of the whole text, at every cut.
 
-Mutants it catches: the open end of a key block is narrower than its shape; half an escape counts as
-a character; only one layer is undone; a part of a known value is shown at a cut.
+Mutants: the open end of a key block is narrower than its shape; half an escape counts as a
+character; only one layer is decoded; a part of a known value is shown at a cut.
 """
 
 import json
@@ -16,7 +16,7 @@ from taofold.policy.redaction.stream import Trickle
 from tests.policy.test_redaction import CERTAIN, NAMED, ORDINARY, drawn
 
 SIZES = (*range(1, 12), 0)
-"""Of the pieces; 0 = each another one."""
+"""Sizes of the pieces. 0 means a different size for each."""
 FORMS = {**CERTAIN, "key, cut": f"-----BEGIN PRIVATE KEY-----\n{drawn(64)}\n"}
 KNOWN = (
     *('k!9"Tz#7q$Lm-42', 'my dog "Rex" ate 7 pears', "-----line one: x!\nline two: y!\n"),
@@ -122,7 +122,7 @@ def test_a_part_of_a_known_value_is_hidden_where_a_text_was_cut(form: str, size:
     assert not redactor.spotless(["fine", f"it is {KEY[:size]}"])
     for behind in (KEY[-size:], f"x …\n{KEY[-size:]} y", f"x ...{KEY[-size:]} y"):
         assert KEY[-size:] not in redactor.text(behind)
-    plain = f"see {KEY[:size]} and on"  # in the midst of a text nobody cut it
+    plain = f"see {KEY[:size]} and on"  # a text that was not cut
     assert redactor.text(plain) == plain
     folder = "/home/somebody/project/key.json"
     assert Redactor([folder]).text(folder[:22]) == folder[:22]

@@ -372,7 +372,7 @@ def test_secrets_are_recognised_by_shape_name_and_value() -> None:
 
 
 def test_passwords_in_addresses_and_under_other_names_are_known() -> None:
-    """Mutants: names alone count; a password that is written encoded is known so only."""
+    """Mutants: names alone count; an encoded password is known in encoded form only."""
     environment = {
         "DATABASE_URL": "postgres://shop:p%40ss-word%211@db.example:5432/shop",
         "HTTP_PROXY": "http://ann:hunter2-hunter2@proxy:3128",

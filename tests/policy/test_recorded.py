@@ -1,8 +1,8 @@
-"""What redaction takes out, form by form and issuer by issuer, as a table to compare with.
+"""Recorded redactions per form and issuer.
 
-`recorded/assignments.json`: for each name and each form a mark for each value: `#` it is taken
-out, `.` nothing is, `~` something else is. `recorded/tokens.json`: after how many characters
-that a machine would draw a token of this issuer is taken for one.
+`recorded/assignments.json` has a mark per name, form and value: `#` redacted, `.` unchanged, `~`
+another part is redacted. `recorded/tokens.json` has the number of random characters after which a
+token of an issuer is detected.
 """
 
 import json
@@ -54,7 +54,7 @@ def assignments(name: str) -> dict[str, str]:
 
 
 def shortest(opening: str, alphabet: str) -> int:
-    """How many characters behind the opening make a token of it; 0: none do."""
+    """Returns the number of characters after the prefix that make a token; 0 if none do."""
     drawn = random.Random(opening).choices(alphabet, k=140)
     # A digit and both cases early, as a machine draws them.
     drawn[:3] = [next(c for c in alphabet if c in kind) for kind in _kinds(alphabet)]
@@ -84,7 +84,7 @@ def tokens(openings: str) -> dict[str, list[int]]:
 
 
 def structures() -> dict[str, Any]:
-    """What JSON gives away by its keys, its pairs and its order."""
+    """Secrets that JSON reveals by its keys, its pairs and its order."""
     value = VALUES[0]
     return {
         "named": {name: "".join(".#"[is_named_secret(name, v)] for v in VALUES) for name in NAMES},

@@ -1,8 +1,8 @@
-"""Secrets as people, programs and issuers write them, and ordinary text that must stay.
+"""Secrets as written by users, programs and issuers, and ordinary text that must stay.
 
-Mutants it catches: a group of issuers is left out; names are not read as words; a pair of name and
-value is not seen as one; a value is shown in pieces; a value under a plain name is taken out; the
-bounds on nested values and on tokens are lifted.
+Mutants: a group of issuers is omitted; names are not split into words; a name-value pair is not
+detected; a value is shown in pieces; a value under a plain name is redacted; the bounds on nested
+values and on tokens are lifted.
 """
 
 import json
@@ -26,7 +26,7 @@ HEX = "0123456789abcdef"
 
 
 def drawn(length: int, alphabet: str = LETTERS, seed: int = 1) -> str:
-    """As a machine would draw it; the same each time. It holds a digit and both cases."""
+    """Returns a reproducible random value with a digit and both cases."""
     rest = "".join(Random(seed * 1000 + length).choices(alphabet, k=length - 3))
     return rest + ("a7f" if alphabet == HEX else "x7Q" if "Q" in alphabet else "x7q")
 
@@ -110,7 +110,7 @@ VALUES = [KEY, *(drawn(length) for length in (12, 14, 16, 24, 32, 64)), "correct
 
 
 def leaks(text: str, shown: str) -> list[str]:
-    """What of the secrets in `text` is still shown."""
+    """Returns the secrets that `text` still shows."""
     hidden = [*TOKENS.values(), *VALUES, "nob(ody[finds"]
     return [value for value in hidden if value in text and value in shown]
 
@@ -273,7 +273,7 @@ PRINTABLE = {
     "brackets": (16, LETTERS + "()[]{}!"),
 }
 MOST_SHOWN = {
-    # of a hundred drawn values; what is left is made of letters that could be a name in a program
+    # of a hundred random values; the rest consists of letters that could be an identifier
     "password: {}": 5,
     "  password: {}  # of the database": 5,
     "password = {}": 5,
@@ -351,7 +351,7 @@ redactor.spans(sys.argv[1] * (120_000 // len(sys.argv[1])))
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_no_text_takes_more_than_linear_time(bomb: str) -> None:
-    """120,000 characters take about a second at most; what is quadratic takes minutes."""
+    """120,000 characters take about a second at most. Quadratic time takes minutes."""
 
     def bounded() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (20, 20))

@@ -1,4 +1,4 @@
-"""The repetition guard by itself: what it counts, what it says and what makes it forget."""
+"""The repetition guard alone: its counting, its message and its reset."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Which role gives which right: whoever is not named has none.
+"""Rights of each role: a principal without a role has none.
 
-Mutants it catches: `may` in place of `missing` (an empty role is open to all); the weaker of two
-tables; `approve_own` not asked in `may_decide`.
+Mutants: `may` in place of `missing` (an empty role is open to all); the weaker of two tables;
+`approve_own` not checked in `may_decide`.
 """
 
 import pytest

@@ -1,9 +1,8 @@
-"""What of a value is taken out, value by value and context by context, as tables to compare with.
+"""Redacted part of each value in each context, as recorded tables.
 
-`recorded/values.json`: for each value a mark for each name and frame: `#` it is taken out whole,
-`.` nothing is; where something else is, the text as it comes out. `recorded/contexts.json`: texts
-that hold what their surroundings give away, from just too short on, and how they come out. A change
-of what a log shows is read in a diff.
+`recorded/values.json` has a mark per value, name and frame: `#` redacted as a whole, `.` unchanged;
+otherwise the resulting text. `recorded/contexts.json` has texts whose context reveals a secret,
+from just too short on, and their results. A change of redaction appears as a diff.
 """
 
 import json
@@ -33,7 +32,7 @@ VALUES: dict[str, list[str]] = {
     .split("## ")[1:]
     for title, _, lines in [section.strip().partition("\n")]
 }
-"""By what they are: one on each line of `values.txt`."""
+"""By kind: one on each line of `values.txt`."""
 
 
 def marked(name: str, frame: str, value: str) -> str:
@@ -157,7 +156,7 @@ def test_what_surroundings_give_away_is_what_the_table_says(context: str) -> Non
 
 
 def test_a_layer_of_json_hides_nothing() -> None:
-    """What is taken out of a text is taken out of the same text in JSON, and in JSON in that."""
+    """The redacted part of a text is also redacted in JSON, and in JSON within JSON."""
     for context, texts in contexts().items():
         for text in texts:
             plain = Redactor(guesses=True).text(text)
@@ -173,7 +172,7 @@ def test_a_layer_of_json_hides_nothing() -> None:
 
 
 def test_how_much_a_name_must_say_of_a_value() -> None:
-    """The more a name says the more is secret under it, whatever the form."""
+    """A more specific name marks more values as secret, in every form."""
     every = [value for values in VALUES.values() for value in values]
     for value in every:
         for form in ValueForm:

@@ -1,6 +1,6 @@
-"""A known value is found however a program escaped it, as a whole and in pieces.
+"""A known value is found in every escaped form, as a whole and in pieces.
 
-Mutants it catches: one family of spellings is left out; the stream waits for the value itself only.
+Mutants: one family of spellings is omitted; the stream waits for the value itself only.
 """
 
 import html

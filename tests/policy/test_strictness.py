@@ -1,8 +1,8 @@
-"""Two policies at once are never looser than one of them; what decides, point by point.
+"""The combination of two policies is never looser than either; the comparison, point by point.
 
-Mutants it catches: an empty requirement counts as the highest; the roles of the weaker policy;
-`production_tiers` are not compared; the dial before the denials; `delegated` also where a tier
-was raised.
+Mutants: an empty requirement counts as the highest; the roles of the weaker policy;
+`production_tiers` are not compared; the dial before the denials; `delegated` also where a tier was
+raised.
 """
 
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_nobody_decides_under_both_who_may_not_under_one(
     both = one.tightened(other)
     if both.may_decide(decider, asked, facts, tool) == "":
         assert one.may_decide(decider, asked, facts, tool) == ""
-        # A policy that names no approver says nothing of the runs of others.
+        # A policy without approvers does not restrict the runs of others.
         if other.approvers or decider.id == asked.id:
             assert other.may_decide(decider, asked, facts, tool) == ""
 
@@ -225,5 +225,5 @@ def test_of_two_tables_of_rights_the_higher_role_holds_and_nobodys_is_the_highes
     assert stricter({"start": "VIEWER"}, {"start": "ADMIN"}, levels) == {"start": "ADMIN"}
     assert stricter({"start": ""}, {"start": "ADMIN"}, levels) == {"start": ""}
     assert stricter({"start": "ADMIN"}, {"start": ""}, levels) == {"start": ""}
-    # A right that the first does not name is nobody's: nothing opens it.
+    # No role has a right that the first table lacks.
     assert stricter({}, {"start": "VIEWER"}, levels) == {}

@@ -1,6 +1,6 @@
-"""Views mask what only looks like a secret, which the log keeps; what somebody acts on is exact.
+"""Views mask possible secrets, which the log keeps; text that a user acts on is exact.
 
-Mutants it catches: a view shows the record as the log has it; the answer or a question is masked.
+Mutants: a view shows the log's record unmasked; the answer or a question is masked.
 """
 
 import json

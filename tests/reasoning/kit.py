@@ -19,7 +19,7 @@ def text(said: Said) -> Reply:
 
 @dataclass
 class Play:
-    """What a strategy did, in order; `halt` names the ask that a limit stops."""
+    """The effects of a strategy, in order. `halt` names the ask that a limit stops."""
 
     model: Callable[[Ask], Said] | Iterable[Said]
     tool: Callable[[Action], Observation] = lambda action: Observation(f"did {action.tool}")

@@ -48,7 +48,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Case:
-    """An agent over scripted replies; `options` are the agent's."""
+    """An agent with scripted replies. `options` are the agent's."""
 
     replies: Sequence[Any]
     options: dict[str, Any]

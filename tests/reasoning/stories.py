@@ -1,4 +1,4 @@
-"""One run of each technique over a real runtime: a model that answers by what it is shown."""
+"""One run of each technique over a real runtime, with a model that answers by its prompt."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What `finish` offers is what is read back: native calls and text, every type of output."""
+"""Values given through `finish` are read back: native calls and text, every output type."""
 
 import json
 from dataclasses import dataclass

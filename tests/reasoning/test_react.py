@@ -46,7 +46,7 @@ def task(**options: Any) -> Task:
 
 
 def drive(strategy: Any, *replies: str | Reply, outlook: Outlook = Outlook()) -> Any:
-    """Feed the strategy; returns the effects it asked for and its answer."""
+    """Drives the strategy. Returns its effects and its answer."""
     said = iter(replies)
     effects: list[Any] = []
     result: Any = None

@@ -336,7 +336,7 @@ async def test_nothing_of_a_reply_that_broke_off_runs_and_the_model_is_told(
 async def test_what_ends_at_the_output_limit_runs_only_what_may_be_repeated(
     finish: str, native: bool
 ) -> None:
-    """Whole arguments say nothing of the calls that may have followed."""
+    """Complete arguments do not show whether further calls were cut off."""
     first = calls(PAY, finish=finish) if native else Reply(act("pay", to="A"), finish=finish)
     payer, result, _ = await paying(first, native=native)
     assert payer.paid == []
@@ -362,7 +362,7 @@ async def test_a_call_that_was_sent_twice_under_one_id_is_one() -> None:
 
 @pytest.mark.parametrize("ids", [("c1", "c2", "c3"), ("", "", "")])
 async def test_equal_calls_of_a_batch_repeat_only_what_may_be_repeated(ids: Any) -> None:
-    """Two dice are rolled; a second payment needs a further word."""
+    """Two dice are rolled. A second payment needs another approval."""
     first, second, third = ids
     batch = calls(
         ("pay", '{"to": "A"}', first),

@@ -1,4 +1,4 @@
-"""What each technique asks of its model and leaves in the log, to the letter."""
+"""Prompts and logs of each technique equal their recordings byte for byte."""
 
 import json
 from pathlib import Path

@@ -24,7 +24,7 @@ def names(result: RunResult[Any]) -> list[str]:
 
 
 def comparable(state: Any) -> dict[str, Any]:
-    """The state; steps of branches that ran at once may close in any order."""
+    """Returns the state without order of concurrent branches' steps."""
     plain = neutral(state)
     plain["steps"] = sorted([repr((s.thought, s.actions, s.observations)) for s in plain["steps"]])
     return plain

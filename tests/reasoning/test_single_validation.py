@@ -44,7 +44,7 @@ def same(got: Any, kind: Kind) -> bool:
 
 
 def replies(strategy: str, kind: Kind) -> list[Reply | str]:
-    """What a model writes that gives the answer at once with a strategy."""
+    """Returns model replies that give the answer at once with a strategy."""
     reasoned = json.dumps({"thinking": "short", "answer": kind.wire})
     judged = json.dumps({"score": 1.0, "issues": [], "suggestions": []})
     parts = [

@@ -195,7 +195,7 @@ async def test_without_any_step_allowed_no_model_is_called(strategy: Any) -> Non
 
 
 async def test_the_plan_that_a_model_wrote_down_itself_is_among_the_plans() -> None:
-    """TAgent's `plan`: a list of steps, or a failure where nobody could read one."""
+    """TAgent's `plan` is a list of steps, or a failure if the text is unreadable."""
     for name, plans in {
         "own actions given and beside": [["one", "two"]],
         "own actions": [["look"]],

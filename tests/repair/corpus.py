@@ -1,7 +1,7 @@
-"""Small programs with one bug each, for the search as a whole. Written for this test.
+"""Small programs with one bug each, written for tests of the whole search.
 
-Each is (name, module text, test text). The tests are the specification; several per
-program, so that an edit that suits one assertion by chance does not pass.
+Each is (name, module text, test text). The tests are the specification. Several per program prevent
+an edit that satisfies one assertion by chance.
 """
 
 PROGRAMS: dict[str, tuple[str, str]] = {

@@ -55,7 +55,7 @@ class Pytest:
 
 @dataclass
 class Outcome:
-    """What a run came to."""
+    """Result of a run."""
 
     answer: str
     turns: int

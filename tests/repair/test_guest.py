@@ -1,4 +1,4 @@
-"""The search policy is a guest: taofold works without it, and says what is missing."""
+"""The search policy is optional: taofold works without it and names the missing package."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The rates of earlier searches: what the prompt tells, and what a finished run says of them."""
+"""Rates of earlier searches: in the prompt, and in the report of a finished run."""
 
 import asyncio
 import shlex

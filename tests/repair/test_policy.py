@@ -183,13 +183,13 @@ def test_a_later_attempt_does_not_try_again_what_the_first_one_tried(outcome: Ou
 
 
 def cut(outcome: Outcome, at: int, earlier: str = "") -> dict[str, Any]:
-    """The reply after `at` replies; `earlier` stands in the goal."""
+    """Returns the reply after `at` replies. `earlier` is part of the goal."""
     opening = [outcome.messages[0], Message("user", f"{GOAL}\nEarlier: {earlier}")]
     return ask([*opening, *outcome.messages[2 : 2 + 2 * at]])
 
 
 def proposals(outcome: Outcome) -> list[int]:
-    """Which replies propose a candidate."""
+    """Returns the replies that propose a candidate."""
     return [
         number
         for number, reply in enumerate(outcome.replies)
@@ -237,7 +237,7 @@ def test_a_refused_edit_counts_as_tried_and_the_next_one_follows(outcome: Outcom
     upto = [*outcome.messages[: 3 + 2 * at], Message("user", refused)]
     reply = ask(upto)
     assert reply["thought_type"] == "exception"
-    assert actions(reply)[0]["tool"] == "read_file"  # What the file holds is doubtful now.
+    assert actions(reply)[0]["tool"] == "read_file"  # The file's content is doubtful now.
 
 
 def test_tests_are_never_edited(warm: Pytest, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_run_without_a_report_is_tried_once_more_and_then_given_up() -> None:
 
 
 def test_shortened_old_observations_do_not_change_what_was_decided(outcome: Outcome) -> None:
-    """Once tools' old output is folded, the search reads again instead of starting over."""
+    """After tools' old output is folded, the search reads it again instead of starting over."""
     folded = [
         Message(m.role, m.content[:60]) if m.role == "user" and 4 <= n < 8 else m
         for n, m in enumerate(outcome.messages)

@@ -1,4 +1,4 @@
-"""What the policy reads: pytest's output, observations, files, learnt patterns."""
+"""Input parsers of the policy: pytest's output, observations, files, learnt patterns."""
 
 import json
 

@@ -25,7 +25,7 @@ Patterns from previous loops that may help with this task:
 
 
 def learnt(outcome: Outcome) -> str:
-    """The section of rates that the next loop is told after `outcome`."""
+    """Returns the section of rates in the next loop's prompt after `outcome`."""
     actions = [action for turn in read(outcome.messages).turns for action in turn]
     counted = outcome_of(actions, EditRates())
     assert counted is not None
@@ -51,7 +51,7 @@ def test_a_demo_project_is_broken_and_gets_repaired_within_forty_turns(
     assert warm.run(folder, ["-q"])[0] == 1
     outcome = drive(folder, warm, most=40)
     assert outcome.repaired, outcome.answer
-    assert outcome.turns > 12  # It is a search, with edits that are taken back.
+    assert outcome.turns > 12  # It is a search, with edits that are reverted.
     assert warm.run(folder, ["-q"])[0] == 0
 
 

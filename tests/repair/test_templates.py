@@ -20,9 +20,9 @@ class Case:
     error: str
     message: str
     wanted: str
-    """What the repaired file must contain."""
+    """Text that the repaired file must contain."""
     line: int = 0
-    """Where in the module it broke; 0 = in the test."""
+    """Line of the failure in the module; 0 = in the test."""
 
 
 def report(case: Case) -> PytestReport:

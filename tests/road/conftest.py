@@ -61,7 +61,7 @@ def _served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Providers]:
 def providers(
     _served: Providers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Providers]:
-    """The server, with nothing refused yet; the test works in an empty folder."""
+    """Yields the server without recorded refusals, and an empty working folder."""
     for name in [name for name in os.environ if name.startswith("TAOFOLD_")]:
         monkeypatch.delenv(name)
     for name, value in environment(_served.url).items():

@@ -29,7 +29,7 @@ NOTHING = object()
 
 
 class Look:
-    """What the tool `look` does: it looks, or ends as a test wants it to."""
+    """The tool `look`: it reads, or ends as the test requires."""
 
     end: Callable[[], Any] | None = None
 
@@ -139,7 +139,7 @@ async def as_tool(road: Road, log: Path) -> Ended:
 
 
 def program(*arguments: str) -> str:
-    """Run the command line in this process; its standard output."""
+    """Runs the command line in this process. Returns its standard output."""
     out = StringIO()
     with redirect_stdout(out), pytest.raises(SystemExit) as ended:
         main(arguments)
@@ -211,5 +211,5 @@ ENTRIES: Mapping[str, Entry] = {
 
 
 def same(one: Any, other: Any) -> bool:
-    """Are they equal, and of one type?"""
+    """Returns whether the values are equal and of one type."""
     return type(one) is type(other) and bool(one == other)

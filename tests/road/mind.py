@@ -1,9 +1,8 @@
-"""What the model of the road matrix answers: a function of one request, in no provider's format.
+"""The model of the road matrix: a function of one request, in no provider's format.
 
-The goal holds the value to answer with (`goal_for`). The model does what a good one would: with
-tools on offer it first calls one that reads, then `finish`; under a schema it writes what that
-schema allows; else it follows the protocol that its prompt describes. It keeps no state, so it
-answers a resumed or forked run like the first one.
+The goal holds the expected answer (`goal_for`). With tools the model first calls one that reads,
+then `finish`. With a schema it writes a value of that schema. Otherwise it follows the protocol
+that its prompt describes. It has no state, so a resumed or forked run gets the same answers.
 """
 
 import json
@@ -64,7 +63,7 @@ def goal_for(wire: Any, *, text: bool = False) -> str:
 
 
 def reply(asked: Asked) -> Said:
-    """What the model says."""
+    """Returns the model's reply."""
     if asked.tools:
         return _with_tools(asked)
     system = asked.system
@@ -102,7 +101,7 @@ def reply(asked: Asked) -> Said:
 def value(asked: Asked) -> Any:
     """The value that the goal asks for."""
     _, _, rest = asked.users.partition(OPEN)
-    # The text of a goal may stand in a conversation more than once; each holds the same value.
+    # A conversation may contain the goal more than once, each with the same value.
     written, closed, _ = rest.partition(CLOSE)
     if not closed:
         raise Unfit(f"no value is asked for in {asked.users[:300]!r}")
@@ -144,7 +143,7 @@ def _arguments(asked: Asked, tool: str) -> dict[str, Any]:
 
 
 def _step(asked: Asked) -> dict[str, Any]:
-    """One step in the text protocol: look, then finish."""
+    """Returns one step in the text protocol: look, then finish."""
     before = "\n".join([turn.text for turn in asked.turns if turn.role == "assistant"])
     names = [] if "This is your last turn" in asked.users else _listed(asked)
     for tool in names:
@@ -159,7 +158,7 @@ def _act(thought: str, kind: str, tool: str, parameters: Any) -> dict[str, Any]:
 
 
 def _with_tools(asked: Asked) -> Said:
-    """One native turn: look, then finish, or answer in text where `finish` is not offered."""
+    """Returns one native turn: look, then finish, or an answer in text without `finish`."""
     called = {name for turn in asked.turns for name in turn.calls}
     own = ("plan", "evaluate", "summarize", "finish", "ask_user")
     allowed = asked.tools if asked.allowed is None else asked.allowed

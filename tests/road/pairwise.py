@@ -29,7 +29,7 @@ def rows(
     while open_pairs:
         chosen = dict(next(iter(open_pairs)))
         for name in [name for name in names if name not in chosen]:
-            # The value that covers most; of equals the one used least, by the row's number.
+            # Takes the value that covers most; among equals the least used, by row number.
             scores: list[tuple[int, int, int]] = []
             size = len(columns[name])
             for index in range(size):

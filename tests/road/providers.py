@@ -1,7 +1,7 @@
-"""Five providers on a port of this machine, each in its own format; the model is `mind.reply`.
+"""Five providers on a local port, each in its own format; the model is `mind.reply`.
 
-A provider refuses what the real one refuses of schemas, names and ids (`tests.models.law`), and of
-calls and their results. What was refused is kept in `Providers.refused`.
+A provider refuses the same schemas, names and ids as the real one (`tests.models.law`), and the
+same calls and results. `Providers.refused` records the refusals.
 """
 
 import json
@@ -459,7 +459,7 @@ class Providers:
             said = self.model(asked)
         except Unfit as error:
             return self._error(kind, 422, str(error))
-        # Ollama streams unless it is told not to; Gemini says so by its path.
+        # Ollama streams by default. Gemini selects it by the path.
         if body.get("stream", kind == "ollama") or "streamGenerate" in path:
             lines = "application/x-ndjson" if kind == "ollama" else "text/event-stream"
             return 200, lines, wire.streamed(body, said)

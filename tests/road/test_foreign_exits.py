@@ -19,7 +19,7 @@ from tests.road.types import KINDS
 
 
 class Panic(BaseException):
-    """As an extension in another language raises it."""
+    """Raised as by an extension in another language."""
 
 
 def exits() -> None:
@@ -65,7 +65,7 @@ TEXT = next(kind for kind in KINDS if kind.type is str)
 
 @dataclass(frozen=True)
 class Row:
-    """One road, and how its tool ends."""
+    """One entry point, and the end of its tool."""
 
     entry: str
     end: Callable[[], Any]
@@ -85,7 +85,7 @@ FEW = [Row(entry, ENDS[number % len(ENDS)]) for number, entry in enumerate(ENTRI
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All rows with `--road all`, as `make test` runs it; else each entry and each end once."""
+    """Selects all rows with `--road all`, as in `make test`; else each entry and end once."""
     if "row" in metafunc.fixturenames:
         everything = metafunc.config.getoption("--road") == "all"
         metafunc.parametrize("row", ALL if everything else FEW, ids=str)
@@ -99,7 +99,7 @@ def test_what_a_tool_raises_is_its_observation(
         entered = ENTRIES[row.entry](row.road, tmp_path / "runs.db")
         ended = asyncio.run(coroutine(entered)) if inspect.isawaitable(entered) else entered
     except BaseException as error:
-        # As an ordinary failure: SystemExit and KeyboardInterrupt would end the tests.
+        # An ordinary failure, because SystemExit and KeyboardInterrupt would end the tests.
         raise AssertionError(f"{error!r} left the run") from error
     finally:
         LOOK.end = None
@@ -113,7 +113,7 @@ def test_what_a_tool_raises_is_its_observation(
 
 
 def raised(end: Callable[[], Any]) -> BaseException:
-    """What `end` raises."""
+    """Returns the exception that `end` raises."""
     try:
         coming = end()
         if inspect.isawaitable(coming):

@@ -26,7 +26,7 @@ ROADS = [
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All rows with `--road all`, as `make test` runs it; else a few."""
+    """Selects all rows with `--road all`, as `make test` does; else a few."""
     if "road" in metafunc.fixturenames:
         step = 1 if metafunc.config.getoption("--road") == "all" else 20
         metafunc.parametrize("road", ROADS[::step], ids=str)

@@ -1,6 +1,6 @@
-"""One assertion for every road: the value is that of a single validation of the model's JSON.
+"""For every entry point, the value equals a single validation of the model's JSON.
 
-It holds for what the entry point gives, and after reload from the log, replay and fork.
+It holds for the returned value, and after reload from the log, replay and fork.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def marked(road: Road) -> Any:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All rows with `--road all`, as `make test` runs it; else each fortieth."""
+    """Selects all rows with `--road all`, as `make test` does; else each fortieth."""
     if "road" in metafunc.fixturenames:
         step = 1 if metafunc.config.getoption("--road") == "all" else 40
         metafunc.parametrize("road", [marked(road) for road in ROADS[::step]])
@@ -123,7 +123,7 @@ MISTAKEN = {
     for road in ROADS
     if road.strategy == "react" and isinstance(Output(road.kind.type).accept(WRONG), Unparsed)
 }
-"""For each protocol and provider one row whose type refuses `WRONG`."""
+"""One row for each protocol and provider whose type refuses `WRONG`."""
 
 
 @pytest.mark.parametrize("mistaken", [marked(road) for road in MISTAKEN.values()])

@@ -30,7 +30,7 @@ PROGRAMS = [(name, code) for name, code in blocks() if name.startswith(PAGES)]
 
 
 class Played:
-    """Stands where a program has its `ScriptedModel`: a provider's model that says the same."""
+    """Replaces a program's `ScriptedModel` with a provider's model and the same replies."""
 
     spec = ""
     providers: Providers
@@ -50,7 +50,7 @@ class Played:
 
 
 def said(line: str, asked: Asked) -> Said:
-    """A line of a script as a model with native calls says it."""
+    """Converts a line of a script to the form of a model with native calls."""
     if not line.startswith("{"):
         return Said(line)
     step = json.loads(line)
@@ -69,7 +69,7 @@ def counted(asked: Asked) -> Said:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """All pairs with `--road all`, as `make test` runs it; else the first page."""
+    """Selects all pairs with `--road all`, as `make test` does; else the first page."""
     if "code" in metafunc.fixturenames:
         every = metafunc.config.getoption("--road") == "all"
         programs = PROGRAMS if every else PROGRAMS[:1]
@@ -119,7 +119,7 @@ def session() -> list[str]:
 
 
 def test_the_tutorial_ends_as_it_says_when_another_terminal_goes_on(tmp_path: Path) -> None:
-    """One process stays open as the first terminal; each command of section 6 is a process."""
+    """One process stays open as the first terminal. Each command of section 6 is a process."""
     file, first, in_python, *rest = session()
     assert "decide(" in in_python
     (tmp_path / "billing.py").write_text(file, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What tests of traces share: runs worth tracing, and a server that takes what is sent."""
+"""Shared helpers of the trace tests: runs, and a server that receives the spans."""
 
 import gzip
 import threading
@@ -73,7 +73,7 @@ class Received:
     url: str = ""
     requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
-    """Status codes for the next requests; 200 after them."""
+    """Status codes of the next requests; 200 after them."""
 
     def spans(self) -> list[Any]:
         """Every OTLP span that was received, decoded."""

@@ -1,4 +1,4 @@
-"""A server with OpenAI's chat completions that says what it was given to say."""
+"""A chat-completions server in OpenAI's format with scripted replies."""
 
 import json
 import threading
@@ -34,7 +34,7 @@ def completion(number: int, text: str | None, call: dict[str, Any] | None) -> di
 
 @contextmanager
 def adding() -> Iterator[str]:
-    """The base URL of a model that calls `add` once, then says what came of it."""
+    """Returns the base URL of a model that calls `add` once and then returns its result."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

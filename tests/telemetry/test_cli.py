@@ -96,7 +96,7 @@ def test_a_back_end_that_refuses_is_named_and_nothing_else_happens(
 def test_a_configured_project_is_traced_by_every_command(
     taofold: Taofold, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run waits, and another command carries it on: one trace, without what was said."""
+    """The run waits, and another command resumes it: one trace, without message contents."""
     operator = project.parent / "config" / "taofold"
     operator.mkdir(parents=True)
     (operator / "config.yml").write_text("traces: otlp\n")

@@ -1,4 +1,4 @@
-"""Where a run hangs in the application's trace, who it is for, and what it goes back to."""
+"""Parent span, user and origin of a run in the application's trace."""
 
 import asyncio
 from typing import Any

@@ -51,7 +51,7 @@ async def test_a_run_is_sent_to_opiks_endpoint_with_its_headers(
     assert headers["projectname"] == "mine"
     assert headers["content-type"] == "application/x-protobuf"
     facts = {one.name: told(one) for one in spans}
-    # What Opik's mapping rules read: the thread, the model, the provider, the tokens.
+    # Attributes that Opik's mapping rules read: the thread, the model, the provider, the tokens.
     assert facts["invoke_agent parent"]["gen_ai.conversation.id"] == "s1"
     chat = facts["chat gpt-test"]
     assert (chat["gen_ai.request.model"], chat["gen_ai.system"]) == ("gpt-test", "openai")

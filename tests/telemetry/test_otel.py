@@ -183,7 +183,7 @@ def _plain(spans):
 
 @pytest.mark.parametrize("name", LOGS)
 async def test_a_run_that_another_process_carries_on_keeps_its_trace(name, tmp_path):
-    """Its beginning was never heard by whoever resumes it: it is read."""
+    """The resuming process did not receive the run's first events, so it reads them."""
     inner = LOGS[name](tmp_path)
     with capturing() as server:
         first = otel.traced(inner, endpoint=server.url)
@@ -276,7 +276,7 @@ async def test_a_projection_that_fails_costs_a_run_nothing(caplog):
 
 
 async def test_spans_leave_only_when_they_are_durable():
-    """A log that refuses the records: nothing is told of what did not happen."""
+    """The log refuses the records, so no span is sent."""
     seen = []
 
     class Kept(SpanExporter):

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.allow_model_requests]
 
 SCRIPT = Path(__file__).parent / "scripts" / "pydantic_ai_spans.py"
 PREFIXES = ("gen_ai.", "server.", "error.", "exception.", "user.", "session.")
-"""What is compared: the names that conventions own. The rest is pydantic-ai's or Logfire's."""
+"""The compared attributes: names of the conventions. The others are pydantic-ai's or Logfire's."""
 OTHER: dict[str, str] = {
     "gen_ai.agent.call.id": "pydantic-ai's id of the run: ours is `taofold.run.id`",
     "gen_ai.response.model": "ours is the model's configured name: its bridge keeps no other",
@@ -31,7 +31,7 @@ OTHER: dict[str, str] = {
 }
 """Attributes that only they have, and why."""
 IF_TOLD = frozenset({"server.address", "server.port"})
-"""What a model's bridge need not keep; where it does, it must be the same."""
+"""Attributes that a model's bridge may omit. If present, they must be equal."""
 JSON = frozenset({
     "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions",
     "gen_ai.tool.definitions", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result",
@@ -55,7 +55,7 @@ async def ours(url: str) -> list[Any]:
 
 
 def neutral(name: str, value: Any) -> Any:
-    """A value without what two frameworks may well say differently: the order and form of JSON."""
+    """Returns a value without permitted differences: the order and form of JSON."""
     if name not in JSON:
         return list(value) if isinstance(value, tuple) else value
     value = json.loads(value)
@@ -68,18 +68,18 @@ def neutral(name: str, value: Any) -> Any:
             if one["name"] == "add"
         ]
     if name == "gen_ai.system_instructions":
-        # What was sent: ours has the strategy's own words behind the agent's.
+        # The request: ours has the strategy's own words after the agent's.
         return [(one["type"], one["content"].partition("\n\n")[0]) for one in value]
     return value
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
-    """They leave arguments encoded and call a response `result`, with the name of the tool."""
+    """Their arguments stay encoded, and a response is called `result`, with the tool's name."""
     plain = {key: value for key, value in part.items() if key != "name" or part["type"] != RESPONSE}
     if isinstance(plain.get("arguments"), str):
         plain["arguments"] = json.loads(plain["arguments"])
     if part["type"] == RESPONSE:
-        # What was sent: ours is an observation, `Observation: 1 [success] add: 5`.
+        # The request: ours is an observation, `Observation: 1 [success] add: 5`.
         text = str(plain.pop("result", None) or plain["response"])
         plain["response"] = text.rpartition(": ")[2]
     return plain

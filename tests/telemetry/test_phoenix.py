@@ -170,7 +170,7 @@ def _another(phoenix: str, translate: otel.OtelTranslation) -> dict[str, Any]:
 
 
 def test_a_person_sees_the_tree(phoenix: str) -> None:
-    """One screenshot is kept: $TAOFOLD_ARTIFACTS, else build/artifacts."""
+    """Stores one screenshot in $TAOFOLD_ARTIFACTS, else build/artifacts."""
     chromium = prerequisites.chromium()
     from playwright.sync_api import sync_playwright
 

@@ -52,7 +52,7 @@ ADDED = {
     "gen_ai.aggregated_usage.reasoning.output_tokens": "the same",
     "error.message": "in the general conventions, not in the Python package's error_attributes",
 }
-"""What we send under a name of the conventions that their package does not have, and why."""
+"""Names of the conventions that we send and their package lacks, with reasons."""
 OURS = ("taofold.", "openinference.", "llm.", "input.", "output.", "tool.", "tool_call.", "agent.")
 """Our own, and OpenInference's."""
 TEXTS = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions",

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Kept:
-    """An exporter that keeps what it is told."""
+    """An exporter that stores its spans."""
 
     def __init__(self):
         self.spans = []

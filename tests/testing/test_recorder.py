@@ -18,7 +18,7 @@ KEY = 'sk-"quoted"-and-secret-0123456789'
 
 
 class Provider(BaseHTTPRequestHandler):
-    """Chat completions: says the key again, streams if it is asked to."""
+    """A chat-completions server that repeats the key, and streams on request."""
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))

@@ -1,4 +1,4 @@
-"""What goes to a model besides text: told by its bytes, checked before anything is sent."""
+"""Media for a model: detected by their bytes, checked before a request is sent."""
 
 import struct
 from pathlib import Path

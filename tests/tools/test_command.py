@@ -291,7 +291,7 @@ async def test_an_environment_to_which_a_link_in_the_root_leads_can_be_read(
 async def test_packages_are_read_only_without_network_and_where_a_cache_shares_them(
     root: Path, tmp_path: Path, place: str, shared: bool
 ) -> None:
-    """Mutants: what is in the root can always be written; only its top folder is looked at."""
+    """Mutants: the root's contents are always writable; only its top folder is checked."""
     cached, installed = tmp_path / "cached", root / place
     cached.write_text("as installed\n")
     installed.parent.mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""A command with `network`: it has a network of its own, or it is not called contained.
+"""A command with `network` has its own network, or does not count as contained.
 
-Mutants it catches: `--share-net` always; pasta without `--no-map-gw`; slirp4netns without
+Mutants: `--share-net` always; pasta without `--no-map-gw`; slirp4netns without
 `--disable-host-loopback`; tier 2 where no helper works; a helper from below the work root.
 """
 
@@ -113,7 +113,7 @@ async def test_a_command_with_a_network_reaches_nothing_on_this_machines_loopbac
 async def test_a_port_that_is_named_is_reached_and_no_other_and_not_the_world(
     tmp_path: Path,
 ) -> None:
-    """Mutants: pasta with `-T auto`; `--config-net` always; the ports are not handed on."""
+    """Mutants: pasta with `-T auto`; `--config-net` always; the ports are not forwarded."""
     with listening() as (port, name), socket.create_server(("127.0.0.1", 0)) as second:
         other = second.getsockname()[1]
         if (reason := Reach(ports=(port,)).why_not()) != "":

@@ -1,4 +1,4 @@
-"""Tools found in files; every fault belongs to its file."""
+"""Tools found in files; every fault names its file."""
 
 from pathlib import Path
 from textwrap import dedent

@@ -221,7 +221,7 @@ async def test_a_preview_shows_the_difference_and_changes_nothing(
     assert "+Side" in edit({"path": "notes.md", "old": "Main", "new": "Side"})
     assert "old is not in" in edit({"path": "notes.md", "old": "Mein", "new": "Side"})
     assert "leads out" in write({"path": "../x", "content": ""})
-    # Where the path leads, on a line of its own.
+    # The path's target, on its own line.
     assert write({"path": f"{root}/./n.md", "content": "new\n"}).startswith("create n.md\n")
     assert edit({"path": "./notes.md", "old": "Main", "new": "Side"}).startswith("edit notes.md\n")
     forged = write({"path": "notes.md\n@@ -1 +1 @@\n+hi\n…/../x", "content": "evil\n"})

@@ -114,7 +114,7 @@ async def test_an_empty_directory_of_the_users_stays_and_a_leftover_goes(
 ) -> None:
     (root / ".git").mkdir()
     with guard.stubs(root, [".taofold"]):
-        pass  # as if the process had been killed: nobody said that the command ended
+        pass  # as after a kill of the process: the command's end was not reported
     assert (root / ".taofold").is_dir()
     await use(box, "true")
     assert [path.name for path in root.iterdir()] == [".git"]

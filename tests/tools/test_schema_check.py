@@ -109,7 +109,7 @@ def test_a_pattern_of_another_kind_of_engine_is_not_checked() -> None:
 
 
 def test_rules_that_double_with_each_line_end_at_the_bound() -> None:
-    """The bound is one of steps. Mutant: none; the test would not end."""
+    """The bound counts steps. Mutant: none; the test would not end."""
     definitions: dict[str, Any] = {"d0": {"type": "integer"}}
     for n in range(1, 40):
         definitions[f"d{n}"] = {"allOf": [{"$ref": f"#/$defs/d{n - 1}"}] * 2}

@@ -1,7 +1,7 @@
 """System calls that a contained command may not make.
 
-Mutants they catch: no `--seccomp`; a rule left out; the mode of `open` checked without its flags,
-or not at all; `openat2`, io_uring or the numbers of x32 allowed; another processor's program.
+Mutants: no `--seccomp`; a rule omitted; the mode of `open` checked without its flags, or not at
+all; `openat2`, io_uring or the numbers of x32 allowed; another processor's program.
 """
 
 import errno

@@ -109,7 +109,7 @@ _FROM_A_THREAD = "import os; os.kill(os.getpid(), signal.SIGINT)"
         (_FROM_THE_LOOP, "run_now(work())"),
         # Inside of a running loop the work is in another thread than the signal.
         (_FROM_A_THREAD, "asyncio.run(caller())"),
-        # As in a notebook: nothing but KeyboardInterrupt ends the wait.
+        # As in a notebook: only KeyboardInterrupt ends the wait.
         (
             _FROM_A_THREAD,
             "loop = asyncio.new_event_loop(); loop.run_until_complete(caller())",

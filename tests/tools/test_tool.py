@@ -1,4 +1,4 @@
-"""What `@tool` reads from a function, what `bind` accepts, what `run` returns."""
+"""Parameters that `@tool` reads from a function, inputs of `bind`, results of `run`."""
 
 import asyncio
 import contextvars

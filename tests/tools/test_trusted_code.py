@@ -1,7 +1,7 @@
-"""Nothing that an agent wrote is imported or run by this process.
+"""This process imports and runs no code that an agent wrote.
 
-Mutants it catches: the project's folder stays on `sys.path`; the finder lets everything through;
-programs are looked for on `PATH` as it is; the interpreter's own folder may be written to.
+Mutants: the project's folder stays on `sys.path`; the finder accepts every module; programs are
+searched on an unchanged `PATH`; the interpreter's own folder is writable.
 """
 
 import subprocess

@@ -70,7 +70,8 @@ def needs() -> Servers:
 def make() -> Servers:
     """Prepares the missing servers.
 
-    Raises: subprocess.CalledProcessError: a package could not be installed; nothing is kept.
+    Raises:
+        subprocess.CalledProcessError: a package could not be installed. Nothing is kept.
     """
     python, place = environments.make(PYTHON), folder()
     if not (place / "whole").exists():

@@ -1,5 +1,5 @@
 """In LangChain's environment: `theirs` gives tools of LangChain's to its agent and to ours, `ours`
-gives tools of ours to its agent. Prints what each agent's model was told."""
+gives tools of ours to its agent. Prints the messages of each agent's model."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`http.get`: the public web only, whatever names, redirects and resolvers say."""
+"""`http.get` reaches the public web only, for all names, redirects and resolvers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -34,7 +34,7 @@ async def here(name: str, port: int) -> list[str]:
 
 
 def trusting(address: str) -> bool:
-    """As if 127.0.0.1 were an address of the public internet; all other near ones are not."""
+    """Treats 127.0.0.1 as a public address. All other local addresses stay refused."""
     return address == "127.0.0.1"
 
 

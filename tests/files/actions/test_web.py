@@ -1,4 +1,4 @@
-"""Search and scraping over a backend that can be exchanged; memory; types as files write them."""
+"""Search and scraping over an exchangeable backend; memory; types as files write them."""
 
 from pathlib import Path
 from typing import Any

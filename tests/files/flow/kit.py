@@ -16,7 +16,7 @@ from taofold.testing.models import FunctionModel
 
 
 def faults(text: str, folder: Path = Path()) -> list[Fault]:
-    """What is wrong with a flow file."""
+    """Returns the faults of a flow file."""
     document, found = parse(text, "flow.yaml", folder)
     return found if document is None else read_flow(document, root=folder)[1]
 
@@ -41,7 +41,7 @@ def with_model(agent: Agent[Any, Any], model: Any, **changes: Any) -> Agent[Any,
 
 
 def echo(request: Request) -> str:
-    """A model that says what it was asked last."""
+    """A model that returns its last request."""
     return f"said: {request.conversation[-1].content}"
 
 
@@ -51,7 +51,7 @@ def flow(
     say: Callable[[Request], str | Reply] = echo,
     **changes: Any,
 ) -> Agent[Any, Any]:
-    """The agent that a file describes, with a model that answers with `say`."""
+    """Returns the agent of a file, with a model that answers with `say`."""
     return with_model(made(text, folder), FunctionModel(say), **changes)
 
 

@@ -1,4 +1,4 @@
-"""Conditions: what they can say, and what they are refused."""
+"""Conditions: supported expressions, and refused ones."""
 
 from typing import Any
 

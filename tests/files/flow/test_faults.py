@@ -321,7 +321,7 @@ result: "{{ state.notes }} {{ state.classifi }}"
 
 
 def test_a_misspelt_variable_of_the_state_is_named() -> None:
-    """What is no near miss may be there at the start, and so may a list beside its entry."""
+    """A name without a near miss may be part of the initial state, and so may a list."""
     said = [(one.line, one.path, one.text.partition(" If")[0]) for one in faults(MISSPELT)]
     assert said == [
         (7, "nodes[0].with", "no node sets state.reprot; did you mean 'report'?"),
@@ -353,7 +353,7 @@ result: "{{ variables['nothing'] }}"
 
 
 def test_what_must_be_in_the_state_at_the_start_is_known() -> None:
-    """A name that no node sets and that is no near miss: whoever starts the run must give it."""
+    """A name that no node sets and that is no near miss must be given by the caller."""
     text = """\
 name: f
 input: question

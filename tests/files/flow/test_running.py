@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - YAML in lines
-"""What the nodes of a flow do, in what order, and what becomes of errors."""
+"""Nodes of a flow: their results, order and errors."""
 
 import json
 import sys

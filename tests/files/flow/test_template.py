@@ -1,4 +1,4 @@
-"""Templates: what they can say, and that they are refused within a bound what they must not."""
+"""Templates: supported expressions, and bounded refusal of the others."""
 
 from typing import Any
 

@@ -1,10 +1,10 @@
 """A strict Ollama: `/api/chat` as its server's own types read it (`api/types.go`, `routes.go` of
-the release of October 2026), refusing what they refuse or would lose without a word.
+the release of October 2026), refusing what they refuse or would drop silently.
 
     python -m tests.models.providers.ollama --port 8705
 
 It plays the turns that the other fakes play: `think`, `say`, `json`, `call`, `status` with
-`message`, `cut`, `stop`. Nobody at Ollama wrote it.
+`message`, `cut`, `stop`. It is not by Ollama.
 """
 
 import argparse

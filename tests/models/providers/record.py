@@ -1,8 +1,8 @@
-"""Records `tests/models/cassettes/run_*.json` anew, against the strict fakes.
+"""Renews `tests/models/cassettes/run_*.json` against the strict fakes.
 
     python -m tests.models.providers.record
 
-Needed where a format or the prompt changes; the difference is reviewed like code.
+Needed where a format or the prompt changes; review the difference like code.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the conformance suite runs as a client: an agent that calls every tool it finds.
+"""The client for the conformance suite: an agent that calls every tool it finds.
 
 python client.py URL        the scenario is in MCP_CONFORMANCE_SCENARIO
 """

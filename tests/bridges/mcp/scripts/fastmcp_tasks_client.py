@@ -3,8 +3,8 @@
 python fastmcp_tasks_client.py URL TOKEN
 
 For each line `[what, name or id, arguments]` that it reads it writes one: `call` gives the result,
-and nothing shows that it was a task; `start` the id of the task, `seen` its state, `settle` its
-result, `cancel` null. Its person approves everything.
+without a sign of the task; `start` the id of the task, `seen` its state, `settle` its
+result, `cancel` null. Its user approves everything.
 """
 
 import asyncio
