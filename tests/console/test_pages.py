@@ -355,7 +355,7 @@ async def test_all_that_a_step_asks_is_approved_at_once(tmp_path: Path) -> None:
         await seat.client.until(run, "waiting")
         await seat.open("approvals")
         await expect(page.locator(".card")).to_have_count(2)
-        await expect(page.locator(".together")).to_contain_text("2 things at once")
+        await expect(page.locator(".together")).to_contain_text("2 open questions")
         await seat.open(f"runs/{run}")
         await page.click(".together [data-do=approve-all]")
         await expect(page.locator(".answer .text")).to_have_text("told")
