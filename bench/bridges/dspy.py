@@ -1,9 +1,9 @@
-"""What a call costs when DSPy's program runs in a run of ours: `python -m bench.bridges.dspy`.
+"""Measures a call of a DSPy program inside a run: `python -m bench.bridges.dspy`.
 
-The same program, a chain of thought that a model in memory answers, called by DSPy alone and
-through `program_strategy` in an agent's run (thread, effect, log and all), with either adapter of
-JSON; alternately, medians of the times per call. Here there is no DSPy: it runs in its own
-environment (`python -m tests.environments dspy`).
+The same program, a chain of thought with a model in memory, is called by DSPy alone and through
+`program_strategy` in an agent's run (thread, effect, log and all), with both JSON adapters. The
+calls alternate; the figures are medians of the times per call. DSPy runs in its own environment
+(`python -m tests.environments dspy`).
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What our side of a LangChain tool costs: `python -m bench.bridges.langchain_calls`.
+"""Measures our part of a LangChain tool call: `python -m bench.bridges.langchain_calls`.
 
-The same tool called directly (`ainvoke` with a tool call, `invoke` in a thread) and through
-the tool that we make of it, alternately; medians of the times of single calls.
+The same tool is called directly (`ainvoke` with a tool call, `invoke` in a thread) and through our
+wrapper, alternately. The figures are medians of the times of single calls.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What the MCP bridge adds to a call of the same tool over the same connection.
+"""Measures the MCP bridge's overhead over a direct call on the same connection.
 
     python bench/bridges/mcp_calls.py        # in process, and a Python server over stdio
 
@@ -58,8 +58,8 @@ async def compared(target: object, server: McpServer) -> tuple[list[float], list
             return await timed(lambda: client.call_tool("add", {"a": 1, "b": 2}))
 
         for _ in range(ROUNDS):
-            # In turn: what else the machine does then disturbs both alike. The client's calls are
-            # made on the loop of the connections, the bridge's from another loop, as by runs.
+            # Alternating calls distribute disturbances of the machine equally. The client's calls
+            # run on the loop of the connections, the bridge's on another loop, as in runs.
             plain.append(await on_loop(direct()))
             through.append(await timed(lambda: tool.bind({"a": 1, "b": 2}).run(context)))
     return plain, through

@@ -1,4 +1,4 @@
-"""What tracing costs a run, per span: `python -m bench.bridges.tracing`.
+"""Measures the cost of tracing per span: `python -m bench.bridges.tracing`.
 
 The same scripted run (a tool call per step, two spans) with an ordinary log and with a traced
 one, alternately, the spans going over HTTP to a server in another process. Two figures:
@@ -6,10 +6,10 @@ one, alternately, the spans going over HTTP to a server in another process. Two 
 * in the way: processor time of the run's own thread, until its result is there;
 * in all: processor time of the whole process, with the thread that translates, encodes and sends.
 
-The machine is rarely quiet, and these are small differences of large figures. So each is told
-twice: the median of the differences between neighbours, and the difference of the least disturbed
-rounds of each kind. The budget, 50 µs a span, is for a third figure that needs no difference:
-processor time within the calls by which a run tells of its spans (the median round).
+The machine is rarely quiet, and these are small differences of large figures. So each is
+reported twice: the median of the differences between neighbours, and the difference of the least
+disturbed rounds of each kind. The budget, 50 µs a span, is for a third figure that needs no
+difference: processor time within the calls by which a run reports its spans (the median round).
 """
 
 import argparse
@@ -125,7 +125,7 @@ def measure(steps: int, rounds: int, url: str, content: bool) -> dict[str, float
 
 
 def parts(steps: int, rounds: int) -> dict[str, float]:
-    """Where the time goes, µs per span: the best of several goes."""
+    """Returns the parts of the time, in µs per span: the best of several rounds."""
     agent = Agent(
         ScriptedModel(script(steps), name="bench:model"), tools=[look],
         limits=Limits(steps=steps + 2, model_calls=steps + 2, tool_calls=steps + 2),

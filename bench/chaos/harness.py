@@ -1,15 +1,16 @@
-"""One world of the chaos: two machines, a project, persons, faults; and the judge at its end.
+"""One world of the chaos benchmark: two machines, a project, users, faults, and the judge.
 
 Two machines (`host.py`: own process ids, boot id, host name) share a project's folder, as two
-containers share a volume. On each a server, a program with an engine of its own, and command lines
-(`run`, `runs resume`, `loop`, `loops resume`) work on runs with every kind of call; persons start
-runs, answer truthfully, and carry on what the command line left. Meanwhile processes get SIGKILL,
-SIGSTOP, SIGTERM and SIGINT, machines are switched off and boot anew, the disk fills up, the clock
-jumps. Afterwards everything must end by itself, and what the world saw is held against the log.
+containers share a volume. On each, a server, a program with its own engine, and command lines
+(`run`, `runs resume`, `loop`, `loops resume`) work on runs with every kind of call. Users start
+runs, answer truthfully, and resume interrupted runs of the command line. At the same time,
+processes get SIGKILL, SIGSTOP, SIGTERM and SIGINT, machines are switched off and boot again, the
+disk fills up, and the clock jumps. Afterwards every run must end by itself, and the real effects
+are compared with the log.
 
-A fault is due when work was done since the last one, so that a slow machine gets fewer faults, not
-faults that hit nothing. The disk is a `tmpfs` where that may be mounted; a power cut that loses
-what was not synced is what `log_conformance` looks at. `run.py` starts this, once for each world.
+A fault is due after work since the last one. A slow machine therefore gets fewer faults, not faults
+without effect. The disk is a `tmpfs` if that may be mounted. `log_conformance` covers a power cut
+that loses unsynced data. `run.py` starts this, once for each world.
 """
 
 import argparse
@@ -84,7 +85,7 @@ from taofold.tools.temporary_folders import sweep  # noqa: E402
 
 PLANS = ("lpf", "ps", "yl", "fsp", "hl", "ypf", "sls", "lfy", "ld")
 FAULTS = {"kill": 58, "stop": 12, "term": 12, "int": 6, "clock": 6, "off": 4, "disk": 2}
-"""How often each kind of fault, relative to the others."""
+"""Relative frequency of each kind of fault."""
 ONCE = ("fire", "dig", "shoot", "pay")
 """Tools whose effect must happen once."""
 OF_EACH = 3
@@ -97,7 +98,7 @@ LINE = 60
 QUICKEST_S, SLOWEST_S = 0.25, 2.0
 """Seconds between two faults."""
 GRACE_S = 10.0
-"""How long a child of a killed process may take to end by itself."""
+"""Time in which a child of a killed process must end by itself."""
 STALL_S = 1.5
 """Whoever had to wait for so long to run at all was as good as frozen, as all others were."""
 
@@ -114,13 +115,13 @@ class Process:
 
     @property
     def name(self) -> str:
-        """As the world knows it."""
+        """Returns the name in the world's records."""
         return f"{self.host.label}.{self.pid}"
 
 
 @dataclass
 class Host:
-    """One machine, and what runs on it."""
+    """One machine and its processes."""
 
     name: str
     port: int
@@ -130,7 +131,7 @@ class Host:
     lines: Any = None
     processes: dict[int, Process] = field(default_factory=dict[int, Process])
     deaths: dict[str, int] = field(default_factory=dict[str, int])
-    """When each process was certainly gone, in monotonic nanoseconds."""
+    """Latest end of each process, in monotonic nanoseconds."""
     real: bool = False
 
     @property
@@ -189,7 +190,7 @@ class Host:
         self.processes = {}
 
     def strays(self) -> list[str]:
-        """What runs on it and has lost whoever started it: left by processes that were killed."""
+        """Returns processes whose parent was killed."""
         running = self.ask(do="others")
         return [
             line
@@ -209,7 +210,7 @@ def may_unshare() -> bool:
 
 
 def nursery() -> tuple[socket.socket, int]:
-    """Fork the process whose forks the machines are; it ends with this one."""
+    """Forks the process that forks the machines. It ends with this one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     pid = os.fork()
     if pid:
@@ -240,17 +241,17 @@ class Chaos:
         self.hosts = [Host("a", free_port()), Host("b", free_port())]
         self.faults: Counter[str] = Counter()
         self.stops: dict[str, list[tuple[int, int]]] = {}
-        """When each process was frozen and thawed, in monotonic nanoseconds."""
+        """Times at which each process was frozen and thawed, in monotonic nanoseconds."""
         self.stalls: list[tuple[int, int]] = []
-        """When this process itself was not let run: then nobody was."""
+        """Times at which this process itself was stalled, and therefore all others."""
         self.offset = 0
         self.numbers: Counter[str] = Counter()
         self.acknowledged: dict[str, str] = {}
-        """Runs that somebody was told of, and their plans."""
+        """Runs whose id a client received, and their plans."""
         self.asked: dict[str, tuple[str, str]] = {}
-        """Idempotency keys of requests that may have been heard, with plan."""
+        """Idempotency keys of requests that may have arrived, with plan."""
         self.struck = 0.0, 0
-        """When the last fault was, and how much had happened by then."""
+        """Time of the last fault, and the amount of work by then."""
         self.full_until = 0.0
         self.token = ""
         self.log = SqliteLog(LOG)
@@ -258,9 +259,9 @@ class Chaos:
         self.client = httpx2.AsyncClient(timeout=3.0, verify=False)
         self.words: Counter[str] = Counter()
         self.left_since: dict[str, float] = {}
-        """Since when runs of the command line have looked as if nobody drove them."""
+        """Times since which runs of the command line seem to have no owner."""
 
-    # What people want.
+    # User actions.
 
     async def persons(self, *, more: bool) -> None:
         """Start runs, answer what is asked, carry on what the command line left."""
@@ -315,10 +316,10 @@ class Chaos:
                 host.fork("command", [*arguments, "--approve", "wait", "--quiet"])
 
     def left(self, row: RunRow) -> bool:
-        """Does a run of the command line wait for somebody to carry it on?"""
+        """Returns whether a run of the command line waits for a resume."""
         if row.status == "waiting":
             return row.wake_at > 0
-        if row.status == "cancelled":  # by Ctrl-C: nobody else cancels
+        if row.status == "cancelled":  # by Ctrl-C: there is no other cancellation
             return True
         return row.status == "running" and not row.held
 
@@ -371,10 +372,10 @@ class Chaos:
         except (httpx2.HTTPError, OSError):
             return None
 
-    # What keeps running.
+    # Supervision.
 
     def tend(self) -> None:
-        """Start again what should always run; thaw what was frozen long enough."""
+        """Restarts the processes that should always run. Thaws those frozen long enough."""
         now = time.monotonic()
         for host in self.hosts:
             host.reap()
@@ -397,10 +398,10 @@ class Chaos:
         stops = self.stops[process.name]
         stops[-1] = (stops[-1][0], time.monotonic_ns())
 
-    # What goes wrong.
+    # Faults.
 
     def disturb(self) -> None:
-        """One fault."""
+        """Causes one fault."""
         kind = self.random.choices(list(FAULTS), list(FAULTS.values()))[0]
         hit = False
         match kind:
@@ -516,7 +517,7 @@ class Chaos:
         return [f"left behind: {one}" for one in unfinished]
 
     async def breathe(self, seen: float) -> float:
-        """Let others run for a moment; a moment that lasts too long is a stall of everybody."""
+        """Sleeps for a moment so that others run. A long delay is a stall of all processes."""
         await asyncio.sleep(0.02)
         now = time.monotonic()
         if now - seen > STALL_S:
@@ -524,7 +525,7 @@ class Chaos:
         return now
 
     def is_due(self) -> bool:
-        """Was work done since the last fault?"""
+        """Returns whether work was done since the last fault."""
         size = world.EFFECTS.stat().st_size if world.EFFECTS.exists() else 0
         since = time.monotonic() - self.struck[0]
         if since < QUICKEST_S or (size < self.struck[1] + PACE * LINE and since < SLOWEST_S):
@@ -555,7 +556,7 @@ class Chaos:
 
 
 async def judged(chaos: Chaos) -> tuple[list[str], dict[str, Any]]:
-    """What the world saw, held against the log: faults, and figures."""
+    """Compares the real effects with the log. Returns faults and figures."""
     faults = [f"the log is damaged: {one}" for one in faults_in(LOG)]
     seen = read_world()
     figures: Counter[str] = Counter()
@@ -580,18 +581,18 @@ async def judged(chaos: Chaos) -> tuple[list[str], dict[str, Any]]:
 
 @dataclass
 class Seen:
-    """What the world saw of one call: its tool, and who began and did it, and when."""
+    """The effects of one call: its tool, the processes that began and ended it, and the times."""
 
     tool: str
     begun: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     done: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     stalls: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     started: bool = False
-    """Does a log say that it was started?"""
+    """Whether a log records the start."""
 
 
 def read_world() -> dict[str, Seen]:
-    """By effect."""
+    """Reads the effects by id."""
     seen: dict[str, Seen] = {}
     lines = world.EFFECTS.read_text().splitlines() if world.EFFECTS.exists() else []
     for line in lines:
@@ -608,7 +609,7 @@ def judged_run(
     seen: dict[str, Seen],
     figures: Counter[str],
 ) -> list[str]:
-    """Is each call of the run in the world as often as was promised?"""
+    """Checks that each call of the run happened as often as promised."""
     faults: list[str] = []
     started: set[str] = set()
     words: Counter[str] = Counter()
@@ -644,10 +645,10 @@ def judged_run(
 
 
 def is_excused(chaos: Chaos, call: Seen) -> bool:
-    """Did a process that had stood still take part, so that no lease could prevent what it did?
+    """Returns whether a frozen process took part, which no lease can prevent.
 
-    Either it acted within three seconds of being thawed; or it had begun the call and was not gone
-    when somebody else took over what had stood still for so long.
+    Either it acted within three seconds of being thawed, or it had begun the call and was still
+    alive when another process took over the run after such a freeze.
     """
     if any(was_frozen(chaos, *one) for one in call.begun + call.done):
         return True
@@ -663,7 +664,7 @@ def is_excused(chaos: Chaos, call: Seen) -> bool:
 
 
 def was_frozen(chaos: Chaos, who: str, at: int) -> bool:
-    """Had the process been thawed within the three seconds before `at`?"""
+    """Returns whether the process was thawed within the three seconds before `at`."""
     return any(
         start < at and (not end or at < end + 3_000_000_000)
         for start, end in chaos.stops.get(who, [])
@@ -671,7 +672,7 @@ def was_frozen(chaos: Chaos, who: str, at: int) -> bool:
 
 
 def main(folder: Path, faults: int, seed: int, options: argparse.Namespace) -> None:
-    """One world in this process, which has no thread yet. Its report is `report.json`."""
+    """Runs one world in this process, which has no thread yet. Writes `report.json`."""
     settle_in(folder)
     children, pid = nursery()
     report = asyncio.run(world_of(children, faults, seed, options))

@@ -1,10 +1,10 @@
-"""Machines: a nursery that forks them, each the first process of namespaces of its own.
+"""Machines: a nursery forks them, each the first process of its own namespaces.
 
-`run.py` loads the program once; nurseries, machines and their processes are forks of it, so that a
-boot or a command costs milliseconds and faults hit processes at work, not processes that load
-modules. Whoever kills a machine's first process kills the machine: the
-kernel ends everything in its pid namespace, as a power cut does. The clock that all processes
-read is the real one and an offset in a file, which the harness moves.
+`run.py` loads the program once. Nurseries, machines and their processes are forks of it. A boot or
+a command costs milliseconds, and faults hit processes at work, not processes that load modules.
+Killing a machine's first process kills the machine: the kernel ends every process in its pid
+namespace, as a power cut does. All processes read the real clock plus an offset in a file, which
+the harness sets.
 """
 
 import mmap
@@ -27,7 +27,7 @@ time.time = lambda: _bent() / 1e9
 
 
 def bend_clock(path: Path) -> None:
-    """From now on the time of day is the real one and what the file says, in nanoseconds."""
+    """Replaces the time of day by the real time plus the file's offset in nanoseconds."""
     global _offset
     with path.open("rb") as file:
         _offset = mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ)
@@ -75,7 +75,7 @@ def load() -> None:
 
 
 def reap(number: int, frame: object) -> None:
-    """Let machines that are off go; their use of the processor counts for this process then."""
+    """Reaps machines that are off. Their processor time then counts for this process."""
     ended()
 
 
@@ -121,7 +121,7 @@ def boot(order: dict[str, str], control: socket.socket, channel: socket.socket) 
 
 
 def settle_in(libc: Any, name: str, boot: str) -> bool:
-    """Be a machine of this name and boot. False: no namespaces, it is only told to the program."""
+    """Becomes a machine with this name and boot. False: no namespaces, only simulated names."""
     ownership._here.cache_clear()
     if os.getpid() == 1:
         socket.sethostname(name)
@@ -136,7 +136,7 @@ def settle_in(libc: Any, name: str, boot: str) -> bool:
 
 
 def fork(order: dict[str, str | list[str]], channel: socket.socket) -> int:
-    """A process that does what was ordered; its id."""
+    """Forks a process for the order. Returns its id."""
     pid = os.fork()
     if pid:
         return pid
@@ -181,14 +181,14 @@ def ended() -> dict[int, int]:
 
 
 def others() -> dict[int, tuple[int, str]]:
-    """What else runs on this machine: process ids, with the parent's and what was started."""
+    """Returns the other processes of this machine: ids, with parent and command."""
     found: dict[int, tuple[int, str]] = {}
     for entry in Path("/proc").iterdir() if os.getpid() == 1 else ():
         if entry.name.isdecimal() and entry.name != "1":
             with suppress(OSError):
                 line = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                if line:  # else it has ended, and nobody has asked for it yet
+                if line:  # else it has ended and is not reaped yet
                     found[int(entry.name)] = parent, line.decode(errors="replace")
     return found
 

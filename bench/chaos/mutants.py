@@ -59,7 +59,7 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 def late() -> None:
-    """A write is said to have happened a moment before it does."""
+    """Records a write a moment before it happens."""
     append = SqliteLog.append
 
     async def soon(self: SqliteLog, *args: Any, **named: Any) -> bool:
@@ -82,7 +82,7 @@ def asleep() -> None:
 
 
 def eager() -> None:
-    """What was interrupted is simply done again."""
+    """Repeats an interrupted call without verification."""
 
     async def again(self: PastCall, bound: Any, attempts: Any) -> Any:
         assert self.tool is not None

@@ -47,7 +47,7 @@ def begun(folder: Path, number: int, faults: int, options: argparse.Namespace) -
 
 
 def ended(folder: Path) -> Any:
-    """What happened in a world, from its report; why there is none, if it has none."""
+    """Returns a world's summary from its report, or the reason of a missing report."""
     report = folder / "report.json"
     if not report.exists():
         last = (folder / "harness.txt").read_text()[-2000:]

@@ -1,8 +1,8 @@
-"""What the processes of the harness do, and the world that remembers what really happened.
+"""Tools and models of the harness's processes, and the record of the real effects.
 
-Every tool writes a line before it acts and one when it has acted: which call, and which process.
-The models read their part from the goal (`plan lpfsyh`: one tool for each letter), so they
-say the same in every process.
+Every tool writes a line before it acts and one after: the call and the process. The models derive
+their replies from the goal (`plan lpfsyh`: one tool for each letter), so they reply the same in
+every process.
 """
 
 import asyncio
@@ -25,24 +25,24 @@ EFFECTS = Path("effects.log")
 TOOLS = {
     "l": "look", "p": "put", "f": "fire", "s": "shoot", "y": "pay", "h": "helper", "d": "dig",
 }  # fmt: skip
-"""What a letter of a plan calls: see the tools below."""
+"""The tool of each letter of a plan."""
 
 
 DIG_S = 13.0
-"""Longer than a lease, and than anybody waits before he takes a run over."""
+"""Longer than a lease, and than the wait before a takeover."""
 STALL_S = 1.0
 """A pause that lasts so much longer than it should is a process that got no time to run."""
 _who = "-"
 
 
 def keep_in(folder: Path) -> None:
-    """What happens from now on is written there."""
+    """Sets the file for the following effects."""
     global EFFECTS
     EFFECTS = folder / "effects.log"
 
 
 def settle_in(label: str) -> None:
-    """From now on this process and its forks are on the machine `label`."""
+    """Assigns this process and its forks to the machine `label`."""
     global _who
     _who = label
 
@@ -56,7 +56,7 @@ def note(mark: str, kind: str, effect: str) -> None:
 
 
 def happened(effect: str) -> bool:
-    """Did the effect happen?"""
+    """Returns whether the effect happened."""
     with suppress(FileNotFoundError), EFFECTS.open() as file:
         return any(line.startswith("did ") and line.split()[2] == effect for line in file)
     return False
@@ -73,7 +73,7 @@ async def act(kind: str, ctx: RunContext[Any]) -> str:
 
 
 async def pause(seconds: float, kind: str, ctx: RunContext[Any]) -> None:
-    """Sleep; it is noted if that took much longer, for a stalled process is as good as frozen."""
+    """Sleeps, and records a much longer delay: a stalled process counts as frozen."""
     begun = time.monotonic()
     await asyncio.sleep(seconds)
     if time.monotonic() - begun > seconds + STALL_S:
@@ -139,7 +139,7 @@ def say(name: str, **parameters: Any) -> str:
 
 
 def turns(request: Any) -> tuple[str, int]:
-    """The goal and how often the model has spoken."""
+    """Returns the goal and the number of the model's replies."""
     messages = request.conversation
     goal = next(message.text for message in messages if message.role == "user")
     return goal, sum(message.role == "assistant" for message in messages)
@@ -184,7 +184,7 @@ builder = Agent[Any, Any](FunctionModel(building), tools=[write], name="builder"
 
 
 async def drive(log_path: Path, wanted: Path) -> None:
-    """A program of somebody's: it begins the runs that are wanted, and an engine drives them."""
+    """A program of a user: it begins the requested runs, and an engine drives them."""
     log = SqliteLog(log_path)
     mine = agent.replace(log=log)
 

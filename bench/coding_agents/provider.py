@@ -17,7 +17,7 @@ EDIT: Final = (
     "calc.py\n```python\n<<<<<<< SEARCH\n    return a - b\n=======\n    return a + b\n"
     ">>>>>>> REPLACE\n```\n"
 )
-"""What Aider, which calls no tools, applies."""
+"""The edit that Aider applies, because it calls no tools."""
 Event = tuple[str, dict[str, Any]]
 
 

@@ -39,7 +39,7 @@ class Program:
     expected: tuple[str, ...] = ()  # what is printed, over all processes
     suffix: str = "py"
     web: bool = False
-    # Of what was printed and what the server saw: a complaint, or nothing.
+    # Each check returns a complaint about the output and the server's record, or nothing.
     wrong: Callable[[str, dict], str] = field(default=lambda out, seen: "")
 
 
@@ -83,7 +83,7 @@ KINDS = {
     ),
     "hook": Program("a hook", expected=("They are customers.",), wrong=hidden),
 }
-# Who has no such thing, as far as its documentation and its package say.
+# Frameworks without the feature, by their documentation and package.
 ABSENT = {
     "flow": {
         "pydantic-ai-slim": "no flows in files",
@@ -119,7 +119,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # ends the server, too
     before = os.getloadavg()[0]
     try:
-        # After each round what there is is kept: a run that is stopped is not in vain.
+        # Results are stored after each round, so a stopped run keeps them.
         for rounds, found in enumerate(measured(options, url)):
             result = {
                 "day": time.strftime("%Y-%m-%d"),
@@ -143,7 +143,7 @@ def version(environment, name):
 
 def measured(options, url):
     folders = sorted(folder.name for folder in PROGRAMS.iterdir() if folder.name != "shared")
-    # Who has no environment does not take part.
+    # Frameworks without an environment are skipped.
     names = [name for name in folders if (options.environments / name / "bin/python").exists()]
     kinds = options.only or list(KINDS)
     found = {name: {kind: [] for kind in kinds} for name in names}
@@ -161,7 +161,7 @@ def measured(options, url):
 
 
 def once(environment, name, kind, url):
-    """One program, all its processes: figures, or how it failed."""
+    """Runs one program with all its processes. Returns figures, or the failure."""
     program = KINDS[kind]
     path = PROGRAMS / name / f"{kind}.{program.suffix}"
     urllib.request.urlopen(f"{url}/reset").read()
@@ -212,7 +212,7 @@ def process(command, folder, url, web):
 
 
 def asked(port, child):
-    """The answer of a web application that is coming up; it is stopped afterwards."""
+    """Returns the response of a starting web application, then stops it."""
     deadline = time.monotonic() + 30
     request = urllib.request.Request(f"http://127.0.0.1:{port}/ask", b"Count. script=talk;")
     answer = ""

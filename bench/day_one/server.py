@@ -1,9 +1,9 @@
-"""A chat-completions server that answers by a script which the goal names: `script=typed;`.
+"""A chat-completions server whose script is named in the goal: `script=typed;`.
 
-It speaks to every framework alike: a structured answer goes where the request wants it (a schema
-for the reply, a tool for the output, or text), arguments are filled in by the tool's schema.
-`GET /seen` tells of the requests since the last `GET /reset`: the bytes of the first, how many
-there were, and whether the account number that hooks have to hide was in one. Prints its port.
+It serves every framework alike. A structured answer uses the request's form (a schema for the
+reply, a tool for the output, or text), and arguments follow the tool's schema. `GET /seen` reports
+the requests since the last `GET /reset`: the bytes of the first, their number, and whether one
+contained the account number that hooks must hide. Prints its port.
 """
 
 import json
@@ -41,7 +41,7 @@ def text_of(message):
 
 
 def turn(model, messages):
-    """What the script says now: how often the assistant spoke since it was named."""
+    """Returns the script's next reply by the number of assistant messages since its name."""
     name, spoken, goal = "", 0, ""
     for message in messages:
         if message["role"] == "user" and NAMED.search(text_of(message)):

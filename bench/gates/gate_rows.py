@@ -16,7 +16,7 @@ class Project:
     files: Mapping[str, str]
     right: Mapping[str, str]
     needs: tuple[str, ...] = ()
-    modules: bool = False  # does it use the packages of the cache?
+    modules: bool = False  # whether it uses the packages of the cache
 
 
 @dataclass(frozen=True)
@@ -772,7 +772,7 @@ HONEST = [
         ),
         ("a test beside it", {"tests/test_more.py": PY_CASE}),
     ),
-    # What a script of the gate runs or reads in is the check's, unless the user names it.
+    # Files that a script of the gate runs or reads belong to the check, unless the user names them.
     _asked("shell", "the cure", {}, "lib/**"),
     _asked("shell", "the cure and prose", PROSE, "lib/**"),
     _asked(

@@ -61,7 +61,7 @@ def act(name, kind, **parameters):
 def agent(root, edits):
     @tool(effect="once")
     def apply() -> str:
-        """Do what the row says to the files."""
+        """Applies the row's changes to the files."""
         for name, text in edits.items():
             place = root / name
             if text is None:
@@ -81,7 +81,7 @@ def agent(root, edits):
 
 
 async def loop(folder, project, edits, allow=(), scope=()):
-    """One loop of one iteration in a fresh copy of `project`."""
+    """Runs one loop of one iteration in a fresh copy of `project`."""
     root = folder / "project"
     for name, text in project.files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ async def loop(folder, project, edits, allow=(), scope=()):
 
     def opened(loop, state):
         environment = open_environment(loop, state, folder / "home")
-        # What a runner is made of is compiled once for all rows, not once a loop.
+        # The runner's modules are compiled once for all rows, not once per loop.
         environment._judge.bytecode = BYTECODE
         return environment
 
@@ -114,7 +114,7 @@ async def loop(folder, project, edits, allow=(), scope=()):
 
 
 def judge(row, project, ending):
-    """What came of the row, and whether that is a fault."""
+    """Returns the result of the row, and whether it is a fault."""
     passed = ending.status == "completed"
     if ending.status.startswith("began"):
         return "broken", True
@@ -131,7 +131,7 @@ def judge(row, project, ending):
 
 
 def lacking(project):
-    """The program that a project needs and this machine lacks; "" if it has all."""
+    """Returns the program that a project needs and this machine lacks; "" if it has all."""
     for name in project.needs:
         found = shutil.which(name) or (CACHE / "node_modules" / ".bin" / name).exists()
         if not found:

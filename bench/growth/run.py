@@ -1,4 +1,4 @@
-"""What costs more as a log grows: runs in it, runs that wait, steps of one run.
+"""Measures costs that grow with a log: runs, waiting runs, steps of one run.
 
     python bench/growth/run.py                          # 100 to 100,000 runs; some minutes
     python bench/growth/run.py --runs 100,10000 --waiting 100,1000 --steps 1000
@@ -113,7 +113,7 @@ class Site:
 
 
 def reading(log: SqliteLog, site: Site, size: int) -> dict[str, Work]:
-    """What people and programs ask of a log with so many runs."""
+    """Measures typical reads of a log with so many runs."""
     oldest, middle, one = f"{min(60, size // 2):011x}", f"{size // 2:011x}", agent(log)
 
     async def beginning() -> None:
@@ -152,7 +152,7 @@ async def by_runs(folder: Path, sizes: list[int]) -> dict[str, list[float]]:
 
 
 async def by_waiting(folder: Path, sizes: list[int]) -> dict[str, list[float]]:
-    """Costs as more and more runs wait for a person."""
+    """Measures costs by the number of runs that wait for an approval."""
     log = SqliteLog(folder / "waiting.db", sync=lambda _: None)
     site, have = Site(log), 0
     table: dict[str, list[float]] = {}
@@ -190,7 +190,7 @@ async def by_steps(folder: Path, sizes: list[int]) -> dict[str, list[float]]:
 
 
 def told(title: str, sizes: list[int], table: dict[str, list[float]]) -> float:
-    """Print a table; the greatest ratio in it."""
+    """Prints a table. Returns its greatest ratio."""
     print(f"\n{title}, CPU ms")
     heads = "".join(f"{size:>12,}" for size in sizes)
     print(f"{'':<36}{heads}{'last/first':>12}")

@@ -1,7 +1,7 @@
-"""One loop of the benchmark: the built-in model repairs a copy of a bug, told of lessons or not.
+"""One loop of the benchmark: the built-in model repairs a copy of a bug, with or without lessons.
 
-The agent, its file tools, its log and the model are the real ones. Only `run_command` is our
-own: it runs real pytest in a fork server and remembers what it said about files it has seen.
+The agent, its file tools, its log and the model are the real ones. Only `run_command` is replaced:
+it runs real pytest in a fork server and caches the output by file contents.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ TURNS = 3
 
 
 class Checks:
-    """Runs pytest; the same files and arguments are run once."""
+    """Runs pytest. The same files and arguments are run once."""
 
     def __init__(self, cache: str = "") -> None:
         self.cache = Path(cache) if cache else None
@@ -92,7 +92,7 @@ def _digest(folder: Path, arguments: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Trial:
-    """What one loop came to. `tried` is its cost: candidate edits, each with a test run."""
+    """Result of one loop. `tried` is its cost: candidate edits, each with a test run."""
 
     solved: bool
     tried: int
@@ -101,7 +101,7 @@ class Trial:
 
 
 def start(bug: Bug, checks: Checks) -> tuple[Check, ...]:
-    """What fails before anything was done; () if the bug cannot be used."""
+    """Returns the initial failures; () if the bug cannot be used."""
     with tempfile.TemporaryDirectory(prefix="learn-") as place:
         folder = bug.copy(Path(place) / "work")
         report = parse_pytest(checks.run(folder, ["-q", "--tb=short"])[1])

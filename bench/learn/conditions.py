@@ -34,7 +34,7 @@ JUNK = 60
 
 
 async def learning(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """Lessons from earlier bugs; every setting is the default, but for the control share."""
+    """Lessons from earlier bugs. Every setting is the default, except for the control share."""
     return await stream(bench, order, learner(clock=Ticks()), label=f"learn{seed}")
 
 
@@ -52,7 +52,7 @@ async def poisoned(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
 
 
 async def junk(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """The registry holds wrong fixes only, and whatever loops teach becomes wrong too."""
+    """The registry holds wrong fixes only, and lessons of loops become wrong too."""
     mind, chance = learner(clock=Ticks()), random.Random(seed)
     await _fill(mind, junk_patterns(chance))
     return await stream(bench, order, mind, label=f"junk{seed}", draft=Corrupter(chance, 1.0))
@@ -70,7 +70,7 @@ async def disjoint(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
 
 
 async def forged(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """Wrong fixes arrive by import, each claiming 50 of 50; then learning goes on as usual."""
+    """Wrong fixes are imported, each claiming 50 of 50. Then learning continues as usual."""
     source, mind = learner(clock=Ticks()), learner(clock=Ticks())
     await _fill(source, junk_patterns(random.Random(seed)))
     made = await source.registry.export()
@@ -89,7 +89,7 @@ def _boast(content: Any) -> Any:
 
 
 async def control(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """With a control share: what the registry says of its own benefit, beside the truth."""
+    """With a control share: the registry's estimate of its own benefit, beside the truth."""
     mind = learner(control=0.3, clock=Ticks())
     rows: list[Row] = []
     for lap in range(2):  # The second time as another project with the same habits.
@@ -147,6 +147,6 @@ CONDITIONS: dict[str, Callable[[Bench, Sequence[Bug], int], Awaitable[Done]]] = 
 
 
 async def run(name: str, bench: Bench, order: Sequence[Bug], seed: int) -> Any:
-    """One condition as plain data."""
+    """Returns the results of one condition as plain data."""
     done = await CONDITIONS[name](bench, order, seed)
     return done if isinstance(done, dict) else [asdict(row) for row in done]

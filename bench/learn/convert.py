@@ -83,7 +83,7 @@ def _arguments(given: object) -> str:
 
 
 def refactory(data: Path) -> Iterator[Program]:
-    """Wrong submissions of students; each task is a family."""
+    """Converts wrong submissions of students. Each task is a family."""
     for question in sorted(data.glob("question_*")):
         calls = sorted((question / "ans").glob("input_*.txt"))
         tests = [
@@ -91,7 +91,7 @@ def refactory(data: Path) -> Iterator[Program]:
             f"{(question / 'ans' / call.name.replace('input', 'output')).read_text().strip()}\n"
             for n, call in enumerate(calls[:MOST_TESTS], 1)
         ]
-        # What the task gave the students; without it none of some tasks' programs can pass.
+        # The task's given code. Without it, no program of some tasks can pass.
         given = question / "code" / "global.py"
         prelude = given.read_text(encoding="utf-8").strip() if given.exists() else ""
         for source in sorted((question / "code" / "wrong").glob("*.py"))[:PER_FAMILY]:
@@ -122,7 +122,7 @@ WORDS = (("true", "True"), ("false", "False"), ("null", "None"))
 
 
 def debugbench(path: Path) -> Iterator[Program]:
-    """Programs with one implanted bug of a kind; the examples of the task are the tests."""
+    """Converts programs with one implanted bug of a kind. The task's examples are the tests."""
     family = path.stem.removeprefix("python3_").replace(" ", "-")
     for number, row in enumerate(json.loads(path.read_text(encoding="utf-8"))):
         text = row["buggy_code"].replace("\t", "    ")
@@ -142,7 +142,7 @@ def debugbench(path: Path) -> Iterator[Program]:
 
 
 def _example(text: str) -> tuple[str, str] | None:
-    """The arguments and the result of an example; None where they are no plain values."""
+    """Returns the arguments and the result of an example, or None if they are no plain values."""
     found = re.search(r"Input:\s*(.*?)\s*Output:\s*(.*?)\s*(?:Explanation:|\Z)", text, re.DOTALL)
     if found is None:
         return None

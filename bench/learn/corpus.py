@@ -1,7 +1,7 @@
-"""Bugs as folders: project files with pytest tests in any layout, and `bug.toml` if there is one.
+"""Bugs as folders: project files with pytest tests in any layout, and an optional `bug.toml`.
 
-`bug.toml` says the family. Nobody but the statistics reads it: it is not copied to where the
-agent works, and the work folder has a neutral name.
+`bug.toml` names the family. Only the statistics read it: it is not copied to the agent's folder,
+which has a neutral name.
 """
 
 import re

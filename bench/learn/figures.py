@@ -61,7 +61,7 @@ def interval(rows: list[dict[str, Any]]) -> tuple[float, float]:
 
 
 def brief(rows: Any) -> str:
-    """What one condition came to, for whoever waits."""
+    """Returns one condition's summary for progress output."""
     if not isinstance(rows, list) or not rows:
         return "done"
     late = [row for row in rows if row["place"] >= len(rows) // 2]
@@ -82,7 +82,7 @@ def _line(title: str, scored: str, rows: list[dict[str, Any]]) -> str:
 
 
 def _forged(seeds: list[dict[str, Any]]) -> list[str]:
-    """What forged counts cost beside the same stream without them, first and later."""
+    """Returns the cost of forged counts beside the same stream without them, first and later."""
     pairs = []
     for one in seeds:
         plain = {row["bug"]: row["tried"] for row in one["conditions"].get("learning", [])}

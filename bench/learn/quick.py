@@ -1,8 +1,8 @@
-"""Does a folder's suite pass with one edit? A fork a question, in milliseconds, no pytest.
+"""Runs a folder's suite with one edit, in a fork per edit: milliseconds, no pytest.
 
-For suites of plain functions and methods `test_*` without fixtures, and of `unittest`; for others
-real pytest runs, in a fork that has loaded it. A run may use `SECONDS` of processor time, beside
-what pytest itself takes (`STARTING`).
+This is for suites of plain functions and methods `test_*` without fixtures, and of `unittest`. For
+others real pytest runs in a fork that has loaded it. A run may use `SECONDS` of processor time, in
+addition to pytest's own (`STARTING`).
 """
 
 import ast
@@ -34,7 +34,7 @@ class Quick:
         self._plain = False
 
     def passes(self, folder: str, path: str, old: str, new: str) -> bool:
-        """Is every test green with `old` in `path` replaced by `new`?"""
+        """Returns whether every test passes with `old` in `path` replaced by `new`."""
         if folder != self._folder:
             self._read(folder)
         texts = {**self._texts, path: self._texts[path].replace(old, new, 1)}
@@ -47,7 +47,7 @@ class Quick:
                 code = (
                     0 if (_plainly(texts) if self._plain else _pytest(folder, path, texts)) else 1
                 )
-            except BaseException:  # whatever a candidate raises, exits with or runs out of
+            except BaseException:  # every exception, exit or exhausted resource of a candidate
                 code = 1
             finally:
                 os._exit(code)
@@ -69,7 +69,7 @@ def _tests(path: str) -> bool:
 
 
 def _is_plain(text: str) -> bool:
-    """Only what is called without arguments, and nothing of pytest."""
+    """Returns whether all functions take no arguments and use no pytest feature."""
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     tests = [node for node in nodes if node.name.startswith("test")]
     return "pytest" not in text and all(

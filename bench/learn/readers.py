@@ -1,9 +1,10 @@
-"""Do readers get the right lesson? `python bench/learn/readers.py FOLDER...`
+"""Measures whether readers get the right lesson: `python bench/learn/readers.py FOLDER...`
 
 A search policy reads no lessons, so what `run.py` and `simulate.py` count does not depend on how
-lessons are extracted and chosen. This does. The built-in model repairs each bug once, without
-memory, and its attempts are kept in a file beside the folder. Then each order of the bugs is
-replayed through the real learner: a bug asks for lessons first, and is learnt from afterwards.
+lessons are extracted and chosen. This does.
+The built-in model repairs each bug once, without memory, and its attempts are kept in a file
+beside the folder. Then each order of the bugs is replayed through the real learner: a bug requests
+lessons first, and its own are stored afterwards.
 
 Counted for each bug of a stream:
 
@@ -42,7 +43,7 @@ DRAWS = 2000
 
 
 class Recorded(Value, frozen=True):
-    """One bug as it was repaired without memory."""
+    """One bug as repaired without memory."""
 
     bug: str
     failing: tuple[Check, ...]
@@ -70,7 +71,7 @@ class Recorded(Value, frozen=True):
 
 
 class Counted(NamedTuple):
-    """One bug of one order."""
+    """The counts of one bug of one order."""
 
     bug: str
     told: bool
@@ -90,14 +91,14 @@ async def record(bug: Bug, checks: Checks, budget: int) -> Recorded:
         str(file.relative_to(bug.folder)): file.read_text(encoding="utf-8")
         for file in bug.folder.rglob("*.py")
     }
-    # With the texts of its files, as a real loop has them from its snapshots.
+    # Includes the files' texts, as a real loop has them from its snapshots.
     reading = read_run(trial.records, 1, failing, texts)
     attempts = tuple([attempt for attempt in reading.attempts if attempt.judged][:budget])
     return Recorded(bug.name, failing, attempts, trial.solved)
 
 
 def recorded(folder: Path, most: int, budget: int) -> list[Recorded]:
-    """The bugs of the folder that can be used; those that are kept are not repaired again."""
+    """Returns the usable bugs of the folder. Stored results are not repaired again."""
     kept = folder.with_suffix(".readers.json")
     known: dict[str, Recorded] = {}
     if kept.exists():
@@ -117,7 +118,7 @@ def recorded(folder: Path, most: int, budget: int) -> list[Recorded]:
 
 
 async def replay(order: Sequence[Recorded]) -> list[Counted]:
-    """One stream through an empty registry."""
+    """Replays one stream through an empty registry."""
     mind = learner(clock=Ticks())
     shapes = {each.bug: each.shape for each in order if each.solved}
     counted: list[Counted] = []

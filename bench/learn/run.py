@@ -1,9 +1,11 @@
-"""Does learning help? `python bench/learn/run.py [FOLDER]`: bugs, real pytest, the built-in model.
+"""Measures the benefit of learning, with real pytest and the built-in model.
+
+    python bench/learn/run.py [FOLDER]
 
 Iterations are candidate edits, each tried with a test run; a bug that is not repaired within the
 budget counts as the budget. The same bug without lessons is the other half of each pair.
-Writes each pair as it comes, so that a run that was cut still says something: to standard error
-what all so far come to, and with --json a line. At the end a Markdown table on standard output.
+Each pair is written at once, so an interrupted run keeps its results: a summary so far to
+standard error, and with --json a line. At the end a Markdown table on standard output.
 """
 
 import argparse
@@ -31,7 +33,7 @@ EACH = 10
 
 
 def worker(given: tuple[str, int, tuple[str, ...], int, str, str]) -> dict[str, object]:
-    """One seed: every condition on one order of the bugs."""
+    """Runs every condition on one order of the bugs, for one seed."""
     folder, seed, names, budget, cache, pairs = given
     checks = Checks(cache)
 

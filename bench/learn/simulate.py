@@ -58,7 +58,7 @@ class Edit(NamedTuple):
 
 @dataclass
 class Task:
-    """A bug with the model's ranking of it; `right` holds what is known of candidates."""
+    """A bug with the model's ranking of it. `right` caches test results of candidates."""
 
     name: str
     family: str
@@ -84,7 +84,7 @@ class Looking:
 
 
 async def look(bug: Bug, checks: Checks) -> list[Edit]:
-    """The model's ranking of the bug; [] if nothing fails or it finds nothing to try."""
+    """Returns the model's ranking of the bug; [] without failures or candidates."""
 
     @tool(effect="idempotent", tier=2)
     def run_command(command: str) -> str:
@@ -156,7 +156,7 @@ class Corpus:
 
 
 class Loop(NamedTuple):
-    """What one bug of a stream cost, and what it costs without memory."""
+    """Cost of one bug of a stream, with and without memory."""
 
     tried: int
     solved: bool
@@ -168,7 +168,7 @@ Spoil = Callable[[dict[str, Rate]], dict[str, Rate]]
 
 
 def spoiler(chance: random.Random, share: float) -> Spoil:
-    """Of the wins `share` go to other edits' keys."""
+    """Assigns `share` of the wins to other edits' keys."""
 
     def spoil(rates: dict[str, Rate]) -> dict[str, Rate]:
         if chance.random() >= share:
@@ -181,7 +181,7 @@ def spoiler(chance: random.Random, share: float) -> Spoil:
 
 
 class Rule:
-    """How a search's ranking follows from what earlier ones came to: the one that runs."""
+    """The rule that derives a search's ranking from earlier results: the current one."""
 
     levels = "skl"
 
@@ -233,7 +233,7 @@ def first_right(corpus: Corpus, task: Task, order: Sequence[int]) -> int | None:
 def stream(
     corpus: Corpus, tasks: Sequence[Task], rule: Rule, spoil: Spoil, frozen: int | None = None
 ) -> list[Loop]:
-    """Each task in turn. From number `frozen` on only the gate hears of what loops came to."""
+    """Runs each task in turn. From number `frozen` on, only the gate gets the loops' results."""
     loops: list[Loop] = []
     for number, task in enumerate(tasks):
         order = rule.order(task)

@@ -1,8 +1,8 @@
 """Streams of bugs: a loop for each bug in turn, all with one registry, through the real `Learner`.
 
-A stream is honest by construction: a bug's lessons are asked for before the bug is worked on,
-and taken in after, so that only earlier bugs can help. What is done to the registry or to
-the lessons (poison, junk, ablations) is done here, outside of it.
+A bug's lessons are requested before the bug is worked on, and its own are stored after it, so only
+earlier bugs can help. Changes of the registry or of the lessons (poison, junk, ablations) are made
+here, outside of it.
 """
 
 import random
@@ -28,7 +28,7 @@ from taofold_repair.search import RepairSearch
 
 
 class Draft(Protocol):
-    """What is done to what a loop teaches, before the registry gets it."""
+    """Transformation of a loop's lesson before the registry gets it."""
 
     def pattern(self, pattern: Pattern) -> Pattern: ...
 
@@ -36,12 +36,12 @@ class Draft(Protocol):
 
 
 LEAST_RATE = Injection().min_success_rate
-"""What runs use: the default. The condition `tolerant` measures another."""
+"""Setting of the runs: the default. The condition `tolerant` measures another."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One bug of a stream: what it cost, and what it cost without any lessons."""
+    """One bug of a stream: its cost with and without lessons."""
 
     bug: str
     family: str
@@ -60,7 +60,7 @@ Came = Callable[[str, list[Row]], None]
 
 
 class Bench:
-    """What all streams share: test results, what is known to fail, the cost without lessons."""
+    """Shared data of all streams: test results, known failures, the cost without lessons."""
 
     def __init__(self, checks: Checks, budget: int, came: Came) -> None:
         self.checks, self.budget, self.came = checks, budget, came
@@ -113,9 +113,9 @@ async def stream(
     """Run every bug of `order`.
 
     Args:
-        learn: Take in what a loop teaches; attribution goes on without.
-        draft: What is done to a pattern before the registry gets it.
-        told: What is done to the lessons before the model reads them.
+        learn: Stores the lessons of loops. Attribution continues without it.
+        draft: Transformation of a pattern before the registry gets it.
+        told: Transformation of the lessons before the model reads them.
     """
     rows: list[Row] = []
     if draft is not None:
@@ -147,9 +147,9 @@ async def stream(
 async def _searched(
     mind: CrossLoopLearner, loop: str, trial: Trial, learn: bool, draft: Draft | None
 ) -> None:
-    """What the search came to. Without learning only the gate hears of it.
+    """Returns the search's result. Without learning only the gate gets it.
 
-    Whoever corrupts patterns corrupts this too: another edit is said to have been right.
+    A corrupted pattern corrupts this too: another edit is reported as right.
     """
     rates = await mind.registry.rates()
     found = mind.search.outcome(trial.records, rates) if mind.search else None
@@ -162,7 +162,7 @@ async def _searched(
 
 
 def _through(registry: Registry, draft: Draft) -> None:
-    """Whatever the registry is told from now on goes through `draft`."""
+    """Applies `draft` to every later lesson for the registry."""
     discover = registry.discover
 
     async def corrupted(loop, drafts, extraction, **options):  # type: ignore[no-untyped-def]
@@ -171,7 +171,7 @@ def _through(registry: Registry, draft: Draft) -> None:
     registry.discover = corrupted  # type: ignore[method-assign]
 
 
-# What is done to patterns. Wrong fixes look like real ones: same form, another shape.
+# Transformations of patterns. Wrong fixes look like real ones: same form, another shape.
 WRONG = (
     ("convert_type", "add_type_validation", "-return {{variable}}", "+return str({{variable}})"),
     ("swap_comparison", "fix_logic_error", "-if {{variable}} is {{variable_2}}:",
@@ -210,7 +210,7 @@ class Corrupter:
 
 
 def wrong(pattern: Pattern, chance: random.Random) -> Pattern:
-    """The pattern with somebody else's fix."""
+    """Returns the pattern with another pattern's fix."""
     template, category, out, put = chance.choice(WRONG)
     match pattern.body:
         case ErrorFix(signature=signature, fix=fix):
@@ -228,7 +228,7 @@ def wrong(pattern: Pattern, chance: random.Random) -> Pattern:
 
 @dataclass
 class Shuffler(Corrupter):
-    """Gives every pattern the fix of an earlier one, whatever the error."""
+    """Gives every pattern the fix of an earlier one, for any error."""
 
     fixes: list[Fix] = field(default_factory=list)
 

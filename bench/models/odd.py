@@ -1,4 +1,4 @@
-"""What taofold, pydantic-ai and litellm send, refuse and read of what others wrote.
+"""Handling of unusual third-party input by taofold, pydantic-ai and litellm.
 
     python -m bench.models.odd PYTHON_WITH_THE_PEERS
 
@@ -43,7 +43,7 @@ USAGE = {"prompt_tokens": 500, "completion_tokens": 7, "total_tokens": 507}
 
 @dataclass(frozen=True)
 class Row:
-    """What is odd, and what the server answers at first."""
+    """An odd input, and the server's first answer."""
 
     what: str
     format: str
@@ -55,7 +55,7 @@ class Row:
     name: str = "add"
     usage: Any = None
     first: Mapping[str, Any] | None = None
-    """The whole first answer; it is no success to take it for one."""
+    """The complete first answer. Accepting it as the result is no success."""
 
 
 UNION = {
@@ -85,7 +85,7 @@ ROWS = (
 
 
 class Play:
-    """The server: judges requests, answers as the row says."""
+    """The server: checks requests, answers as the row specifies."""
 
     def __init__(self) -> None:
         self.row = ROWS[0]

@@ -1,4 +1,4 @@
-"""taofold and its peers on the same scenarios against the same strict fakes: who comes through.
+"""taofold and its peers on the same scenarios against the same strict fakes.
 
     python -m bench.models.peers PYTHON_WITH_THE_PEERS
 
@@ -55,7 +55,7 @@ SEES = ("responses", "messages", "gemini")
 
 
 class Sum(BaseModel):
-    """What is asked for."""
+    """Output type of the scenarios."""
 
     total: int
 
@@ -98,7 +98,7 @@ class Peer:
         )
 
     def run(self, form: str, url: str, scenario: str) -> str:
-        """What came of it: `GAVE …` or `FAILED …`."""
+        """Returns the outcome: `GAVE …` or `FAILED …`."""
         to, back = self._process.stdin, self._process.stdout
         assert to is not None
         assert back is not None

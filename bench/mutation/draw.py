@@ -30,7 +30,7 @@ FEWEST = 40
 EQUIVALENT = re.compile(
     r"(Eq|NotEq|Lt|LtE|Gt|GtE)_(Is|IsNot)$|_(Is|IsNot)_(Eq|NotEq|Lt|LtE|Gt|GtE)$"
 )
-"""Identity for equality: the same for interned values, so such mutants say nothing."""
+"""Identity for equality: equal for interned values, so such mutants prove nothing."""
 LEFT_OUT = ("Variable", "NoOp", "Keyword", "ExceptionReplacer")
 """The last cannot read `except module.Error`."""
 Json = dict[str, Any]
@@ -86,7 +86,7 @@ def without_behaviour(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def is_stub(node: ast.stmt) -> bool:
-    """A method that only says how it is called."""
+    """Returns whether the method has only a signature."""
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
     return all(
@@ -134,7 +134,7 @@ def spans_without_behaviour(code: str) -> list[tuple[Position, Position]]:
 
 
 def places(path: Path) -> Iterator[Json]:
-    """One mutant for each place and family of operators, drawn among the family's."""
+    """Returns one mutant per place and family of operators, drawn among the family's."""
     code = path.read_text(encoding="utf-8")
     spans = spans_without_behaviour(code)
     nodes = list(ast_nodes(get_ast(code)))
@@ -155,7 +155,7 @@ def places(path: Path) -> Iterator[Json]:
 
 
 class Covering:
-    """Which tests cover a line, the quickest first."""
+    """Returns the tests that cover a line, the fastest first."""
 
     def __init__(self, tree: Path) -> None:
         self.data = coverage.CoverageData(str(tree / ".coverage"))
@@ -175,7 +175,7 @@ class Covering:
 
 
 def statement(code: str, line: int) -> tuple[int, int]:
-    """The first and last line of the innermost statement there; of a block, only of its head."""
+    """Returns the first and last line of the innermost statement; of a block, only its head."""
     first, last = line, line
     for node in ast.walk(ast.parse(code)):  # breadth first: the innermost comes last
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0):
@@ -209,7 +209,7 @@ def mutated(path: Path, place: Json) -> str:
 
 
 def compiles(path: Path, place: Json) -> bool:
-    """Is the mutant a program, and another one? `{%self.extra}` says nothing about any test."""
+    """Returns whether the mutant is a different, valid program. `{%self.extra}` tests nothing."""
     code = mutated(path, place)
     try:
         compile(code, str(path), "exec")

@@ -35,7 +35,10 @@ IDLE_SECONDS = 60.0
 """A process that used no processor for so long waits for what will not come."""
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-m", "not fuzz"]
 PLUGINS = ["-p", "anyio", "-p", "pytest_bdd.plugin", "-p", "taofold.testing.plugin"]
-"""What the tests need. To import the others that are installed takes most of a fresh process."""
+"""Modules that the tests need.
+
+Importing the other installed ones would dominate a fresh process.
+"""
 TESTS = [f"tests/{room}" for room in ROOMS]
 Json = dict[str, Any]
 
@@ -48,7 +51,7 @@ def surroundings(tree: Path) -> dict[str, str]:
 
 
 def cover(tree: Path) -> int:
-    """Run all tests once, with a coverage context for each; needs `coverage` to be importable."""
+    """Runs all tests once with a coverage context for each. `coverage` must be importable."""
     sources = ",".join(f"src/taofold/{room}" for room in ROOMS)
     files = {"MUTATION_SECONDS": "seconds.json", "COVERAGE_FILE": ".coverage"}
     environment = surroundings(tree) | {name: str(tree / file) for name, file in files.items()}
@@ -80,9 +83,9 @@ class Failures:
 
 
 def ended(child: int, most: float = math.inf) -> bool:
-    """Wait for a process group; False if it had to be killed.
+    """Waits for a process group. False if it had to be killed.
 
-    Processor time is measured, not the clock: on a busy machine a slow mutant is not a stuck one.
+    The limit is in processor time: on a busy machine a slow mutant is not a stuck one.
     """
     moved, last = time.monotonic(), 0.0
     while os.waitpid(child, os.WNOHANG) == (0, 0):
@@ -207,7 +210,7 @@ class Mutants:
         return "survived"
 
     def fresh(self, tests: list[str]) -> str:
-        """In a process that imports the mutant anew."""
+        """Runs the test in a process that imports the mutant again."""
         command = [sys.executable, "-m", "pytest", "-x", "-v", "--tb=no", *PLUGINS, *OPTIONS[1:]]
         command.append(f"--basetemp={self.tree / 'temporary-fresh'}")
         log = self.tree / "fresh.log"
@@ -217,7 +220,7 @@ class Mutants:
                 stderr=out, start_new_session=True,
             )  # fmt: skip
             in_time = ended(process.pid, self.most(tests))
-        # It has been waited for; else it would warn, and fail, in whichever test frees it.
+        # It is already reaped. Otherwise it would warn, and fail, in the test that frees it.
         process.returncode = 0
         lines = log.read_text(encoding="utf-8", errors="replace")
         if not in_time:

@@ -32,6 +32,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Tests that failed or were skipped without a mutant say nothing about one."""
+    """Excludes tests that failed or were skipped without a mutant."""
     usable = {test: seconds for test, seconds in _seconds.items() if test not in _unusable}
     Path(os.environ["MUTATION_SECONDS"]).write_text(json.dumps(usable), encoding="utf-8")

@@ -36,7 +36,7 @@ PLAIN = {"string": "string", "integer": "int", "number": "float", "boolean": "bo
 
 
 class Translator:
-    """One JSON schema to BAML classes; free maps are three levels deep, as BAML allows."""
+    """Converts one JSON schema to BAML classes. Free maps are three levels deep, as BAML allows."""
 
     def __init__(self, name: str, schema: dict[str, Any]) -> None:
         self.prefix = "S_" + re.sub(r"\W", "_", name) + "_"

@@ -38,7 +38,7 @@ BAD = frozenset({"wrong", "accepted"})
 
 
 def load(path: Path, track: str) -> list[dict[str, Any]]:
-    """The rows of one track; generated texts are made when they are needed."""
+    """Loads the rows of one track. Generated texts are created on use."""
     with path.open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     return [row for row in rows if row["track"] == track]

@@ -87,7 +87,7 @@ def pydantic_ai() -> Parser:
 
 
 def _plain(value: Any) -> Any:
-    """BAML's models as data; its absent optional fields are `None` and left out."""
+    """Converts BAML's models to data. Absent optional fields are `None` and omitted."""
     if hasattr(value, "model_fields_set"):
         return {k: _plain(v) for k, v in value if v is not None}
     if isinstance(value, dict):

@@ -71,7 +71,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _spans(text: str, arguments: dict[str, Any]) -> list[tuple[int, int]]:
-    """Where the texts of the arguments stand, however they are written."""
+    """Returns the positions of the arguments' texts, in any notation."""
     out: list[tuple[int, int]] = []
     for value in _texts(arguments):
         quoted = json.dumps(value, ensure_ascii=False)
@@ -155,7 +155,7 @@ def verdict(text: str, name: str, arguments: dict[str, Any]) -> str:
 
 
 def rows(count: int, seed: int) -> Iterator[tuple[str, str, dict[str, Any], int]]:
-    """Replies, the call that was meant, and the number of slips."""
+    """Returns replies, the intended call, and the number of slips."""
     draw = random.Random(seed)
     notations = sorted(set(DIALECTS) - set(NESTED))
     while count:

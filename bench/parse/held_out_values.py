@@ -109,7 +109,7 @@ def _data(value: Any) -> list[str]:
 
 
 def misfit(type_: type[BaseModel], value: dict[str, Any], draw: random.Random) -> Any:
-    """The value with one field that is absent or of another kind; None if it still fits."""
+    """Returns the value with one absent or mistyped field; None if it still fits."""
     key, kind = draw.choice(list(value)), draw.randrange(3)
     if kind == 0:
         absent = {name: each for name, each in value.items() if name != key}
@@ -122,7 +122,7 @@ def misfit(type_: type[BaseModel], value: dict[str, Any], draw: random.Random) -
 
 
 def rows(count: int, seed: int) -> Iterator[tuple[str, type[BaseModel], Any, str]]:
-    """Kinds, types, the value that was meant (None: none) and replies."""
+    """Returns kinds, types, the intended value (None: none) and replies."""
     draw = random.Random(seed)
     while count:
         type_, value = draw.choice(VALUES)

@@ -13,7 +13,7 @@ NEEDED = ["pydantic>=2.11", "msgspec>=0.20", "pytest", "atheris"]
 
 
 def prepare() -> None:
-    """Creates the environment and BAML's client, once; what was broken off is done again."""
+    """Creates the environment and BAML's client once. An interrupted creation is repeated."""
     python = VENV / "bin" / "python"
     ready = VENV / ".ready"
     if not ready.exists():

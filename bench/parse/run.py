@@ -28,7 +28,7 @@ DESTRUCTIVE = ("delete_call", "write_call", "shell_call", "tao_delete", "tao_wri
 
 
 def measure(name: str, python: str, args: argparse.Namespace, track: str) -> dict[str, Any]:
-    """Runs one contestant; a row that hangs or kills the process is recorded and skipped."""
+    """Runs one contestant. A row that hangs or kills the process is recorded and skipped."""
     results: dict[str, Any] = {}
     while True:
         command = [python, str(HERE / "worker.py"), name, str(args.corpus), str(args.schemas)]

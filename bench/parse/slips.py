@@ -82,7 +82,7 @@ def slip(text: str, draw: random.Random) -> str:
 
 
 def rows(count: int, seed: int = 7) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Replies with slips, and the call that was meant."""
+    """Returns replies with slips, and the intended call."""
     draw = random.Random(seed)
     for _ in range(count):
         name, arguments = draw.choice(CALLS)
@@ -118,7 +118,7 @@ def json_repair(text: str) -> tuple[list[tuple[str, Any]], bool]:
 
 
 def runs(name: str, arguments: Any) -> bool:
-    """Whether a runtime that checks names and schemas would run a call."""
+    """Returns whether a runtime that checks names and schemas would run a call."""
     schema = TOOLS.get(name)
     if schema is None or not isinstance(arguments, dict):
         return False

@@ -1,4 +1,4 @@
-"""What the registry's search is compared with: plain BM25, and TF-IDF with the cosine."""
+"""Baselines for the registry's search: plain BM25, and TF-IDF with the cosine."""
 
 import re
 from collections import Counter, defaultdict

@@ -1,4 +1,6 @@
-"""Do readers get the lesson for the error that is there? `python bench/retrieval/kinds.py FILE...`
+"""Measures whether readers get the lesson for the current error.
+
+    python bench/retrieval/kinds.py FILE...
 
 A FILE holds message kinds of a linter: what `pylint --list-msgs` prints, or JSON lines of `rule`
 and `message` with `{{ names }}` (as the `meta.messages` of ESLint's rules have them). Kinds whose
@@ -7,7 +9,7 @@ names and fixed it by an edit of its own file; then a loop in other code meets i
 so that no fix can be replayed, and its own first attempt has failed. Counted: how often the lesson
 of that very kind is among the five that are shown, and how often it is the first.
 
-Asked twice: as the tool prints it, and by a printer that leaves out the rule's name.
+Each query runs twice: with the tool's output, and without the rule's name.
 """
 
 import argparse
@@ -52,7 +54,7 @@ FIXES = (
 
 
 class Kind(NamedTuple):
-    """A kind of message of a linter; `form` prints a finding as the tool does."""
+    """A kind of message of a linter. `form` prints a finding as the tool does."""
 
     rule: str
     message: str
@@ -69,7 +71,7 @@ def eslint_lines(path: str, line: int, rule: str, message: str) -> str:
 
 
 def bare_line(path: str, line: int, rule: str, message: str) -> str:
-    """A printer that does not tell rules."""
+    """Prints a finding without its rule."""
     del rule
     return f"{path}:{line}:1: {message}\n"
 

@@ -1,4 +1,4 @@
-"""How well, and how fast, the registry finds patterns. See README.md."""
+"""Measures quality and speed of the registry's search. See README.md."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""What a step costs in the runtime in Rust, beside the Python runtime and a bare loop in each.
+"""Measures a step of the Rust runtime, the Python runtime and a bare loop in each language.
 
     python bench/rust/run.py [--steps N] [--runs N] [--rounds N] [--cpu]
 
@@ -70,7 +70,7 @@ def main():
 
 
 def measured(words):
-    """What a process printed, as JSON if it is, and the seconds of the processor that it took."""
+    """Returns a process's output, as JSON if possible, and its processor time in seconds."""
     before = getrusage(RUSAGE_CHILDREN)
     out = subprocess.run(words, check=True, capture_output=True).stdout
     after = getrusage(RUSAGE_CHILDREN)

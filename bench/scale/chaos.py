@@ -103,7 +103,7 @@ FAULTS = {"kill": 5, "stop": 3, "term": 2, "database": 1}
 
 
 class Machine:
-    """A process with process ids, a boot id and a name of its own; started again after its end."""
+    """A process with its own process ids, boot id and name. It is restarted after its end."""
 
     def __init__(self, world: "World", name: str, *command: str) -> None:
         self.world, self.name, self.boots = world, name, 0
@@ -146,7 +146,7 @@ class Machine:
         return int(children.split()[0])
 
     def signal(self, number: int) -> None:
-        # It may just be being started, or have just ended.
+        # It may just be starting, or have just ended.
         with suppress(IndexError, ProcessLookupError, FileNotFoundError):
             os.kill(self.inside(), number)
 
@@ -184,7 +184,7 @@ class World:
             for n, port in enumerate(self.ports)
         ]
         self.clients: dict[str, list[str]] = {}
-        """What each client was told: the places of events."""
+        """The positions of the events that each client received."""
         self.cuts = 0
         self.faults: Counter[str] = Counter()
         self.answers: Counter[str] = Counter()
@@ -201,7 +201,7 @@ class World:
         ).stdout.strip()  # fmt: skip
 
     async def ask(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> Any:
-        """What some server answers; None: it is away, or refuses."""
+        """Returns a server's response; None if it is down or refuses."""
         port = self.random.choice(self.ports)
         try:
             async with asyncio.timeout(5):
@@ -226,7 +226,7 @@ class World:
             self.watching.append(asyncio.create_task(self.follow(run["id"])))
 
     async def follow(self, run: str) -> None:
-        """Be a client of one run, at any server, until its end was told."""
+        """Follows one run as a client, at any server, until its end."""
         ids, last, event = self.clients[run], "", ""
         while event != "done":
             with suppress(OSError, RuntimeError, TimeoutError, asyncio.IncompleteReadError):
@@ -244,7 +244,7 @@ class World:
                     elif line.startswith(b"id: "):
                         at = line[4:].strip().decode()
                     elif line == b"\n":
-                        # Only an empty line makes an event of what came before it.
+                        # An event is complete only at its empty line.
                         if at:
                             ids.append(at)
                             last, event = at, name
@@ -277,7 +277,7 @@ class World:
             return None
 
     async def strike(self) -> None:
-        """One fault, then what was killed or has ended starts again."""
+        """Causes one fault, then restarts killed or ended processes."""
         kind = self.random.choices([*FAULTS], [*FAULTS.values()])[0]
         machine = self.random.choice(self.machines)
         if machine.frozen_until and kind != "database":
@@ -364,7 +364,7 @@ class World:
                 struck = time.monotonic()
             open_ = open_ or ({} if beginning.done() else {"new": 1})
         self.show(time.monotonic() - began, open_)
-        # What was not begun by now is missing in the count of runs.
+        # Runs that have not begun by now are missing in the count.
         beginning.cancel()
         await asyncio.wait([beginning])
         self.revive()
@@ -437,7 +437,7 @@ class World:
         }
 
     async def read_again(self, run: str) -> list[str]:
-        """What a client that comes now is told."""
+        """Returns the events that a new client receives."""
         self.clients[run] = []
         await asyncio.wait_for(self.follow(run), 60)
         return self.clients[run]

@@ -1,4 +1,4 @@
-"""What a step costs on PostgreSQL, beside SQLite, LangGraph's PostgresSaver, pydantic-ai with DBOS.
+"""Cost of a step on PostgreSQL, SQLite, LangGraph's PostgresSaver, and pydantic-ai with DBOS.
 
     python bench/scale/cost.py [--steps 50] [--runs 4]
 

@@ -1,4 +1,4 @@
-"""What one database carries: events of many agents, waiting runs, and what a step costs.
+"""Capacity of one database: events of many agents, waiting runs, and the cost of a step.
 
     python bench/scale/load.py [--agents 200] [--waiting 100000]
 
@@ -76,7 +76,7 @@ def of_server(server: postgres.Server) -> float:
         except OSError:
             continue
         if int(fields[1]) == root or int(status.parent.name) == root:
-            # Of the first process also what its children used that have ended.
+            # For the first process this includes its ended children.
             last = 15 if int(status.parent.name) == root else 13
             total += sum(map(int, fields[11:last])) / os.sysconf("SC_CLK_TCK")
     return total
@@ -99,7 +99,7 @@ async def many(log: Any, agents: int) -> dict[str, Any]:
 
 
 async def appends(log: PostgresLog, writers: int) -> dict[str, Any]:
-    """Only the log: `writers` runs, each of which appends two records, thirty times."""
+    """Measures only the log: `writers` runs append two records each, thirty times."""
     runs = [f"a{number}" for number in range(writers)]
     for run in runs:
         await log.create(RunRow(run, "running"), owner="bench", lease_ms=10_000)
@@ -134,7 +134,7 @@ async def inserts(log: PostgresLog, writers: int) -> int:
 
 
 async def waiting(log: Any, count: int) -> dict[str, Any]:
-    """`count` runs wait for an approval; nothing is due."""
+    """`count` runs wait for an approval, and none is due."""
     await agent(log).begin("go", run_id="first")
     await log.database.fetch(
         "with runs as (insert into taofold_runs(run, status, goal, agent, session, parent, "

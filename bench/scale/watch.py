@@ -150,14 +150,14 @@ class Watcher:
         if name == "answer_chunk":
             self.answer = self.answer[: data["offset"]] + data["text"]
             stamps = [word for word in data["text"].split() if word[:1].isdigit() and "." in word]
-            # Of several words that came together the first waited longest.
+            # Of several words that came together, the first waited longest.
             self.words += [now - float(stamps[0])] if stamps else []
         else:
             self.events.append(now - datetime.fromisoformat(data["timestamp"]).timestamp())
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """In milliseconds."""
+    """Returns the spread in milliseconds."""
     ordered = sorted(values)
     at = {"p50": 0.5, "p99": 0.99, "max": 1.0}
     found = {

@@ -1,8 +1,9 @@
 """The workload: an episode of N model turns, the first N - 1 of which call the tool `add`.
 
-The model is deterministic and reads the turn's number off the history it is shown, so nobody
-can skip feeding observations back. The names are those a contestant of the wider harness may
-use (docs/internals/benchmarks.md), which puts its own module of this name in front of this one.
+The model is deterministic and reads the turn's number off the history it is shown, so no
+contestant can skip feeding observations back. The names are those a contestant of the wider
+harness may use (docs/internals/benchmarks.md), which puts its own module of this name in front of
+this one.
 """
 
 import os

@@ -22,7 +22,7 @@ IMPORTS = {
 
 
 class Contestant(NamedTuple):
-    """Who takes part: a module of the harness (or `taofold_`), and its variants."""
+    """A contestant: a module of the harness (or `taofold_`), and its variants."""
 
     name: str
     module: str
@@ -33,7 +33,7 @@ class Contestant(NamedTuple):
 
     @property
     def python(self):
-        """The interpreter of its environment; taofold and the bare loop share ours."""
+        """Returns the interpreter of its environment. taofold and the bare loop share ours."""
         folder = VENVS / self.module.strip("_")
         return folder / "bin" / "python" if self.packages else Path(sys.executable)
 
@@ -89,7 +89,7 @@ def version(one):
 
 
 def measure(one, variant, task, **options):
-    """One measurement; None if the contestant failed, which is said on stderr."""
+    """Returns one measurement; None if the contestant failed, which goes to stderr."""
     command = [
         one.python, HARNESS / "measure.py", one.module, variant, task,
         "--json", json.dumps(options),
@@ -126,7 +126,7 @@ def in_process(one, keep, url, lengths):
 
 
 def over_http(one, keep, url, lengths):
-    # A peer's episode of 400 steps over HTTP takes half a minute of CPU and says nothing new.
+    # A peer's episode of 400 steps over HTTP takes half a minute of CPU and adds no information.
     fit = lengths if one in OURS else [length for length in lengths if length <= 100]
     found = measure(one, one.http, "http_seq", ns=fit, budget=2, max_reps=15, base_url=url)
     for length, row in (found or {}).items():
@@ -134,7 +134,7 @@ def over_http(one, keep, url, lengths):
 
 
 def crowd(one, keep, url, lengths):
-    # One sample of taofold's takes a third of a second: whatever else runs then decides.
+    # One sample of taofold takes a third of a second, so other load would decide the result.
     for _ in range(3 if one in OURS else 1):
         found = measure(one, one.http, "conc", n=10, c=100, mode="http", base_url=url)
         if found and not found["errors"]:

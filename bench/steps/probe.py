@@ -53,10 +53,10 @@ class Side:
 
 
 async def steps(options):
-    """Microseconds of CPU per step, at several lengths.
+    """Measures microseconds of CPU per step at several lengths.
 
-    A sample is one episode right after a garbage collection, whose walk over the heap leaves
-    the processor's caches cold; with `repeated` it is as many in a row as make that many steps.
+    A sample is one episode right after a garbage collection, whose walk over the heap leaves the
+    processor's caches cold. With `repeated` it is as many in a row as make that many steps.
     """
     repeated = options.get("repeated", 0)
     sides = [
@@ -82,7 +82,7 @@ async def steps(options):
 
 
 async def sqlite(options):
-    """As `steps`, with a file each, and the bytes it grows by."""
+    """As `steps`, with a file each, and the bytes by which it grows."""
     out = {name: {} for name in options["sides"]}
     with tempfile.TemporaryDirectory() as scratch:
         for length in options["lengths"]:

@@ -14,7 +14,9 @@ SOURCE = HERE.parent.parent / "src"
 
 
 def environment():
-    """For a contestant: taofold and this folder importable, compiled once, no proxy."""
+    """Returns a contestant's environment: taofold and this folder importable, compiled once, no
+    proxy.
+    """
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     return {
         **kept,
@@ -25,7 +27,7 @@ def environment():
 
 
 def probe(task, **options):
-    """One run of `probe.py`, in a fresh process."""
+    """Runs `probe.py` once, in a fresh process."""
     command = [sys.executable, str(HERE / "probe.py"), task, json.dumps(options)]
     done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)

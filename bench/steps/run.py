@@ -1,9 +1,9 @@
-"""What taofold costs per step, beside the bare loop and beside its targets: `make bench`.
+"""Measures taofold's cost per step against a bare loop and the targets: `make bench`.
 
     python bench/steps/run.py [--peers] [--rounds N] [--quick] [--json FILE]
 
 `--peers` also measures other frameworks with the harness beside the checkout, in the same
-invocation. docs/internals/benchmarks.md says what is measured, how, and what it does not show.
+invocation. docs/internals/benchmarks.md describes the measurements, the method and the limits.
 """
 
 import argparse

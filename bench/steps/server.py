@@ -76,7 +76,7 @@ def chunk(data: bytes) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection; requests do not overlap on it."""
+    """One keep-alive connection. Its requests do not overlap."""
 
     def __init__(self, delay: float) -> None:
         self.delay, self.got, self.need = delay, bytearray(), -1

@@ -9,7 +9,7 @@ def ratio(ours, floor):
 
 
 def spread(values):
-    """How much the largest is above the smallest: 0 = flat."""
+    """Returns the relative difference of the largest and the smallest: 0 = flat."""
     return max(values) / min(values) - 1
 
 

@@ -29,7 +29,7 @@ def openvino(root: Path) -> Iterator[Row]:
         family = path.stem.removesuffix("_output_parser_test")
         types = _parameter_types(source)
         for name, body in _tests(source, r"^TEST(?:_F)?\(\w+, (\w+)\) "):
-            # a request without tools: nothing may be read, whatever the reply says
+            # A request without tools: no call may be read from any reply.
             if _STREAMS.search(name) or re.search(r"arse\w*\([^;]*, false\)", body):
                 continue
             for number, text in enumerate(_cpp_texts(body)):
@@ -70,7 +70,7 @@ def _tests(source: str, head: str) -> Iterator[tuple[str, str]]:
 
 
 def _block(source: str, at: int) -> str:
-    """What stands between the bracket at `at` and the one that closes it."""
+    """Returns the text between the bracket at `at` and its closing bracket."""
     depth, begin = 0, at
     while at < len(source):
         skipped = _SKIPPED.match(source, at)

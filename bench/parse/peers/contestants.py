@@ -1,4 +1,4 @@
-"""Who reads the rows: each makes calls, prose or a refusal out of a reply."""
+"""Readers of the rows: each converts a reply to calls, prose or a refusal."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def _number(text: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A literal as JSON data; raises ValueError where there is a name."""
+    """Returns a literal as JSON data. Raises ValueError at a name."""
     match value:
         case Struct(fields=fields, items=items) if fields and not items:
             return {key: plain(each) for key, each in fields.items()}

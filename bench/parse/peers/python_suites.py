@@ -1,9 +1,8 @@
 """Runs the Python suites of other servers with a contestant in the place of their parsers.
 
-The test modules are copied to a scratch folder, without their assertions about prose and ids;
-whatever they import of their server is a stand-in whose `extract_tool_calls` and
-`detect_and_parse` ask the contestant. Their own assertions are the verdict. Used as a pytest
-plugin: see `run.py`.
+The test modules are copied to a scratch folder, without their assertions about prose and ids. Their
+imports of the server are replaced by stand-ins whose `extract_tool_calls` and `detect_and_parse`
+call the contestant. Their own assertions are the verdict. Used as a pytest plugin: see `run.py`.
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ class Standin(types.ModuleType):
     def __eq__(self, other: Any) -> bool:
         if isinstance(other, _Record):
             return other == self
-        # what a suite says of a state that a stand-in does not have is no verdict on a reader
+        # an assertion about state that a stand-in lacks is no verdict on a reader
         return self is other or isinstance(other, str | int | None)
 
     __hash__ = object.__hash__
@@ -260,7 +259,7 @@ _TYPES: dict[str, Any] = {"string": str, "array": list, "object": dict, "boolean
 
 
 def _is_possible(tools: dict[str, dict[str, Any]], name: str, arguments: Any) -> bool:
-    """Whether a runtime has the tool, and would not refuse the arguments before it runs."""
+    """Returns whether a runtime has the tool and accepts the arguments."""
     if name not in tools or not set(tools[name].get("required") or ()) <= set(arguments or ()):
         return False
     declared = tools[name].get("properties") or {}
@@ -295,7 +294,7 @@ def _encoded(arguments: Any) -> _Arguments:
 
 
 class _Record(types.SimpleNamespace):
-    """A call as the suites know it; equal to one that says the same of tool and arguments."""
+    """A call in the suites' form; equal to one with the same tool and arguments."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -368,12 +367,11 @@ def parse_non_stream(text: Any, tools: Any = None) -> Any:
 
 
 _CUT_OFF = {"gemma4": ("<|tool_call>", "<tool_call|>")}
-"""The marks between which a server cuts out what it gives to a parser, where the rest says
-nothing of its family."""
+"""Marks at which a server cuts the parser's input, if the rest does not identify the family."""
 
 
 class _Single(dict[str, Any]):
-    """A call as the MLX servers have it: equal to a list of it alone, whatever its id."""
+    """A call in the MLX servers' form: equal to a list of it alone, with any id."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -405,7 +403,7 @@ def parse_tool_call_complete(payload: Any) -> Any:
 
 
 class _Triples(list[Any]):
-    """Calls as (text, name, arguments); a text without any call is one triple of its own."""
+    """Calls as (text, name, arguments). A text without any call is one triple of its own."""
 
     def __eq__(self, other: Any) -> bool:
         wanted = [each[1:] for each in other if each[1] is not None]
@@ -424,7 +422,7 @@ def extract_plain(text: Any, *_: Any, **known: Any) -> Any:
 
 
 def parse_results(text: Any, *_: Any, **known: Any) -> Any:
-    """Calls with their input; one that the reader refuses is an error, as in the suite."""
+    """Returns calls with their input. A refused one is an error, as in the suite."""
     reading = _read(text)
     if reading.kind == "refused" and text:
         return [_Record(name=_Unjudged(), input={}, is_error=True, raw=_Unjudged())]
@@ -432,7 +430,7 @@ def parse_results(text: Any, *_: Any, **known: Any) -> Any:
 
 
 class _Unjudged:
-    """What no contestant is asked for, reasoning and prose: equal to whatever a suite wants."""
+    """Reasoning and prose, which are not compared: equal to every value of a suite."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -480,7 +478,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def _kept(item: Any) -> Any:
-    """What a `unittest.TestCase` raised: it does not come out of the call, pytest keeps it."""
+    """Stores the exception of a `unittest.TestCase`, because pytest keeps it from the caller."""
     kept = getattr(item, "_excinfo", None)
     return (kept[0].type, kept[0].value) if kept else None
 
@@ -502,12 +500,12 @@ _INSIDE = r"to have been called|Standin|<module '|no attribute '(?:type|value)'"
 
 
 def _looks_inside(error: Any) -> bool:
-    """Whether a test looks into the server: at calls, events or pieces of its own."""
+    """Returns whether a test inspects the server: its calls, events or pieces."""
     return re.search(_INSIDE, str(error[1])) is not None
 
 
 def _streams(function: Any) -> bool:
-    """Whether a test itself feeds a parser piece by piece, whatever else it says."""
+    """Returns whether a test itself feeds a parser piece by piece."""
     try:
         source = inspect.getsource(function)
     except (OSError, TypeError):
@@ -556,7 +554,7 @@ def pytest_runtest_call(item: Any) -> Any:
 
 
 def verdict_of(line: dict[str, Any]) -> str:
-    """As for `rows.verdict`, from what a test of a suite said."""
+    """Returns the verdict, as `rows.verdict`, from the result of a suite's test."""
     if line["passed"]:
         return "right"
     # A test stops at the first thing that fails: what it read last.

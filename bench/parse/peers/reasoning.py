@@ -1,4 +1,4 @@
-"""What was only thought never runs: the reasoning suites of other servers, with a call planted.
+"""Reasoning never runs as a call: the reasoning suites of other servers, with planted calls.
 
     python bench/parse/peers/reasoning.py vllm=PATH sglang=PATH vllm-mlx=PATH ollama=PATH smg=PATH
 
@@ -72,7 +72,7 @@ def _value(node: ast.AST, names: dict[str, Any]) -> Any:
     try:
         expression = ast.Expression(node)  # type: ignore[arg-type]
         return eval(compile(expression, "<row>", "eval"), {"__builtins__": {}}, dict(names))
-    except Exception:  # whatever else a suite computes is no literal
+    except Exception:  # every other computed value is no literal
         return None
 
 
@@ -156,7 +156,7 @@ SUITES = dict.fromkeys(_PYTHON, python_rows) | {"ollama": ollama_rows, "smg": sm
 
 
 def is_marked(row: Row) -> bool:
-    """Whether the text itself says that its reasoning is reasoning."""
+    """Returns whether the text itself marks its reasoning."""
     at = row.text.find(row.reasoning.strip()) if row.reasoning.strip() else -1
     around = row.text[:at] + row.text[at + len(row.reasoning.strip()) :] if at >= 0 else ""
     return bool(_MARK.search(around))

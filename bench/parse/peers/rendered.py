@@ -29,7 +29,7 @@ _TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": None}
 def rendered(root: Path) -> Iterator[Row]:
     cases = list(_cases(root))
     for path in sorted(root.glob("*.jinja")):
-        # Which of them a template renders is chance, the same in every run.
+        # The selection of rendered calls is random, the same in every run.
         own = sorted(cases, key=lambda case: sha256(f"{path.stem}{case[0]}".encode()).digest())
         for name, question, tools, calls in own[:_EACH]:
             text = _reply(path.read_text(), question, tools, calls)
@@ -73,7 +73,7 @@ def _schema(node: Any) -> Any:
 
 
 def _reply(template: str, question: str, tools: dict[str, Any], calls: list[Wanted]) -> str:
-    """What a template writes for a turn with these calls; empty if it has no place for them."""
+    """Returns the template's text of a turn with these calls; empty if it has no place for them."""
     user = {"role": "user", "content": question}
     offered = [
         {"type": "function", "function": {"name": k, "description": "", "parameters": v}}

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class Wanted:
-    """One call that a row wants: exact `arguments`, or `entries` that they must hold."""
+    """One expected call of a row: exact `arguments`, or `entries` that they must hold."""
 
     name: str | None = None
     arguments: Any = None
@@ -29,7 +29,7 @@ class Row:
 
 @dataclass
 class Reading:
-    """What a contestant made of a reply."""
+    """A contestant's result of a reply."""
 
     calls: list[tuple[str, Any]]
     kind: str

@@ -1,8 +1,8 @@
-"""Which rows of the peers' suites are out of scope, by rules that were fixed before counting.
+"""Rows of the peers' suites that are out of scope, by rules that were fixed before counting.
 
-A rule looks at what a row is, never at what a reader made of it: a row that a rule takes out is
-out for every reader, also where it is read as the suite wants. `run.py` prints both figures, all
-rows and rows in scope, and how many each rule takes out.
+A rule depends on the row, never on a reader's result: an excluded row is excluded for every reader,
+even if read as the suite expects. `run.py` prints both figures, all rows and rows in scope, and the
+number of rows that each rule excludes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ BROKEN = re.compile(
     r"|TOOLCALLING\.(?:batch\.[45]|stream\.4)\b",
     re.IGNORECASE,
 )
-"""Names of tests that say themselves that their reply is none of the family's: each server has its
-own mind about what to make of it. The numbers are those of a table whose key says so of them."""
+"""Names of tests whose reply is, by their own statement, not the family's.
+
+Each server treats such replies differently. The numbers are those of a table whose key states this.
+"""
 DIFFERENT = "(servers differ)"
 """Rows of a table that records what three servers make of a reply, where they do not agree."""
 SETTINGS = {
@@ -28,11 +30,11 @@ SETTINGS = {
 UNDECLARED = re.compile(
     r"ignored_when|ignores_extra|duplicate_keys|extra_arguments_ignored|parameter_value_skipped"
 )
-"""Rows that want arguments dropped; here nothing in a call is left out silently."""
+"""Rows that expect dropped arguments. taofold omits nothing in a call silently."""
 
 
 def out_of_scope(row: dict[str, Any]) -> str:
-    """The rule that takes a row out of scope; empty if none does."""
+    """Returns the rule that excludes a row; empty if none does."""
     if row["verdict"] == "disputed":
         return "disputed"
     name = row["id"].rpartition("/")[2]
@@ -48,7 +50,7 @@ def out_of_scope(row: dict[str, Any]) -> str:
 
 
 def in_prose(row: dict[str, Any]) -> bool:
-    """Whether a call without any mark of a family stands in a line of prose, and is wanted."""
+    """Returns whether an expected call without a family's mark is in a line of prose."""
     texts = [each["text"] for each in row.get("readings", ())] or [row.get("text", "")]
     return any(_in_line(text) for text in texts)
 

@@ -197,7 +197,7 @@ def _rust_rows(body: str, common: dict[str, dict[str, Any]]) -> Iterator[Row]:  
 
 
 def _statements(body: str) -> Iterator[str]:
-    """The statements of a Rust body: split at `;` outside of strings."""
+    """Splits a Rust body into statements at `;` outside of strings."""
     begin = at = 0
     pattern = re.compile(r'r(#*)".*?"\1|"(?:[^"\\]|\\.)*"|;|//[^\n]*', re.DOTALL)
     while found := pattern.search(body, at):
@@ -307,7 +307,7 @@ _OWN_FORM = re.compile(
     r"Regex|XMLFormat:|XMLToolCallFormat|NameKey|ReplaceFunctionResults"
     r"|, true\)|ParseJSON|ParseTextContent"
 )
-"""What a test configures that no reply says, or a text that is not finished."""
+"""Test settings that no reply shows, or an incomplete text."""
 
 
 def local_ai(root: Path) -> Iterator[Row]:
