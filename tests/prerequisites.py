@@ -3,8 +3,8 @@
     pytestmark = GIT.mark        # skips the module's tests if it is missing
     CHROMIUM.need()              # the same from inside a test or a fixture
 
-A reason names one missing thing, in the same words wherever it is needed: the end of a test run
-says each reason once (`tests/conftest.py`). The environments of `make environments` are in
+A reason names one missing thing, in the same words everywhere: the end of a test run lists each
+reason once (`tests/conftest.py`). The environments of `make environments` are in
 `tests.environments`.
 """
 

@@ -1,9 +1,9 @@
-"""A provider that real coding agents talk to: it asks for one shell command, then says a sentence.
+"""A provider for real coding agents: it requests one shell command, then replies with a sentence.
 
     python bench/coding_agents/provider.py PORT COMMAND [HOST]
 
-It speaks Anthropic's Messages, OpenAI's Responses and Chat Completions, and Gemini, streamed, as
-far as Claude Code, Codex, OpenCode, Aider and Gemini CLI need it.
+It implements Anthropic's Messages, OpenAI's Responses and Chat Completions, and Gemini, streamed,
+as far as Claude Code, Codex, OpenCode, Aider and Gemini CLI need it.
 """
 
 import json

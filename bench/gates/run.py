@@ -3,11 +3,11 @@
     python bench/gates/run.py [--only TEXT] [--jobs N] [--verbose]
     python bench/gates/run.py --install
 
-Each row of `gate_rows.py` is one loop of one iteration: a small project, what a scripted agent
-does to its files, and a gate. A cheat must be refused, or a note must name one of its files; honest
-work must pass, or the verdict must name the option that includes it. What counts are silent passes
-and false failures. Tools that are not installed skip their rows; `--install` brings those of npm
-and pip into a cache outside of the project.
+Each row of `gate_rows.py` is one loop of one iteration: a small project, the changes of a scripted
+agent, and a gate. A cheat must be refused, or a note must name one of its files; honest work must
+pass, or the verdict must name the option that includes it. The figures are silent passes and false
+failures. Tools that are not installed skip their rows; `--install` brings those of npm and pip into
+a cache outside of the project.
 """
 
 import argparse

@@ -4,8 +4,8 @@
     python bench/growth/run.py --runs 100,10000 --waiting 100,1000 --steps 1000
 
 Every figure is the CPU time of this process (a busy machine does not change it), the best of
-several. What is said to be constant is compared: the last column is the largest size over the
-smallest, and more than `--most` of it (3) ends with exit code 1.
+several. The last column is the ratio of the largest size to the smallest. A ratio above `--most`
+(3) for a constant cost ends with exit code 1.
 """
 
 import argparse

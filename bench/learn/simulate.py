@@ -1,10 +1,10 @@
 """Many orders at the price of one: `python bench/learn/simulate.py FOLDER...`.
 
-A search that is told rates tries the same candidate edits in another order, so its cost follows
-from two things: the model's whole ranking, taken from the model itself, and which candidates are
-right, found by running the tests of those that some order tries. A loop costs the place of the
-first right one, at most the budget. What a simulation leaves out: real loops go on from an edit
-that settled some of the checks. `run.py` runs those.
+A search with rates tries the same candidate edits in another order, so its cost follows from two
+things: the model's whole ranking, taken from the model itself, and which candidates are right,
+found by running the tests of those that some order tries. A loop costs the place of the first right
+one, at most the budget. A simulation omits that real loops continue from an edit that fixed some of
+the checks. `run.py` includes this.
 
 A bug counts if any of the first `FIRST` candidates is right; a set of what the order without memory
 repairs within the budget could only lose.

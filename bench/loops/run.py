@@ -3,7 +3,7 @@
     python bench/loops/run.py [WORD ...]
 
 A scripted agent repairs the bug, does nothing, or cheats. The truth is the exit code of the gate in
-a clean copy of the project with the agent's version of the product file alone. Where product code
+a clean copy of the project with the agent's version of the product file alone. If product code
 deceives the gate itself, the case is marked as not repaired. A WORD selects cases by their name.
 The script exits with 1 if a verdict differs from the truth. Runtimes that are absent are skipped.
 """

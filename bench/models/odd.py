@@ -4,7 +4,7 @@
 
 The peers' Python has `pydantic-ai-slim[openai,anthropic] litellm`. A server of this process holds
 each request to the provider's documented rules (`tests/models/law.py`) and answers as the row
-says. "yes": the request was taken, the tool got its arguments, and the answer came back. A row
+specifies. "yes": the request was taken, the tool got its arguments, and the answer came back. A row
 that is about the request has a second, good tool beside the odd one, and the good one is called.
 Prints the table of README.md.
 """

@@ -1,12 +1,12 @@
-"""How the time of a reading grows with its text: `python bench/parse/growth.py [--all]`.
+"""Measures the growth of parsing time with the text: `python bench/parse/growth.py [--all]`.
 
 Each shape is a unit that is repeated, made to make a pattern or a reader look far: the marks of
-every family, their beginnings, and the texts of `attacks.py`. Every shape is read at 25 kB and
-100 kB; what grows faster than its text or is slow, and the slowest of each reader, at 1 MB too.
-There ten times the text must not cost more than `LIMIT` times the time of 100 kB, and none more
-than `SECONDS`. A stream is fed in pieces of several sizes; by single characters a tenth of that,
-as a call costs more than a character does. Prints what fails, with `--all` every row, slowest
-first, and a table of the readers; the exit code says whether any failed.
+every family, their beginnings, and the texts of `attacks.py`. Every shape is read at 25 kB and 100
+kB; what grows faster than its text or is slow, and the slowest of each reader, at 1 MB too. There
+ten times the text must not cost more than `LIMIT` times the time of 100 kB, and none more than
+`SECONDS`. A stream is fed in pieces of several sizes; by single characters a tenth of that, as a
+call costs more than a character does. Prints what fails, with `--all` every row, slowest first, and
+a table of the readers; the exit code is 1 if any failed.
 """
 
 from __future__ import annotations

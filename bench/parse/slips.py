@@ -3,8 +3,8 @@
     python bench/parse/slips.py [--rows 8000]
 
 Structural characters are the quotes, braces, brackets, commas and colons of JSON outside its
-strings. A reader is right when it gives the call that was meant or refuses; another call is
-wrong, `marked` when a repair says that its content was changed.
+strings. A reader is right when it gives the intended call or refuses. Another call is wrong, or
+`marked` if a repair records that its content was changed.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Servers and workers that are killed, frozen and told to stop, under a database that crashes.
+"""Kills, freezes and stops servers and workers, under a database that crashes.
 
     python bench/scale/chaos.py --engine local|dbos|restate --runs 200 [--servers 2] [--old SRC]
 
-Three workers, each a machine of its own (process ids, boot id, host name), drive runs that call
-tools whose effect must happen once and ask persons. Two servers that drive nothing
-(`taofold serve --max-runs 0`) begin the runs, take the answers of a person, who answers truthfully,
-and stream each tenth run to a client, which comes back to any of them when it is cut off. All get
-SIGKILL, SIGSTOP and SIGTERM and are started anew, PostgreSQL is stopped as in a crash and started.
-In the end every run must have finished, its events must have no gap, no effect may have happened
+Three workers, each a machine of its own (process ids, boot id, host name), drive runs whose tools
+have effects that must happen once, and which need approvals. Two servers that drive nothing
+(`taofold serve --max-runs 0`) begin the runs, take the truthful decisions of an approver, and
+stream each tenth run to a client, which comes back to any of them when it is cut off. All get
+SIGKILL, SIGSTOP and SIGTERM and are restarted, PostgreSQL is stopped as in a crash and started. In
+the end every run must have finished, its events must have no gap, no effect may have happened
 twice, and each client must have got every event once and in order. Failover is the time from a
 SIGKILL until another machine owns the run. Exit code 0: all of that holds.
 """

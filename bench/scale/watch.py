@@ -1,12 +1,12 @@
-"""Many clients watch, on servers that only serve, runs that workers drive.
+"""Many clients watch runs on servers that only serve, while workers drive the runs.
 
     python bench/scale/watch.py [--clients 1000] [--runs 100] [--servers 2] [--workers 2]
 
 Real processes (`taofold serve --max-runs 0`, `taofold work`) on one PostgreSQL with fsync. Each run
-takes steps of a second and then says an answer of 80 words, four a second; each word is the time
-at which the model said it. Prints JSON: events that some client missed or got twice or in another
-order than the log has them, how long an event took from its record's time, and a word from the
-model, until a client had it (milliseconds), and the CPU that each kind of process used.
+takes steps of a second and then streams an answer of 80 words, four per second. Each word is the
+time at which the model sent it. Prints JSON: events that some client missed or got twice or in
+another order than the log has them, how long an event took from its record's time, and a word from
+the model, until a client had it (milliseconds), and the CPU that each kind of process used.
 """
 
 import argparse

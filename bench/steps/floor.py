@@ -1,9 +1,9 @@
-"""The floor: the loop one writes by hand in an afternoon, around nothing but a list of dicts.
+"""The floor: a minimal hand-written loop around a list of dicts.
 
-No checks, no events, no limits, no retries: what is left of the time when a framework costs
-nothing. Variants: `floor` in process, `floor+sqlite` with a row per message and a commit per
-step (WAL, synchronous=NORMAL, as taofold's log outside of `once` tools and endings), and HTTP
-with aiohttp, the client that taofold uses.
+No checks, no events, no limits, no retries: the time that remains without a framework's cost.
+Variants: `floor` in process, `floor+sqlite` with a row per message and a commit per step (WAL,
+synchronous=NORMAL, as taofold's log outside of `once` tools and endings), and HTTP with aiohttp,
+the client that taofold uses.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """A fast fake of a chat-completions server, stateless and deterministic.
 
-It reads no JSON: it finds `steps=N;` or `tokens=M;` in the raw body and counts the tool
-results in it. Prints its port. With `tokens=M;` and a stream, each token is the time it was
-sent at (CLOCK_MONOTONIC, ns), so that a client on this machine can tell its delay.
+It reads no JSON: it finds `steps=N;` or `tokens=M;` in the raw body and counts the tool results in
+it. Prints its port. With `tokens=M;` and a stream, each token is the time it was sent at
+(CLOCK_MONOTONIC, ns), so that a client on this machine can compute its delay.
 """
 
 import argparse

@@ -9,8 +9,8 @@ Some packages cannot live beside ours (CrewAI pins old versions) or are too larg
     crewai = environments.needs("crewai")        # skips the test if it is missing
     crewai.run("script.py", "argument", timeout=60)
 
-The cache is `$TAOFOLD_TEST_CACHE`, else `~/.cache/taofold-tests`. An environment is found by what
-its file says: a changed pin is another environment.
+The cache is `$TAOFOLD_TEST_CACHE`, else `~/.cache/taofold-tests`. An environment is identified by
+its file's content: a changed pin is another environment.
 """
 
 import fcntl

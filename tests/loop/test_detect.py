@@ -82,7 +82,7 @@ def test_the_same_work_with_the_same_failure_ends_the_loop(files: list[dict[str,
 def test_who_still_tries_something_is_redirected_and_never_stopped(what: str) -> None:
     """For a gate with only an exit code, new files or new output are the only signs of progress.
 
-    Mutants: a flat share ends the loop; stuck pauses whatever the files.
+    Mutants: a flat share ends the loop; stuck pauses for any files.
     """
     files = [{"a.py": str(n) if what == "files" else "1"} for n in range(12)]
     errors = ["E" if what == "files" else f"E{chr(97 + n)}" for n in range(12)]

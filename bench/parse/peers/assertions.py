@@ -1,8 +1,8 @@
 """Rows out of tests that are written as assertions, in C++ (gtest) and in Rust.
 
-OpenVINO's model server: `src/test/llm/output_parsers/*_test.cpp`. mistral.rs and candle-vllm:
-the `#[test]` functions beside their parsers. A test is a row when it reads one finished text
-and says how many calls it holds, or what stands in them.
+OpenVINO's model server: `src/test/llm/output_parsers/*_test.cpp`. mistral.rs and candle-vllm: the
+`#[test]` functions beside their parsers. A test is a row when it reads one finished text and
+asserts the number or the content of its calls.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python bench/parse/peers/reasoning.py vllm=PATH sglang=PATH vllm-mlx=PATH ollama=PATH smg=PATH
 
-A row is a reply whose reasoning and answer a suite tells apart. Calls in six spellings are
-written into its reasoning; none of them may come back. The answer of the reply as it stands is
-compared with the suite's. Rows whose reasoning has no mark at all (a server's setting says that
-everything is thought) say nothing about a text and are left out.
+A row is a reply whose reasoning and answer a suite separates. Calls in six spellings are written
+into its reasoning; none of them may come back. The answer of the reply as it stands is compared
+with the suite's. Rows whose reasoning has no mark at all (a server's setting declares the whole
+text as reasoning) prove nothing and are left out.
 """
 
 from __future__ import annotations

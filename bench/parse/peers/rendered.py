@@ -1,10 +1,9 @@
-"""Calls that others wrote, as the chat templates of models render them.
+"""Third-party calls, rendered by the chat templates of models.
 
-A folder with chat templates (`*.jinja`, such as llama.cpp's `models/templates`) and the data of
-the Berkeley Function Calling Leaderboard (`BFCL_v4_*.json`, `possible_answer/`): its calls, with
-their schemas, are what a model's turn says, and the template how that model would write it. Of
-neither a line is ours. Only what templates render well-formed is here: it says what is read of
-every family, nothing about slips.
+A folder with chat templates (`*.jinja`, such as llama.cpp's `models/templates`) and the data of the
+Berkeley Function Calling Leaderboard (`BFCL_v4_*.json`, `possible_answer/`): its calls, with their
+schemas, are the content of a model's turn, and the template is that model's notation. Both are
+third-party files. Templates render well-formed calls only, so this measures families, not slips.
 """
 
 from __future__ import annotations

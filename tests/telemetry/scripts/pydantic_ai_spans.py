@@ -1,5 +1,6 @@
-"""In the environment of pydantic-ai: the run of `test_peers.py` by pydantic-ai, whose own
-instrumentation tells of it. Arguments: the URL of the model's server. Prints its spans as JSON."""
+"""In the environment of pydantic-ai: the run of `test_peers.py` by pydantic-ai, with its own
+instrumentation. Arguments: the URL of the model's server. Prints its spans as JSON.
+"""
 
 import json
 import sys

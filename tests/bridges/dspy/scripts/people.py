@@ -1,6 +1,7 @@
-"""In DSPy's environment: `react` and `own` run programs; `ask` runs ReAct until a person is
-needed; `go` decides and resumes; `crash` compiles and kills itself in the middle; `resume` goes on,
-counting its calls; `example` runs the one in `examples/`."""
+"""In DSPy's environment: `react` and `own` run programs; `ask` runs ReAct until an approval is
+needed; `go` decides and resumes; `crash` compiles and kills itself in the middle; `resume`
+continues and counts its calls; `example` runs the one in `examples/`.
+"""
 
 import asyncio
 import contextlib
