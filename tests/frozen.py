@@ -112,7 +112,7 @@ def _fields(kind: type) -> Iterator[tuple[str, str]]:
 
 
 def _shown(default: object) -> str:
-    """Returns the repr of a value. An object without its own repr is shown by its type."""
+    """Returns the repr of a default; for a dataclass, a struct or a default repr, its type."""
     if inspect.isroutine(default) or isinstance(default, type):
         return default.__qualname__
     is_value = isinstance(default, msgspec.Struct) or dataclasses.is_dataclass(default)

@@ -54,7 +54,7 @@ class Server:
         return self._free.pop() if self._free else self._schema()
 
     def give_back(self, schemas: Iterable[str]) -> None:
-        """Takes schemas that are no longer used, and clears their tables."""
+        """Takes back schemas that are no longer used, and clears their tables."""
         import psycopg
 
         # Making the tables of a log takes longer than most tests.

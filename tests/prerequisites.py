@@ -28,7 +28,7 @@ class Prerequisite:
     """Something outside of Python and the locked packages."""
 
     missing: Callable[[], str]
-    """Returns the missing thing; "" if nothing is missing."""
+    """Function that returns the missing thing; "" if nothing is missing."""
     enable: str
     """The command that brings it, or what else to do."""
 

@@ -184,7 +184,7 @@ builder = Agent[Any, Any](FunctionModel(building), tools=[write], name="builder"
 
 
 async def drive(log_path: Path, wanted: Path) -> None:
-    """A program of a user: it begins the requested runs, and an engine drives them."""
+    """Runs a user's program: it begins the requested runs, and an engine drives them."""
     log = SqliteLog(log_path)
     mine = agent.replace(log=log)
 

@@ -52,7 +52,7 @@ async def poisoned(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
 
 
 async def junk(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """The registry holds wrong fixes only, and lessons of loops become wrong too."""
+    """Fills the registry with wrong fixes only. Lessons of loops become wrong too."""
     mind, chance = learner(clock=Ticks()), random.Random(seed)
     await _fill(mind, junk_patterns(chance))
     return await stream(bench, order, mind, label=f"junk{seed}", draft=Corrupter(chance, 1.0))
@@ -70,7 +70,7 @@ async def disjoint(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
 
 
 async def forged(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """Wrong fixes are imported, each claiming 50 of 50. Then learning continues as usual."""
+    """Imports wrong fixes, each claiming 50 of 50. Then learning continues as usual."""
     source, mind = learner(clock=Ticks()), learner(clock=Ticks())
     await _fill(source, junk_patterns(random.Random(seed)))
     made = await source.registry.export()
@@ -89,7 +89,7 @@ def _boast(content: Any) -> Any:
 
 
 async def control(bench: Bench, order: Sequence[Bug], seed: int) -> Done:
-    """With a control share: the registry's estimate of its own benefit, beside the truth."""
+    """Compares the registry's estimate of its own benefit with the truth, by a control share."""
     mind = learner(control=0.3, clock=Ticks())
     rows: list[Row] = []
     for lap in range(2):  # The second time as another project with the same habits.

@@ -155,7 +155,7 @@ def places(path: Path) -> Iterator[Json]:
 
 
 class Covering:
-    """Returns the tests that cover a line, the fastest first."""
+    """The tests that cover a line, the fastest first."""
 
     def __init__(self, tree: Path) -> None:
         self.data = coverage.CoverageData(str(tree / ".coverage"))

@@ -134,7 +134,7 @@ async def inserts(log: PostgresLog, writers: int) -> int:
 
 
 async def waiting(log: Any, count: int) -> dict[str, Any]:
-    """`count` runs wait for an approval, and none is due."""
+    """Measures a log in which `count` runs wait for an approval and none is due."""
     await agent(log).begin("go", run_id="first")
     await log.database.fetch(
         "with runs as (insert into taofold_runs(run, status, goal, agent, session, parent, "

@@ -161,7 +161,7 @@ async def test_a_run_that_fails_stops_no_other() -> None:
 
 
 def dear(asked: list[str], together: asyncio.Barrier | None = None) -> FunctionModel:
-    """A call costs one dollar. Its estimated maximum is 1.02 dollars."""
+    """Returns a model whose call costs one dollar. Its estimated maximum is 1.02 dollars."""
 
     async def reply(request: Any) -> Reply:
         asked.append(request.conversation[-1].text.split("\n")[0])

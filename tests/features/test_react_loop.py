@@ -86,7 +86,7 @@ def story(tmp_path: Path) -> Story:
 
 @given("a server that knows the tokens of an EDITOR and of a USER")
 def server() -> None:
-    """Holds the server that the When step starts in the story's event loop."""
+    """Does nothing: the When step starts the server in the story's event loop."""
 
 
 @given("a model that calls a tool forever and never answers")

@@ -89,7 +89,7 @@ def counts(pattern: Pattern) -> tuple[int, ...]:
 
 
 def told(registry_patterns: list[Any]) -> list[tuple[object, ...]]:
-    """Returns the displayed text of patterns, and the users' comments."""
+    """Returns the exchanged fields of patterns, sorted by id."""
     registry_patterns = sorted(registry_patterns, key=lambda p: p.id)
     return [
         (

@@ -76,11 +76,11 @@ RELEASED = [
 ]
 """Every kind of event and of pattern, as release 2026-11 stored them."""
 EXPORTED = json.loads((DATA / "registry_2026_11.export.json").read_text())
-"""Returns that release's export of the registry."""
+"""That release's export of the registry."""
 
 
 def unmarked(exported: dict[str, Any]) -> dict[str, Any]:
-    """Returns that release's other export, without the mark of claimed figures."""
+    """Returns the export without the mark of claimed figures, which that release did not write."""
     form = exported["patterns/error-patterns.json"]["error_patterns"]
     assert [record["pattern_id"] for record in form if record["taofold"].pop("claimed", False)] == [
         "pat-error-null-check-015"

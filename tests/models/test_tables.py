@@ -23,7 +23,7 @@ OLDEST = 30
 
 @pytest.fixture
 def snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loads the table without the library, even if it is installed."""
+    """Disables the price library, even if it is installed."""
     monkeypatch.setattr(catalogue, "_library", lambda: None)
 
 

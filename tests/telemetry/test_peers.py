@@ -74,7 +74,7 @@ def neutral(name: str, value: Any) -> Any:
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
-    """Their arguments stay encoded, and a response is called `result`, with the tool's name."""
+    """Decodes pydantic-ai's arguments, and renames a response's `result` to `response`."""
     plain = {key: value for key, value in part.items() if key != "name" or part["type"] != RESPONSE}
     if isinstance(plain.get("arguments"), str):
         plain["arguments"] = json.loads(plain["arguments"])

@@ -40,17 +40,22 @@ def toolset(office: Office) -> Toolset:
         return tool(effect="read", toolset="read")(function)
 
     def quiet(function: Callable[..., Any]) -> Tool:
-        """Internal and easily undone: runs at once and notifies the users."""
+        """Registers a tool with an internal, easily undone effect.
+
+        It runs at once and notifies users.
+        """
         return tool(tier=Tier.AUTO, effect="idempotent", role=EDITOR, toolset="write",
                     reversible=True)(function)  # fmt: skip
 
     def card(function: Callable[..., Any]) -> Tool:
-        """The team sees it."""
+        """Registers a tool whose effect the whole team sees: it shows a card."""
         return tool(tier=Tier.CARD, effect="idempotent", role=EDITOR, toolset="write",
                     preview=PREVIEWS[function.__name__].format_map)(function)  # fmt: skip
 
     def confirm(function: Callable[..., Any]) -> Tool:
-        """Requires confirmation: the call destroys data or starts something irrevocable."""
+        """Registers a tool that destroys data or starts something irrevocable: it needs
+        confirmation.
+        """
         return tool(tier=Tier.CONFIRM, effect="once", role=EDITOR, toolset="write",
                     preview=PREVIEWS[function.__name__].format_map,
                     verify=do.happened)(function)  # fmt: skip

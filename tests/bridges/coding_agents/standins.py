@@ -148,6 +148,6 @@ def installed(folder: Path, name: str, source: str) -> Path:
 
 
 def seen(root: Path) -> dict[str, Any]:
-    """Returns the environment that the program recorded when it ran."""
+    """Returns the values that the program recorded when it ran."""
     found: dict[str, Any] = json.loads((root / "seen.json").read_text())
     return found

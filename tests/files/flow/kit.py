@@ -41,7 +41,7 @@ def with_model(agent: Agent[Any, Any], model: Any, **changes: Any) -> Agent[Any,
 
 
 def echo(request: Request) -> str:
-    """A model that returns its last request."""
+    """Replies with the last request."""
     return f"said: {request.conversation[-1].content}"
 
 

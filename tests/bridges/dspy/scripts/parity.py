@@ -49,7 +49,7 @@ def graded(gold: Any, pred: Any, trace: Any = None) -> float:
 
 
 def strict(gold: Any, pred: Any, trace: Any = None) -> Any:
-    """The metric follows DSPy's documentation: a grade for comparison, a bool for bootstrapping."""
+    """Returns the metric of DSPy's documentation: a grade to compare, a bool to bootstrap."""
     grade = graded(gold, pred)
     return grade if trace is None else grade >= 0.5
 
