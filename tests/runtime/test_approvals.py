@@ -527,6 +527,39 @@ async def test_an_edit_that_nobody_could_check_is_asked_about_again(edit: dict[s
     await assert_replays(agent, done)
 
 
+WRONG_KIND = [
+    Decision("answer", answer="no"),
+    Decision("answer"),
+    Decision("approve", answer="no"),
+    Decision("done"),
+    Decision("edit", parameters={"amount": 1}, answer="no"),
+]
+"""Decisions that are no consent to a call that waits for approval."""
+
+
+@pytest.mark.parametrize("wrong", WRONG_KIND)
+async def test_an_answer_is_no_consent_to_a_call(wrong: Decision) -> None:
+    """Mutant: `mismatch` returns "", and the call runs."""
+    agent = payer()
+    result = await agent.run("pay")
+    with pytest.raises(Refused, match="approve, edit or deny it"):
+        await decide(result.log, result.pending[0].id, wrong, tools=agent.toolset)
+    assert (await agent.resume(result)).status == "waiting"
+    assert PAID == []
+    await decide(result.log, result.pending[0].id, Decision("approve"))
+    await agent.resume(result)
+    assert PAID == [(5, "bob")]
+
+
+@pytest.mark.parametrize("wrong", WRONG_KIND)
+async def test_a_callback_that_answers_gives_no_consent(wrong: Decision) -> None:
+    """The question stays open, and the refused decision is recorded with its reason."""
+    agent = payer(approve=lambda request: wrong)
+    result = await agent.run("pay")
+    assert (result.status, PAID) == ("waiting", [])
+    assert "approve, edit or deny it" in events(result, e.DecisionRefused)[0].why
+
+
 async def test_a_callback_that_edits_wrongly_leaves_the_question_open() -> None:
     """Mutants: the model gets the error; the callback is called without end."""
     asked: list[Any] = []

@@ -157,3 +157,19 @@ def test_the_plugin_records_what_passed_and_plays_it(
 def test_an_absent_cassette_names_the_flag_that_records_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--record-cassettes"):
         Cassette.load(tmp_path / "oslo.json")
+
+
+def test_the_cache_key_of_a_run_is_not_compared() -> None:
+    """`openai:` sends a key that is derived from the run's id. Mutant: `_PER_RUN` is empty."""
+    answer = {"type": "message", "role": "assistant", "status": "completed", "id": "m"}
+    answer["content"] = [{"type": "output_text", "text": "Oslo.", "annotations": []}]  # type: ignore[assignment]
+    reply = {"id": "r", "object": "response", "status": "completed", "output": [answer]}
+    body = {"model": "gpt-5", "prompt_cache_key": "of another run"}
+    request = {"path": "/v1/responses", "body": body}
+    cassette = Cassette([{"request": request, "response": {"json": reply}}])
+    model = {"model": "openai:gpt-5", "api_key": "k"}
+    with answered_by(cassette):
+        result = Agent(model, strategy="direct").run_sync("The capital of Norway?")
+    assert result.output == "Oslo."
+    assert cassette.requests[0]["prompt_cache_key"] != "of another run"
+    cassette.assert_complete()

@@ -301,8 +301,10 @@ class OpenQuestion:
         The callback's author is responsible for the identity of other deciders.
         """
         event, requester = asked.event, self.ledger.setup.principal
-        if flaw(decision) or VERDICTS[decision.verdict] != "allow":
+        if flaw(decision):
             return ""
+        if VERDICTS[decision.verdict] != "allow":
+            return self._approval(asked).mismatch(decision)
         wrong = self._approval(asked).unfit(decision)
         if wrong:
             return wrong

@@ -260,7 +260,7 @@ def _not_theirs(
 def _unusable(request: Approval, decision: Decision, redactor: Redactor) -> str:
     """Returns why the run could not use the decision, or ""."""
     if VERDICTS[decision.verdict] != "allow":
-        return ""
+        return request.mismatch(decision)
     edits = decision.parameters is not None and request.form is None
     # Secrets first: the error about a misfit quotes the value.
     leak = secret(redactor, decision.parameters or {}) if edits else ""

@@ -135,12 +135,31 @@ class Approval:
         wrong = self.tool.misfit(parameters)
         return f"edited parameters: {wrong}" if wrong else ""
 
+    def mismatch(self, decision: "Decision") -> str:
+        """Returns why a decision does not match the kind of question, or "".
+
+        An answer is no consent to a call, and a call that never started cannot be done.
+
+        Args:
+            decision: The decision to check.
+        """
+        if self.form is not None or self.action.tool == ASK_USER or decision.verdict == "deny":
+            return ""
+        if decision.verdict == "answer" or decision.answer is not None:
+            return f"{self.id} waits for approval, not for an answer: approve, edit or deny it"
+        if decision.verdict == "done" and not self.question:
+            return f"the call {self.id} has not started: approve, edit or deny it"
+        return ""
+
     def unfit(self, decision: "Decision") -> str:
         """Returns why a decision that allows the call is unusable, or "".
 
         Args:
             decision: The decision to check.
         """
+        wrong = self.mismatch(decision)
+        if wrong:
+            return wrong
         form, parameters = self.form, decision.parameters
         if form is None:
             return "" if parameters is None else self.misfit(parameters)

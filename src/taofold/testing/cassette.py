@@ -10,11 +10,12 @@ A cassette is JSON:
 
 A request matches if its URL ends with `path` and its body and headers contain the fields of the
 cassette. Objects match by subset, lists by length and item, everything else by equality, header
-names in any case. A response has `json`, `body` (text) or `sse`. `sse` is a list of events: objects
-are encoded, strings are sent unchanged. Each is a `data:` line, or whole lines if it starts with
-"event:". `"cut": N` drops the last N bytes, as a broken connection does. Exchanges are used in
-order, each once; `"times": N` repeats one. `Recorder` writes such a file from the requests and
-answers of a real provider. Neither class knows anything about providers.
+names in any case. `prompt_cache_key` is not compared: each run has its own. A response has `json`,
+`body` (text) or `sse`. `sse` is a list of events: objects are encoded, strings are sent unchanged.
+Each is a `data:` line, or whole lines if it starts with "event:". `"cut": N` drops the last N
+bytes, as a broken connection does. Exchanges are used in order, each once; `"times": N` repeats
+one. `Recorder` writes such a file from the requests and answers of a real provider. Neither class
+knows anything about providers.
 """
 
 import json
@@ -41,6 +42,8 @@ from taofold.policy.redaction import Redactor
 
 _PIECE: Final = 37
 """Streams arrive in pieces of this many bytes, which splits lines and characters."""
+_PER_RUN: Final = frozenset({"prompt_cache_key"})
+"""Fields of a request that depend on the run's id: they differ at each replay."""
 
 
 class CassetteMismatch(TaofoldError):
@@ -154,7 +157,10 @@ def _difference(wanted: dict[str, Any], url: str, headers: Mapping[str, str], bo
     for name, value in wanted.get("headers", {}).items():
         if got.get(name.lower()) != value:
             return f"header {name!r} is not what the cassette expects"
-    return _missing(wanted.get("body", {}), body, "body")
+    expected = wanted.get("body", {})
+    if is_object(expected):
+        expected = {name: value for name, value in expected.items() if name not in _PER_RUN}
+    return _missing(expected, body, "body")
 
 
 def _missing(wanted: Any, got: Any, path: str) -> str:
