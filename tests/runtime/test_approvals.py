@@ -10,7 +10,7 @@ import pytest
 
 from taofold import Agent, Decision, MemoryLog, Policy, Principal, Tier, tool
 from taofold.core import events as e
-from taofold.core.errors import Refused, UnknownRun
+from taofold.core.errors import ConfigError, Refused, UnknownRun
 from taofold.policy import Facts
 from taofold.runtime.control import REFUSALS, decide, find, pending, sweep
 from taofold.testing.replay import assert_replays
@@ -549,6 +549,14 @@ async def test_an_answer_is_no_consent_to_a_call(wrong: Decision) -> None:
     await decide(result.log, result.pending[0].id, Decision("approve"))
     await agent.resume(result)
     assert PAID == [(5, "bob")]
+
+
+async def test_a_text_is_no_decision() -> None:
+    agent = payer()
+    result = await agent.run("pay")
+    wrong: Any = "approve"
+    with pytest.raises(ConfigError, match="takes Decision"):
+        await decide(result.log, result.pending[0].id, wrong)
 
 
 @pytest.mark.parametrize("wrong", WRONG_KIND)

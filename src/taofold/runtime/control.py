@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from taofold.clocks import clock
 from taofold.core import events as e
-from taofold.core.errors import Conflict, LogError, Refused, UnknownRun
+from taofold.core.errors import ConfigError, Conflict, LogError, Refused, UnknownRun
 from taofold.core.state import ENDED, fold, live
 from taofold.core.values import ASK_USER, Principal
 from taofold.log.log import AT_ONCE, Log, RunRow, Signal
@@ -164,6 +164,7 @@ async def decide(
         The question that was decided.
 
     Raises:
+        ConfigError: `decision` is no `Decision`.
         Refused: The decision is late, repeated, unusable, or not permitted to this principal.
 
     Example:
@@ -176,6 +177,9 @@ async def decide(
             await decide(log, question.id, Decision("approve", by="ada"))
         ```
     """
+    given: Any = decision
+    if not isinstance(given, Decision):
+        raise ConfigError(f"decide takes Decision('approve') or Decision('deny'), not {given!r}")
     redactor = redactor or environment_redactor()
     try:
         request = await find(log, action_id)

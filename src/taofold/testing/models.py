@@ -123,6 +123,8 @@ class ScriptedModel:
         self.name = name
         self.profile = profile
         self.requests: list[Asked] = []
+        if isinstance(replies, str):
+            raise ConfigError(f"replies is a list of replies: write ScriptedModel([{replies!r}])")
         self._replies: Iterator[Line] = iter(replies)
         self._usd = usd
 

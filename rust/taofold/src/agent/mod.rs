@@ -189,7 +189,7 @@ impl Model for UnaskedModel {
     }
 }
 
-const NO_MODEL: &str = "no model: pass --model provider:model, set TAOFOLD_MODEL, or say `model:` \
+const NO_MODEL: &str = "no model: pass --model provider:model, set TAOFOLD_MODEL, or write `model:` \
                         in the agent file or in .taofold/config.yml";
 
 /// An agent that can start, resume and replay runs.

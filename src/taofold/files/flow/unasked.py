@@ -7,8 +7,9 @@ from taofold.core.values import Profile
 from taofold.runtime.model import OnText, Request
 
 NO_MODEL: Final = (
-    "no model: pass --model provider:model, set TAOFOLD_MODEL, or say `model:` in the "
-    "agent file or in .taofold/config.yml (offline:repair needs no key and no network)"
+    "no model: pass --model provider:model, set TAOFOLD_MODEL, or write `model:` in the "
+    "agent file or in .taofold/config.yml. Without a key: test:tools tries an agent, "
+    "offline:repair repairs failing Python tests"
 )
 
 
