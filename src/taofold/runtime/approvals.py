@@ -539,7 +539,8 @@ def flaw(decision: Decision) -> str:
     if not isinstance(verdict, str) or verdict not in VERDICTS:
         return f"a decision is approve, deny, edit or done, not {quote(verdict)}"
     texts: dict[str, Any] = {"by": decision.by, "reason": decision.reason}
-    texts |= {"answer": "" if decision.answer is None else decision.answer, "digest": decision.digest}
+    answer = "" if decision.answer is None else decision.answer
+    texts |= {"answer": answer, "digest": decision.digest}
     for name, text in texts.items():
         if not isinstance(text, str):
             return f"the {name} of a decision is text, not {quote(text)}"
