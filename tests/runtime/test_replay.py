@@ -15,7 +15,7 @@ from taofold.core.state import fold
 from taofold.policy import Ruling
 from taofold.reasoning import Task, react
 from taofold.runtime.control import decide
-from taofold.runtime.run import rewind
+from taofold.runtime.run import fork, rewind
 from taofold.testing.replay import assert_replays
 
 from .kit import Memo, act, batch, events, finish, neutral, planted
@@ -292,6 +292,19 @@ async def test_a_rewound_run_goes_on_from_there_and_its_money_stays_spent() -> N
     assert neutral(kept) == neutral(done.state)
     assert kept.rewinds == 1
     await assert_replays(other, done)
+
+
+@pytest.mark.parametrize("seq", [-1, 99])
+async def test_a_fork_or_rewind_names_an_event_of_the_run(seq: int) -> None:
+    """Mutant: without the check the fork copies nothing, or everything, in silence."""
+    log = MemoryLog()
+    result = await Agent(Memo([finish("done")]), log=log).run("g")
+    last = result.records[-1].seq
+    with pytest.raises(Refused, match=f"no event {seq}: its events are 0 to {last}"):
+        await fork(log, result.run_id, "copy", at=seq, now=1)
+    with pytest.raises(Refused, match=f"no event {seq}"):
+        await rewind(log, result.run_id, to=seq, now=1)
+    assert (await log.row(result.run_id)).events == len(result.records)
 
 
 async def test_rewinding_a_fork_or_a_run_without_events_is_refused() -> None:

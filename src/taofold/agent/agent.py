@@ -929,6 +929,7 @@ class Agent(Generic[Deps, Out]):
 
         Raises:
             UnknownRun: There is no such run.
+            Refused: The run has no event `at`.
         """
         log, source = settle_log(self.opened_log, run)
         activation = await self._activation(deps, None, listener, log)

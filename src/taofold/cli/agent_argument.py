@@ -404,6 +404,8 @@ def _imported(name: str, folder: Path, operator: "Policy") -> "Agent[Any, Any]":
     from taofold.files.python_references import is_name, load
     from taofold.policy import Policy
 
+    if name.endswith(".py"):
+        raise ConfigError(f"AGENT names an agent in {name!r}: write {name}:agent")
     if not is_name(name):
         raise ConfigError(
             "AGENT is an agent file (.yaml), module:attr or a coding agent (claude, codex, gemini, "

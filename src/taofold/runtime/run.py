@@ -501,6 +501,7 @@ async def fork(
     records = await log.read(run)
     if not records:
         raise Refused(f"run {run!r} has no events")
+    _require_event(run, records[-1].seq, at)
     upto = last_complete_step(records, at)
     row = await log.row(run)
     row = msgspec.structs.replace(
@@ -524,11 +525,18 @@ async def fork(
     return upto
 
 
+def _require_event(run: str, last: int, seq: int | None) -> None:
+    """Raises `Refused` unless the run, whose last event is `last`, has the event `seq`."""
+    if seq is not None and not 0 <= seq <= last:
+        raise Refused(f"run {run!r} has no event {seq}: its events are 0 to {last}")
+
+
 async def rewind(log: Log, run: str, *, to: int | None, now: int) -> int:
     """Rewinds the run to the last complete step at or before `to`. Returns its number."""
     row = await log.row(run)
     if row.held and not _free(log, row):
         raise Conflict(f"run {run!r} is being driven by {ownership.described(row.owner)}")
+    _require_event(run, row.events - 1, to)
     # A claim without an owner: the epoch advances, which fences off a remaining driver.
     claim = await log.claim(run, "", epoch=row.epoch, force=_free(log, row))
     records = await log.read(run)
