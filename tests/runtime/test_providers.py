@@ -102,14 +102,19 @@ def test_a_model_is_itself_and_anything_else_is_not() -> None:
         resolve(5)  # type: ignore[arg-type]
 
 
+def foreign_model(model: str) -> ScriptedModel:
+    """Makes a model, as the factory of another package does."""
+    return ScriptedModel([], name=f"foreign:{model}")
+
+
 def test_providers_of_other_packages_come_by_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     class Entry:
-        name, value = "foreign", "taofold.testing:ScriptedModel"
+        name, value = "foreign", f"{__name__}:foreign_model"
 
     monkeypatch.setattr(
         registry, "installed", lambda group: [Entry] if group == registry.GROUP else []
     )
-    assert isinstance(resolve("foreign:x"), ScriptedModel)
+    assert resolve("foreign:x").name == "foreign:x"
     Entry.value = "no.such.module:thing"
     with pytest.raises(ConfigError, match="cannot be loaded"):
         resolve("foreign:x")
