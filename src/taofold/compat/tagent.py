@@ -298,8 +298,14 @@ class AgentState(BaseModel):
 class TagentStore:
     """State that changes only through `dispatch` and keeps its history.
 
-    >>> store = TagentStore({"count": 1}) >>> store.dispatch(lambda state: ("count", state["count"]
-    + 1)) >>> store.state.data["count"], store.travel(-1).data["count"] (2, 1)
+    Example:
+        ```python
+        from taofold.compat.tagent import TagentStore
+
+        store = TagentStore({"count": 1})
+        store.dispatch(lambda state: ("count", state["count"] + 1))
+        print(store.state.data["count"], store.travel(-1).data["count"])  # 2 1
+        ```
     """
 
     def __init__(self, initial_state: Mapping[str, Any] | None = None) -> None:
