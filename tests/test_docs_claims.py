@@ -210,7 +210,7 @@ def figures() -> dict[str, list[str]]:
             f"sign in (once, within {CODE_S // 60} minutes)",
             f"up to {MOST_FILES}, {server.upload_bytes * 3 // 4 >> 20} MB in all",
             'waits for up to a minute with `"on_busy": "wait"`' * (server.wait_s == 60),
-            f"cancelled when nobody watched it for {server.grace_s:g} seconds",
+            f"when no client was connected to its stream for {server.grace_s:g} seconds",
             f"a comment comes every {server.ping_s:g} seconds",
             f"takes nothing for {server.send_s:g} seconds is dropped",
             f"Bodies are bounded ({server.body_bytes >> 10} kB)",
