@@ -119,8 +119,8 @@ class Tool(Generic[P, R]):
         tier: Required consent: 1 automatic, 2 card, 3 confirmation, 4 forbidden.
         effect: Consequence of a repeated call: `"read"`, `"idempotent"` or `"once"`. It decides
             what happens after a crash.
-        role: Role, such as "ADMIN", that the user of the run and the approver must have. The call is
-            refused otherwise.
+        role: Role, such as "ADMIN", that the user of the run and the approver must have. The call
+            is refused otherwise.
         timeout: Seconds that a call may take. After a timeout the observation contains the progress
             that the tool sent with `context.report(text)`.
         longest: Maximum of `timeout_s`, a parameter with which a model can set another timeout for
@@ -132,13 +132,13 @@ class Tool(Generic[P, R]):
             must be quick.
         max_chars: Maximum characters of a result that the model is shown. The log keeps all.
         reversible: The effect can be undone, so tier 1 is allowed.
-        verify: Called after a crash with the id of the call (`context.effect_id`). Returns `True` (it
-            happened), `False` (it did not) or the call's `Outcome`. May be async.
+        verify: Called after a crash with the id of the call (`context.effect_id`). Returns `True`
+            (it happened), `False` (it did not) or the call's `Outcome`. May be async.
         loop_key: Takes the arguments and returns a text. Calls with the same text count as the same
             call when taofold checks whether the agent repeats itself without progress.
         preview: Takes the arguments and returns the text that the approver reads.
-        extract: Takes the result and returns its most important line, which becomes the observation's
-            `extraction`.
+        extract: Takes the result and returns its most important line, which becomes the
+            observation's `extraction`.
         toolset: Origin of the tool, for display.
         agent: The agent that serves the call.
         delegated: The calls that the tool's agent makes need consent, not this call itself.
