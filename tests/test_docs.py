@@ -12,6 +12,7 @@ import pytest
 
 from taofold.runtime import providers as registry
 from taofold.testing import ScriptedModel
+from taofold.tools import toolset
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -54,6 +55,8 @@ def test_a_block_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "notes.txt").write_text("one two three", encoding="utf-8")
     stand_in = {"openai": lambda model, **_: ScriptedModel([ANSWER])}
     monkeypatch.setattr(registry, "_registered", {**registry._registered, **stand_in})
+    # Custom actions are registered for the whole process: other tests must not see them.
+    monkeypatch.setattr(toolset, "_ACTIONS", {})
     exec(compile(code, "<docs>", "exec"), {"__name__": "__main__"})
 
 

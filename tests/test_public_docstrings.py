@@ -20,6 +20,7 @@ import taofold
 from taofold import Agent
 from taofold.runtime import providers as registry
 from taofold.testing import ScriptedModel, forbid_model_requests
+from taofold.tools import toolset
 
 pytestmark = pytest.mark.anyio
 
@@ -128,6 +129,8 @@ async def test_an_example_runs(code: str, tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "notes.txt").write_text("one two three", encoding="utf-8")
     stand_in = {"openai": lambda model, **_: ScriptedModel([ANSWER] * 9)}
     monkeypatch.setattr(registry, "_registered", {**registry._registered, **stand_in})
+    # Custom actions are registered for the whole process: other tests must not see them.
+    monkeypatch.setattr(toolset, "_ACTIONS", {})
     agent = Agent("openai:gpt-5", log="memory")
     result = await agent.run("How many words does notes.txt have?")
     names = {name: getattr(taofold, name) for name in taofold.__all__}

@@ -59,7 +59,7 @@ def test_a_project_that_brings_tokens_is_not_served(
     process = served(project, *arguments)
     _, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2, error
-    assert ".taofold/tokens.json' would let somebody in" in error
+    assert ".taofold/tokens.json' could let strangers sign in" in error
     assert "Delete it" in error
 
 
@@ -70,7 +70,7 @@ def test_no_verb_about_tokens_uses_those_of_a_project(
     strangers_tokens(project / ".taofold/tokens.json")
     result = taofold("serve", *arguments)
     assert result.code == 2
-    assert ".taofold/tokens.json' would let somebody in" in result.err
+    assert ".taofold/tokens.json' could let strangers sign in" in result.err
     assert "stranger" not in result.out
 
 
@@ -87,7 +87,7 @@ def test_no_other_form_of_it_is_taken_either(project: Path, taofold: Taofold, pl
         path.symlink_to("../innocent.json" if planted == "link" else "../nothing.json")
     result = taofold("serve", "tokens", "list")
     assert result.code == 2
-    assert f"{path.name}' would let somebody in" in result.err
+    assert f"{path.name}' could let strangers sign in" in result.err
 
 
 def test_a_folder_that_is_a_link_is_no_project(project: Path, taofold: Taofold) -> None:
@@ -145,7 +145,7 @@ def test_a_server_says_how_many_it_accepts_and_refuses_a_strangers(project: Path
         )  # fmt: skip
     try:
         until(lambda: "sign in" in said.read_text(), process)
-        assert re.search(r"accepted .*: 1 token and 0 sessions \(in ", said.read_text())
+        assert re.search(r"accepted, .*: 1 token and 0 sessions \(in ", said.read_text())
         (url,) = re.findall(r"^serving \S+ at (\S+)$", said.read_text(), re.MULTILINE)
         assert who(url, added.stdout.strip()) == "alice"
         assert who(url, stranger) == ""

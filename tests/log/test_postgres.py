@@ -379,8 +379,8 @@ def test_closing_waits_for_what_other_threads_asked(url: str) -> None:
     [
         ("postgresql://user@127.0.0.1:1/none", LogError, "cannot be reached"),
         ("postgresql://user@host.invalid/none", LogError, "cannot be reached"),
-        ("postgresql://a:geheim@[::1/x", ConfigError, "no address of a PostgreSQL database"),
-        ("postgresql://a:geheim@127.0.0.1/x?nonsense=1", ConfigError, "no address"),
+        ("postgresql://a:geheim@[::1/x", ConfigError, "not one of a PostgreSQL database"),
+        ("postgresql://a:geheim@127.0.0.1/x?nonsense=1", ConfigError, "not one of a PostgreSQL"),
         ("postgresql://a:geheim@127.0.0.1:1/x?pool_max=none", ConfigError, "pool_max"),
         ("postgresql://a:geheim@127.0.0.1:1/x", LogError, "cannot be reached"),
     ],

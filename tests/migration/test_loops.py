@@ -44,7 +44,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_patterns_of_aiwg_are_imported_as_claims(project: Path, taofold: Taofold) -> None:
     assert taofold("patterns", "import", "--input", ".aiwg/ralph").out == "1 added, 0 known\n"
     shown = taofold("patterns", "show", PATTERN).out
-    assert "11 of 12 uses, not believed" in shown
+    assert "11 of 12 uses, not counted" in shown
     assert "ralph-fix-auth-a1b2c3d4" in shown
     assert taofold("patterns", "export", "--output", "out").code == 0
     (file,) = (project / "out").rglob("error-patterns.json")

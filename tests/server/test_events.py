@@ -291,5 +291,5 @@ async def test_a_bound_of_one_tool_is_no_limit_of_the_run() -> None:
 
 def test_the_page_of_the_server_names_every_event() -> None:
     page = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
-    listed = page.partition("## Events\n")[2].partition("Each has")[0]
+    listed = page.partition("## Event stream\n")[2].partition("Each event has")[0]
     assert set(re.findall(r"`([a-z_]+)`", listed)) == set(get_args(Name))
