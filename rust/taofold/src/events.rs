@@ -1,9 +1,9 @@
-//! Everything that can happen in a run, and its JSON form.
+//! The events of a run and their JSON form.
 //!
-//! `key` is the place of an effect in its strategy (`"0"`, `"3"`, inside a fork `"3.1.0"`), `index`
-//! that of an action in its batch. A [`Record`] is an event with its number and time. The format is
-//! that of `docs/log-format.md`: a field that holds its default is left out, an unknown field is
-//! ignored, an unknown kind of event and a higher schema are errors.
+//! `key` is the place of an effect in its strategy: `"0"`, `"3"`, or `"3.1.0"` inside a fork.
+//! `index` is the place of an action in its batch. A [`Record`] is an event with its number and
+//! time. `docs/log-format.md` describes the format: fields with their default value are omitted,
+//! and unknown fields are ignored. Unknown kinds of events and higher schema versions are errors.
 
 use std::collections::BTreeMap;
 
@@ -19,53 +19,53 @@ use crate::values::{
 /// The version of the events' JSON form.
 pub const SCHEMA_VERSION: u64 = 2;
 
-/// What was decided about an action.
+/// The decision about an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It may run.
+    /// The action may run.
     Allow,
-    /// A person is asked.
+    /// The action needs an approval.
     Ask,
-    /// It may not run.
+    /// The action must not run.
     Deny,
-    /// The question closed without an answer.
+    /// The approval expired without an answer.
     Expired,
-    /// What the question was bound to changed.
+    /// The approval is void because the data it was bound to changed.
     Void,
-    /// It has happened already.
+    /// The action already ran.
     Done,
 }
 
-/// What an imported file says of a call whose outcome it does not hold.
+/// A call in an imported file that does not contain its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ForeignCall {
     /// The tool.
     pub tool: String,
     /// The fingerprint of the call.
     pub fingerprint: String,
-    /// For people: `allow by local`.
+    /// Readable decisions, such as `allow by local`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub decisions: Vec<String>,
-    /// Whether it had been started.
+    /// True if the call was started.
     #[serde(default, skip_serializing_if = "is_default")]
     pub started: bool,
 }
 
-/// Where a run came from that was taken in from a file: its first `events` records.
+/// The origin of an imported run: its first `events` records came from a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The file.
     pub source: String,
-    /// How many records came with it.
+    /// The number of imported records.
     pub events: u64,
-    /// Who started the run there.
+    /// The principal that started the run at its origin.
     #[serde(default, skip_serializing_if = "is_default")]
     pub principal: String,
-    /// Calls whose outcome it does not hold.
+    /// Calls whose outcome the file does not contain.
     #[serde(default, skip_serializing_if = "is_default")]
     pub claims: Vec<ForeignCall>,
-    /// When it was taken in, in milliseconds since the epoch.
+    /// The time of the import, in milliseconds since the epoch.
     #[serde(default, skip_serializing_if = "is_default")]
     pub at: u64,
 }
@@ -113,13 +113,13 @@ pub struct RunStarted {
     /// The strategy's name.
     #[serde(default = "react_name", skip_serializing_if = "is_react_name")]
     pub strategy: String,
-    /// Its version.
+    /// The version of the strategy.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub strategy_version: u64,
     /// The model's name.
     #[serde(default, skip_serializing_if = "is_default")]
     pub model: String,
-    /// What the model can do.
+    /// The capabilities of the model.
     #[serde(default, skip_serializing_if = "is_default")]
     pub profile: Profile,
     /// The principal of the run.
@@ -134,33 +134,33 @@ pub struct RunStarted {
     /// The state at the start.
     #[serde(default, skip_serializing_if = "is_default")]
     pub data: Object,
-    /// The session so far.
+    /// The earlier messages of the session.
     #[serde(default, skip_serializing_if = "is_default")]
     pub history: Vec<Message>,
-    /// The session.
+    /// The id of the session.
     #[serde(default, skip_serializing_if = "is_default")]
     pub session: String,
-    /// The run that called this one.
+    /// The id of the parent run; empty for a root run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parent: String,
-    /// How deep agents have called agents.
+    /// The number of nested agent calls above this run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub depth: u64,
-    /// The goal as it was given, if it holds more than text.
+    /// The original goal, if it holds more than text.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parts: Vec<Part>,
-    /// Where an imported run came from.
+    /// The origin of an imported run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Provenance>,
-    /// Labels by which a caller filters lists.
+    /// Labels by which callers filter lists.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tags: std::collections::BTreeMap<String, String>,
-    /// Whether a mask replaced a secret in it.
+    /// True if a mask replaced a secret.
     #[serde(default, skip_serializing_if = "is_default")]
     pub masked: bool,
 }
 
-/// The events before were copied from `run`, up to `seq`.
+/// The earlier events were copied from `run`, up to `seq`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Forked {
     /// The source.
@@ -174,117 +174,117 @@ pub struct Forked {
 pub struct Resumed {
     /// The fencing token.
     pub epoch: u64,
-    /// Who drives.
+    /// The id of the process that drives the run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub owner: String,
-    /// The runtime whose words follow; empty: Python's.
+    /// The runtime that writes the following records; empty for Python.
     #[serde(default, skip_serializing_if = "is_default")]
     pub runtime: String,
 }
 
-/// A person's message reached the run.
+/// A user's message reached the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steered {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// The message.
+    /// The id of the message.
     pub id: String,
     /// Its text.
     pub text: String,
-    /// Who wrote it.
+    /// The author.
     pub by: String,
-    /// The message as it was given, if it holds more than text.
+    /// The original message, if it holds more than text.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parts: Vec<Part>,
-    /// Whether a mask replaced a secret in it.
+    /// True if a mask replaced a secret.
     #[serde(default, skip_serializing_if = "is_default")]
     pub masked: bool,
 }
 
-/// A limit was reached. `value` 1: nothing more is called; -1: the coming turn is the last.
+/// A limit was reached. With `value` 1 no further call is made; with -1 the next turn is the last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitHit {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
     /// The limit.
     pub limit: String,
     /// 1 or -1.
     #[serde(serialize_with = "finite")]
     pub value: f64,
-    /// What the call that was not made could have taken.
+    /// The largest amount that the skipped call could have consumed.
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "finite")]
     pub needed: f64,
-    /// The bound then.
+    /// The bound at that time.
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "finite")]
     pub allowed: f64,
 }
 
-/// On resume this code builds another prompt than the one recorded.
+/// On resume, the code builds a prompt that differs from the recorded one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PromptChanged {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// The digest then.
+    /// The recorded digest.
     pub recorded: String,
-    /// The digest now.
+    /// The current digest.
     pub requested: String,
 }
 
-/// The model's reply, recorded before anything reads it.
+/// The model's reply, recorded before it is parsed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Replied {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
     /// The digest of the conversation.
     pub prompt: String,
     /// The reply.
     #[serde(default, skip_serializing_if = "is_default")]
     pub content: Content,
-    /// What it cost.
+    /// The tokens and the cost.
     #[serde(default, skip_serializing_if = "is_default")]
     pub usage: Usage,
     /// The model.
     #[serde(default, skip_serializing_if = "is_default")]
     pub model: String,
-    /// Why it ended.
+    /// The reason why the reply ended.
     #[serde(default, skip_serializing_if = "is_default")]
     pub finish: String,
-    /// The role it was asked in.
+    /// The role in which the model was called.
     #[serde(default, skip_serializing_if = "is_default")]
     pub role: StepRole,
-    /// Milliseconds.
+    /// The duration of the call in milliseconds.
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "finite")]
     pub ms: f64,
-    /// Whether it came from a cache.
+    /// True if the reply came from a cache.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cached: bool,
-    /// Who made it.
+    /// The issuer of the reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<Issuer>,
-    /// The digest of all that was sent.
+    /// The digest of the complete request.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prefix: String,
-    /// What the provider reported.
+    /// Notes from the provider.
     #[serde(default, skip_serializing_if = "is_default")]
     pub notes: Vec<String>,
-    /// Whether a mask replaced a secret in it.
+    /// True if a mask replaced a secret.
     #[serde(default, skip_serializing_if = "is_default")]
     pub masked: bool,
 }
 
-/// A hook changed what becomes of the model call at `key`.
+/// A hook changed the model call at `key`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hooked {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
     /// The hook.
     pub hook: String,
     /// `before_model` or `after_model`.
     pub point: String,
-    /// Why the run ends here.
+    /// The reason why the hook ends the run.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rejected: String,
-    /// What the model is told besides.
+    /// An additional message for the model.
     #[serde(default, skip_serializing_if = "is_default")]
     pub message: String,
 }
@@ -292,123 +292,123 @@ pub struct Hooked {
 /// The provider failed after its retries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AskFailed {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// What failed.
+    /// The kind of the failure.
     pub kind: String,
-    /// The provider's words.
+    /// The provider's error message.
     pub message: String,
 }
 
 /// A rule of the loop was broken.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Violated {
-    /// The number of the effect that comes next.
+    /// The key of the next effect.
     pub key: String,
     /// The rule.
     pub rule: String,
-    /// What is wrong.
+    /// The details of the violation.
     #[serde(default, skip_serializing_if = "is_default")]
     pub detail: String,
-    /// Numbers of the steps concerned.
+    /// The numbers of the affected steps.
     #[serde(default, skip_serializing_if = "is_default")]
     pub steps: Vec<u64>,
-    /// Whether the reply was not acted on.
+    /// True if the reply was discarded.
     #[serde(default, skip_serializing_if = "is_default")]
     pub refused: bool,
 }
 
-/// From here on nothing opaque is sent back from the first `messages`.
+/// Opaque content is no longer sent back from the first `messages` messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cut {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// How many messages.
+    /// The number of messages.
     pub messages: u64,
-    /// More about it.
+    /// Further details.
     #[serde(default, skip_serializing_if = "is_default")]
     pub detail: String,
 }
 
-/// Observations up to `upto` were folded in the prompt, not in the log.
+/// Observations up to `upto` were shortened in the prompt; the log keeps them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compacted {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// The last folded step.
+    /// The number of the last shortened step.
     pub upto: u64,
-    /// Characters before.
+    /// The number of characters before.
     pub chars_before: u64,
-    /// Characters after.
+    /// The number of characters after.
     pub chars_after: u64,
 }
 
-/// A strategy's own trace entry; of kind `state` its data goes over the state's.
+/// A trace entry of a strategy. An entry of kind `state` also updates the state's data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Noted {
-    /// The number of the effect that comes next.
+    /// The key of the next effect.
     pub key: String,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: String,
     /// Its content.
     #[serde(default, skip_serializing_if = "is_default")]
     pub data: Object,
 }
 
-/// A thought and its batch of actions: the opening of a step.
+/// A thought and its batch of actions. It opens a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proposed {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// Why.
+    /// The thought that gives the reason.
     pub thought: Thought,
-    /// What.
+    /// The batch of actions.
     pub actions: Vec<Action>,
 }
 
-/// Whether an action may run. `ask` opens an approval, a later decision closes it.
+/// A verdict on an action. `ask` opens an approval; a later decision closes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// The decision.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The action's place in its batch.
+    /// The index of the action in its batch.
     #[serde(default, skip_serializing_if = "is_default")]
     pub index: u64,
-    /// Who decided.
+    /// The principal or component that decided.
     #[serde(default = "policy_name", skip_serializing_if = "is_policy_name")]
     pub by: String,
-    /// How much say a person has.
+    /// The approval tier.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub tier: u64,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reason: String,
-    /// What the question is bound to.
+    /// The digest to which the approval is bound.
     #[serde(default, skip_serializing_if = "is_default")]
     pub digest: String,
     /// The digest of the policy.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: String,
-    /// The call as people see it.
+    /// The call as approvers see it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub preview: String,
-    /// When the question closes, in milliseconds since the epoch; 0: never.
+    /// The expiry in milliseconds since the epoch; 0 for no expiry.
     #[serde(default, skip_serializing_if = "is_default")]
     pub expires_at: u64,
-    /// The action as a person edited it.
+    /// The action as edited by an approver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
-    /// Of a question in the middle of a call: its form and the tool's state.
+    /// The form and the tool's state, for a question that a tool asks during its call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Object>,
-    /// How often the call had been started when it was asked.
+    /// The number of times the call had been started when the question was asked.
     #[serde(default, skip_serializing_if = "is_default")]
     pub attempt: u64,
-    /// Who may answer.
+    /// The principals that may answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deciders: Option<Deciders>,
 }
@@ -416,75 +416,75 @@ pub struct Decided {
 /// An approval was closed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resolved {
-    /// What was decided, and on what.
+    /// The decision and the data to which it is bound.
     #[serde(flatten)]
     pub decided: Decided,
-    /// Whether a file says so that was taken in.
+    /// True if the decision comes from an imported file.
     #[serde(default, skip_serializing_if = "is_default")]
     pub imported: bool,
-    /// Whether a mask replaced a secret in it.
+    /// True if a mask replaced a secret.
     #[serde(default, skip_serializing_if = "is_default")]
     pub masked: bool,
 }
 
-/// The tool is about to be called.
+/// A tool call is about to start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Started {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// The action's place in its batch.
+    /// The index of the action in its batch.
     #[serde(default, skip_serializing_if = "is_default")]
     pub index: u64,
-    /// How the call goes on after a crash.
+    /// The saved state from which the call continues after a crash.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kept: Value,
-    /// Which retry it is; 0: none.
+    /// The number of the retry; 0 for the first attempt.
     #[serde(default, skip_serializing_if = "is_default")]
     pub retry: u64,
 }
 
-/// The same for a tool that must not be repeated: on disk before the call.
+/// A call of a tool that must not be repeated is about to start. It is on disk before the call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartedOnce {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// The action's place in its batch.
+    /// The index of the action in its batch.
     #[serde(default, skip_serializing_if = "is_default")]
     pub index: u64,
-    /// How the call goes on after a crash.
+    /// The saved state from which the call continues after a crash.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kept: Value,
-    /// Which retry it is; 0: none.
+    /// The number of the retry; 0 for the first attempt.
     #[serde(default, skip_serializing_if = "is_default")]
     pub retry: u64,
-    /// What the tool does to the world.
+    /// The side effect of the tool.
     #[serde(default, skip_serializing_if = "is_default")]
     pub effect: Sideeffect,
 }
 
-/// What came back from an action.
+/// The result of an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Observed {
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// What came back.
+    /// The observation.
     pub observation: Observation,
-    /// The action's place in its batch.
+    /// The index of the action in its batch.
     #[serde(default, skip_serializing_if = "is_default")]
     pub index: u64,
-    /// The name and value that go over the state.
+    /// The name and value that update the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<(String, Value)>,
-    /// What a child run consumed.
+    /// The tokens and the cost of a child run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Model calls and tool calls of a child run.
+    /// The numbers of model calls and tool calls of a child run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<(u64, u64)>,
-    /// Tool calls of a child run, by tool.
+    /// The number of tool calls of a child run, by tool.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tools: BTreeMap<String, u64>,
-    /// Its usage by model.
+    /// The usage of a child run, by model.
     #[serde(default, skip_serializing_if = "is_default")]
     pub models: BTreeMap<String, Usage>,
     /// Hooks that rejected the call or changed its result.
@@ -492,21 +492,21 @@ pub struct Observed {
     pub hooks: Vec<String>,
 }
 
-/// A principal without the right tried to decide.
+/// A principal without the required role tried to decide.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DecisionRefused {
-    /// The question.
+    /// The id of the approval.
     pub id: String,
-    /// Who tried.
+    /// The principal that tried.
     pub by: String,
-    /// Why not.
+    /// The reason for the refusal.
     pub why: String,
-    /// When, in milliseconds since the epoch.
+    /// The time, in milliseconds since the epoch.
     #[serde(default, skip_serializing_if = "is_default")]
     pub at: u64,
 }
 
-/// An action changed the state's `name`.
+/// An action changed the state variable `name`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Updated {
     /// The variable.
@@ -519,87 +519,88 @@ pub struct Updated {
     pub action: String,
 }
 
-/// The run waits: no process, only rows.
+/// The run waits. It needs no process, only its records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parked {
-    /// What for.
+    /// The reason for waiting.
     pub reason: String,
 }
 
 /// Events after `to` no longer count. They stay in the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rewound {
-    /// The last record that counts.
+    /// The number of the last record that counts.
     pub to: u64,
 }
 
 /// The end of the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunFinished {
-    /// How.
+    /// The final status.
     pub status: String,
-    /// Why.
+    /// The reason.
     pub stop_reason: String,
-    /// Whether the goal was reached.
+    /// True if the goal was reached.
     pub success: bool,
     /// The answer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub output: Value,
-    /// What went wrong.
+    /// The error message.
     #[serde(default, skip_serializing_if = "is_default")]
     pub error: String,
-    /// The answer without masks, if `output` has some.
+    /// The answer without masks, if `output` contains masks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub accepted: Value,
 }
 
-/// Everything that can happen in a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "e", rename_all = "snake_case")]
 pub enum Event {
     /// The fixed facts of a run.
     RunStarted(RunStarted),
-    /// The events before were copied from `run`, up to `seq`.
+    /// The earlier events were copied from `run`, up to `seq`.
     Forked(Forked),
     /// A new activation took the run over.
     Resumed(Resumed),
-    /// A person's message reached the run.
+    /// A user's message reached the run.
     Steered(Steered),
-    /// A limit was reached. `value` 1: nothing more is called; -1: the coming turn is the last.
+    /// A limit was reached. With `value` 1 no further call is made; with -1 the next turn is the
+    /// last.
     LimitHit(LimitHit),
-    /// On resume this code builds another prompt than the one recorded.
+    /// On resume, the code builds a prompt that differs from the recorded one.
     PromptChanged(PromptChanged),
-    /// The model's reply, recorded before anything reads it.
+    /// The model's reply, recorded before it is parsed.
     Replied(Replied),
-    /// A hook changed what becomes of the model call at `key`.
+    /// A hook changed the model call at `key`.
     Hooked(Hooked),
     /// The provider failed after its retries.
     AskFailed(AskFailed),
     /// A rule of the loop was broken.
     Violated(Violated),
-    /// From here on nothing opaque is sent back from the first `messages`.
+    /// Opaque content is no longer sent back from the first `messages` messages.
     Cut(Cut),
-    /// Observations up to `upto` were folded in the prompt, not in the log.
+    /// Observations up to `upto` were shortened in the prompt; the log keeps them.
     Compacted(Compacted),
-    /// A strategy's own trace entry; of kind `state` its data goes over the state's.
+    /// A trace entry of a strategy. An entry of kind `state` also updates the state's data.
     Noted(Noted),
-    /// A thought and its batch of actions: the opening of a step.
+    /// A thought and its batch of actions. It opens a step.
     Proposed(Proposed),
-    /// Whether an action may run. `ask` opens an approval, a later decision closes it.
+    /// A verdict on an action. `ask` opens an approval; a later decision closes it.
     Decided(Decided),
     /// An approval was closed.
     Resolved(Resolved),
-    /// The tool is about to be called.
+    /// A tool call is about to start.
     Started(Started),
-    /// The same for a tool that must not be repeated: on disk before the call.
+    /// A call of a tool that must not be repeated is about to start. It is on disk before the call.
     StartedOnce(StartedOnce),
-    /// What came back from an action.
+    /// The result of an action.
     Observed(Observed),
-    /// A principal without the right tried to decide.
+    /// A principal without the required role tried to decide.
     DecisionRefused(DecisionRefused),
-    /// An action changed the state's `name`.
+    /// An action changed the state variable `name`.
     Updated(Updated),
-    /// The run waits: no process, only rows.
+    /// The run waits. It needs no process, only its records.
     Parked(Parked),
     /// Events after `to` no longer count. They stay in the log.
     Rewound(Rewound),
@@ -721,7 +722,7 @@ impl Observed {
 }
 
 impl Event {
-    /// Whether the time since the record before counts as activity.
+    /// Returns true if the time since the previous record counts as activity.
     pub fn timed(&self) -> bool {
         !matches!(
             self,
@@ -729,7 +730,7 @@ impl Event {
         )
     }
 
-    /// Whether it leaves the state as it is, but for the time.
+    /// Returns true if the event changes nothing in the state except the time.
     pub fn is_annotation(&self) -> bool {
         matches!(
             self,
@@ -744,7 +745,9 @@ impl Event {
         )
     }
 
-    /// Whether an effect of the strategy derives it; a replay skips what a driver or person adds.
+    /// Returns true if an effect of the strategy derives the event.
+    ///
+    /// A replay skips events that a driver or user adds.
     pub fn derived(&self) -> bool {
         !matches!(
             self,
@@ -760,7 +763,7 @@ impl Event {
         )
     }
 
-    /// Whether it must survive a power cut: the log syncs before going on.
+    /// Returns true if the event must survive a power failure: the log syncs before it continues.
     pub fn durable(&self) -> bool {
         matches!(
             self,
@@ -772,7 +775,7 @@ impl Event {
         )
     }
 
-    /// Returns the effect to which it belongs; empty if it belongs to none.
+    /// Returns the key of the event's effect; empty if it belongs to none.
     pub fn key(&self) -> &str {
         match self {
             Self::Steered(event) => &event.key,
@@ -795,7 +798,7 @@ impl Event {
         }
     }
 
-    /// Returns the call of the batch to which it belongs; `None` if it is about the whole effect.
+    /// Returns the index of the event's call in the batch; `None` if it concerns the whole effect.
     pub fn index(&self) -> Option<u64> {
         match self {
             Self::Decided(event) => Some(event.index),
@@ -807,7 +810,7 @@ impl Event {
         }
     }
 
-    /// Returns the name of its kind in the log.
+    /// Returns the name of the event's kind in the log.
     pub fn tag(&self) -> &'static str {
         match self {
             Self::RunStarted(_) => "run_started",
@@ -838,22 +841,22 @@ impl Event {
     }
 }
 
-/// An event with its place in history.
+/// An event with its number and time in a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// The run.
+    /// The id of the run.
     pub run: String,
-    /// Its number, from 0 without gaps.
+    /// The number of the record, from 0 without gaps.
     pub seq: u64,
-    /// Milliseconds since the epoch, by the machine's clock, which can be set.
+    /// Milliseconds since the epoch by the system clock, which can be set.
     pub at: i64,
-    /// Milliseconds of activity since the record before, by a monotonic clock.
+    /// Milliseconds of activity since the previous record, by a monotonic clock.
     pub elapsed: Option<u64>,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// The JSON form of an event: `elapsed` stands beside its fields.
+/// The JSON form of an event. `elapsed` is on the same level as the event's fields.
 #[derive(Serialize, Deserialize)]
 struct Row<E> {
     #[serde(flatten)]
@@ -862,23 +865,23 @@ struct Row<E> {
     elapsed: Option<u64>,
 }
 
-/// Returns the JSON form of an event, as small as it can be.
+/// Returns the compact JSON form of an event.
 ///
 /// # Errors
 ///
-/// [`LogError::Format`] if it holds a number that JSON has not.
+/// [`LogError::Format`] if the event holds a number that JSON cannot represent.
 pub fn encode(event: &Event, elapsed: Option<u64>) -> Result<String, LogError> {
     serde_json::to_string(&Row { event, elapsed }).map_err(|error| LogError::Format {
         message: format!("a {} cannot be written: {error}", event.tag()),
     })
 }
 
-/// Reads an event and its `elapsed` from JSON text of this schema.
+/// Parses an event and its `elapsed` from JSON text of this schema.
 ///
 /// # Errors
 ///
-/// [`LogError::Format`] if the text is no event of this schema, or holds an integer of more than
-/// 64 bits, which would lose digits.
+/// [`LogError::Format`] if the text is no event of this schema, or if it holds an integer of more
+/// than 64 bits, which would lose digits.
 pub fn decode(text: &str) -> Result<(Event, Option<u64>), LogError> {
     if let Some(number) = oversized_integer(text) {
         return Err(LogError::Format {

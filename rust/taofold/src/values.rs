@@ -1,7 +1,7 @@
 //! The values of a run: thoughts, actions, observations, steps, usages and principals.
 //!
-//! Two values with the same content are equal. In JSON a field that holds its default is left out.
-//! Knows nothing about tools, storage or time.
+//! Two values with the same content are equal. In JSON, fields with their default value are
+//! omitted. This module does not depend on tools, storage or time.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,27 +10,27 @@ use crate::json::{Object, Value, finite, finite_option, is_default};
 
 /// The reserved action that ends a run: its parameters hold the answer.
 pub const FINISH: &str = "finish";
-/// The reserved action that asks the person.
+/// The reserved action that asks the user.
 pub const ASK_USER: &str = "ask_user";
 
-/// What a thought is for.
+/// The purpose of a thought.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThoughtType {
-    /// What is to be reached.
+    /// The intended result.
     Goal,
-    /// How far it is.
+    /// The progress so far.
     Progress,
-    /// What an observation says.
+    /// The content of an observation.
     Extraction,
     /// A conclusion.
     #[default]
     Reasoning,
-    /// Why something failed and what changes.
+    /// The cause of a failure and the change that follows.
     Exception,
-    /// What several observations say together.
+    /// A conclusion from several observations.
     Synthesis,
-    /// Looking things up; accepted only where it was opted in.
+    /// A plan to look something up; accepted only where the caller enabled it.
     Research,
 }
 
@@ -53,40 +53,40 @@ impl ThoughtType {
     }
 }
 
-/// Why the agent acts. `because` names the steps it rests on, counted from 1.
+/// The reason why the agent acts. `because` names its supporting steps, counted from 1.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Thought {
-    /// The words.
+    /// The text.
     pub content: String,
-    /// What it is for.
+    /// The purpose.
     #[serde(default, skip_serializing_if = "is_default", rename = "type")]
     pub kind: ThoughtType,
-    /// Numbers of the steps it rests on.
+    /// The numbers of the supporting steps.
     #[serde(default, skip_serializing_if = "is_default")]
     pub because: Vec<u64>,
-    /// 0 to 1, if the model says it.
+    /// The confidence from 0 to 1, if the model states it.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
         serialize_with = "finite_option"
     )]
     pub confidence: Option<f64>,
-    /// Whether the model calls a failure critical.
+    /// True if the model marks a failure as critical.
     #[serde(default, skip_serializing_if = "is_default")]
     pub critical: bool,
-    /// Whether this runtime wrote it.
+    /// True if this runtime wrote the thought.
     #[serde(default, skip_serializing_if = "is_default")]
     pub synthesized: bool,
-    /// Whether this runtime chose its type, because the model named none or an unknown one.
+    /// True if this runtime chose the type because the model gave none or an unknown one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub inferred: bool,
-    /// What the model learned from the observations before it.
+    /// The model's summary of the previous observations.
     #[serde(default, skip_serializing_if = "is_default")]
     pub learned: String,
 }
 
 impl Thought {
-    /// Returns a thought of a model.
+    /// Returns a thought from a model.
     pub fn new(content: impl Into<String>, kind: ThoughtType) -> Self {
         Self {
             content: content.into(),
@@ -112,19 +112,19 @@ pub struct Action {
     /// Its parameters.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parameters: Object,
-    /// Why this tool.
+    /// The reason for this tool.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rationale: String,
     /// The provider's id of a native call.
     #[serde(default, skip_serializing_if = "is_default")]
     pub id: String,
-    /// Kinds of repairs that reading the reply took.
+    /// The kinds of repairs that parsing the reply required.
     #[serde(default, skip_serializing_if = "is_default")]
     pub repairs: Vec<String>,
-    /// Whether a repair may have changed what the parameters say.
+    /// True if a repair may have changed the meaning of the parameters.
     #[serde(default, skip_serializing_if = "is_default")]
     pub guessed: bool,
-    /// Why the parameters could not be read; such an action never runs.
+    /// The reason why the parameters could not be parsed. Such an action never runs.
     #[serde(default, skip_serializing_if = "is_default")]
     pub error: String,
 }
@@ -139,13 +139,13 @@ impl Action {
         }
     }
 
-    /// Returns the seconds that the reserved parameter `timeout_s` asks for; 0 without it.
+    /// Returns the seconds in the reserved parameter `timeout_s`, or 0 without it.
     pub fn seconds(&self) -> f64 {
         let seconds = self.parameters.get("timeout_s").and_then(Value::as_f64);
         seconds.unwrap_or(0.0)
     }
 
-    /// Returns the call as canonical JSON, without `timeout_s`: equal for the same call.
+    /// Returns the call as canonical JSON without `timeout_s`. Equal calls have equal fingerprints.
     pub fn fingerprint(&self) -> String {
         let mut parameters = self.parameters.clone();
         parameters.shift_remove("timeout_s");
@@ -154,18 +154,18 @@ impl Action {
     }
 }
 
-/// How an action ended.
+/// The status of an action's result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ObservationStatus {
-    /// It did what was asked.
+    /// The action succeeded.
     #[default]
     Success,
-    /// It did not.
+    /// The action failed.
     Failure,
-    /// It did a part.
+    /// The action partly succeeded.
     Partial,
-    /// It took too long.
+    /// The action timed out.
     Timeout,
 }
 
@@ -180,52 +180,52 @@ impl ObservationStatus {
         }
     }
 
-    /// Whether the next thought must deal with a failure.
+    /// Returns true if the next thought must handle a failure.
     pub fn failed(self) -> bool {
         matches!(self, Self::Failure | Self::Timeout)
     }
 }
 
-/// What came back. A failed action is still an observation.
+/// The result of an action. A failed action also has an observation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     /// The result as JSON.
     #[serde(default, skip_serializing_if = "is_default")]
     pub result: Value,
-    /// How the action ended.
+    /// The status of the result.
     #[serde(default, skip_serializing_if = "is_default")]
     pub status: ObservationStatus,
-    /// The key line.
+    /// The key line of the result.
     #[serde(default, skip_serializing_if = "is_default")]
     pub extraction: String,
-    /// Whether this runtime chose the key line.
+    /// True if this runtime chose the key line.
     #[serde(default, skip_serializing_if = "is_default")]
     pub auto: bool,
-    /// Milliseconds that the action took.
+    /// The duration of the action in milliseconds.
     #[serde(default, skip_serializing_if = "is_default", serialize_with = "finite")]
     pub duration_ms: f64,
-    /// Answers that a tool offers.
+    /// The answers that a tool offers.
     #[serde(default, skip_serializing_if = "is_default")]
     pub options: Vec<String>,
-    /// Where a result lies that is too large for the log.
+    /// The reference to a result that is too large for the log.
     #[serde(default, skip_serializing_if = "is_default")]
     pub blob: String,
-    /// Why the tool was not run; empty: it ran.
+    /// The reason why the tool did not run; empty if it ran.
     #[serde(default, skip_serializing_if = "is_default")]
     pub refused: String,
-    /// Whether `result` is only an excerpt.
+    /// True if `result` is only an excerpt.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cut: bool,
-    /// What the tool returned, if it holds media.
+    /// The tool's result, if it holds media.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parts: Vec<Part>,
-    /// Whether a mask replaced a secret in it.
+    /// True if a mask replaced a secret.
     #[serde(default, skip_serializing_if = "is_default")]
     pub masked: bool,
 }
 
 impl Observation {
-    /// Returns an observation that a strategy or the runtime makes itself.
+    /// Returns an observation that a strategy or the runtime creates itself.
     pub fn auto(result: Value, extraction: impl Into<String>) -> Self {
         Self {
             result,
@@ -235,7 +235,7 @@ impl Observation {
         }
     }
 
-    /// Returns the answer to an action that was not run.
+    /// Returns the observation of an action that did not run.
     pub fn refused(why: impl Into<String>, word: &str) -> Self {
         Self {
             result: Value::String(why.into()),
@@ -255,32 +255,32 @@ impl Observation {
     }
 }
 
-/// One complete triplet: a thought, its batch of actions, one observation for each.
+/// A complete triplet: a thought, its batch of actions, and one observation for each action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Counted from 1.
+    /// The number of the step, counted from 1.
     pub number: u64,
-    /// Why.
+    /// The thought that gives the reason.
     pub thought: Thought,
-    /// What.
+    /// The batch of actions.
     pub actions: Vec<Action>,
-    /// What came back, in the order of the batch.
+    /// The observations, in the order of the batch.
     pub observations: Vec<Observation>,
 }
 
-/// What model calls consumed: tokens and US dollars.
+/// The tokens and US dollars that model calls consumed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens of prompts, cached ones included.
+    /// Tokens of prompts, including cached ones.
     #[serde(default, skip_serializing_if = "is_default")]
     pub input_tokens: u64,
-    /// Tokens of replies, reasoning included.
+    /// Tokens of replies, including reasoning.
     #[serde(default, skip_serializing_if = "is_default")]
     pub output_tokens: u64,
-    /// Those of the input that were read from the provider's cache.
+    /// Input tokens that were read from the provider's cache.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cached_tokens: u64,
-    /// US dollars; `None`: the price of some of the tokens is unknown.
+    /// US dollars; `None` if the price of some tokens is unknown.
     #[serde(
         default = "free",
         skip_serializing_if = "is_free",
@@ -288,10 +288,10 @@ pub struct Usage {
         deserialize_with = "not_negative"
     )]
     pub usd: Option<f64>,
-    /// Those of the input that were written to the provider's cache.
+    /// Input tokens that were written to the provider's cache.
     #[serde(default, skip_serializing_if = "is_default")]
     pub written_tokens: u64,
-    /// Those of the output that were reasoning.
+    /// Output tokens that were reasoning.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reasoning_tokens: u64,
 }
@@ -317,7 +317,7 @@ impl Default for Usage {
     }
 }
 
-/// Less than 0 would lift the limits of whoever goes on.
+/// Rejects negative values, which would raise the remaining limits of a run.
 fn not_negative<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<f64>, D::Error> {
@@ -330,12 +330,12 @@ fn not_negative<'de, D: serde::Deserializer<'de>>(
 }
 
 impl Usage {
-    /// Returns the dollars that limits count: 0 where a price is unknown.
+    /// Returns the dollars that count towards limits. Tokens without a known price count as 0.
     pub fn priced_usd(&self) -> f64 {
         self.usd.unwrap_or(0.0)
     }
 
-    /// Returns input plus output tokens.
+    /// Returns the sum of input and output tokens.
     pub fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
@@ -352,25 +352,25 @@ impl Usage {
     }
 }
 
-/// What a model returned.
+/// A reply of a model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reply {
     /// Text, thinking and calls, in order.
     pub content: Content,
-    /// What it cost.
+    /// The tokens and the cost.
     pub usage: Usage,
     /// The model that answered.
     pub model: String,
-    /// Why it ended, in this runtime's words (see [`finish_of`]); empty: unknown.
+    /// The normalized reason why the reply ended (see [`finish_of`]); empty if unknown.
     pub finish: String,
-    /// Who made it.
+    /// The issuer of the reply.
     pub issuer: Option<Issuer>,
-    /// What the provider reported about the request.
+    /// Notes from the provider about the request.
     pub notes: Vec<String>,
 }
 
 impl Reply {
-    /// Returns a reply of text alone.
+    /// Returns a reply that holds only text.
     pub fn text_only(text: impl Into<String>) -> Self {
         Self {
             content: Content::Text(text.into()),
@@ -378,22 +378,24 @@ impl Reply {
         }
     }
 
-    /// Returns what it says, without thinking and calls.
+    /// Returns the text of the reply, without thinking and calls.
     pub fn text(&self) -> String {
         self.content.text()
     }
 
-    /// Returns the native calls in it.
+    /// Returns the native calls in the reply.
     pub fn calls(&self) -> Vec<ToolCall> {
         self.content.calls()
     }
 }
 
-/// Returns why a reply ended from a provider's word for it; empty if the word is unknown.
+/// Maps a provider's finish reason to the normalized one; empty if it is unknown.
 ///
-/// `pause`: ask again with the reply appended. `refusal`: the provider will not answer this.
-/// `overflow`: the conversation does not fit the window. `malformed`: the provider could not read
-/// its own model's call. `error`: the provider failed while it replied.
+/// * `pause`: the request must be repeated with the reply appended.
+/// * `refusal`: the provider will not answer this request.
+/// * `overflow`: the conversation does not fit the context window.
+/// * `malformed`: the provider could not parse its own model's call.
+/// * `error`: the provider failed while it replied.
 pub fn finish_of(reason: &str) -> &'static str {
     match reason.to_lowercase().as_str() {
         "stop" | "end_turn" | "stop_sequence" | "eos" | "load" => "stop",
@@ -411,13 +413,13 @@ pub fn finish_of(reason: &str) -> &'static str {
     }
 }
 
-/// Who asks. Established by the caller, never by the model.
+/// The principal of a request. The caller sets it, never the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     /// The name of the account.
     #[serde(default = "local", skip_serializing_if = "is_local")]
     pub id: String,
-    /// Its roles.
+    /// The roles of the account.
     #[serde(default = "administrator", skip_serializing_if = "is_administrator")]
     pub roles: Vec<String>,
 }
@@ -447,45 +449,45 @@ impl Default for Principal {
     }
 }
 
-/// Who may answer a question of a run, by the policy under which it was asked.
+/// The principals that may answer a question of a run, under the policy at the time it was asked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deciders {
-    /// The role that the requester needs; absent: the requester may not.
+    /// The role that the requester needs; if absent, the requester must not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<String>,
-    /// The role that all others need.
+    /// The role that all other principals need.
     #[serde(default, skip_serializing_if = "is_default")]
     pub others: String,
-    /// Roles that the one who decides must reach besides.
+    /// Roles that the approver must also reach.
     #[serde(default, skip_serializing_if = "is_default")]
     pub roles: Vec<String>,
 }
 
-/// What a model can do. Unknown models get the cautious defaults.
+/// The capabilities of a model. Unknown models get cautious defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Tokens of context.
+    /// The size of the context window in tokens.
     #[serde(default = "small_window", skip_serializing_if = "is_small_window")]
     pub window: u64,
-    /// Whether the window is known.
+    /// True if the size of the window is known.
     #[serde(default, skip_serializing_if = "is_default")]
     pub window_known: bool,
-    /// Whether it calls tools natively.
+    /// True if the model calls tools natively.
     #[serde(default, skip_serializing_if = "is_default")]
     pub native_tools: bool,
-    /// Whether it decodes under a JSON Schema.
+    /// True if the model decodes under a JSON Schema.
     #[serde(default, skip_serializing_if = "is_default")]
     pub json_schema: bool,
-    /// Whether it streams.
+    /// True if the model streams.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub streaming: bool,
-    /// The kinds of media it takes; absent: unknown.
+    /// The kinds of media that the model accepts; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Vec<String>>,
-    /// When it thinks: `off`, `opt_in`, `default` or `always`; empty: unknown.
+    /// The thinking mode: `off`, `opt_in`, `default` or `always`; empty if unknown.
     #[serde(default, skip_serializing_if = "is_default")]
     pub thinking: String,
-    /// Whether its reasoning is bound to every byte before it.
+    /// True if the model's reasoning is bound to every preceding byte.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prefix_bound: bool,
 }
@@ -521,64 +523,64 @@ impl Default for Profile {
     }
 }
 
-/// What a tool does to the world, and so what happens after a crash in the middle of it.
+/// The side effect of a tool, which decides how the run recovers from a crash during a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sideeffect {
-    /// Nothing: it may be run again.
+    /// No side effect: the call may be repeated.
     Read,
-    /// The same however often it runs with the same effect id.
+    /// Repeated calls with the same effect id have the same effect as one call.
     Idempotent,
-    /// It must not be repeated without asking.
+    /// The call must not be repeated without approval.
     #[default]
     Once,
 }
 
-/// Which of a run's models is asked.
+/// The role in which a run calls a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepRole {
-    /// Plans.
+    /// Makes the plan.
     Planner,
-    /// Acts.
+    /// Carries out the steps.
     #[default]
     Executor,
-    /// Judges whether a plan went on well.
+    /// Judges the progress of a plan.
     Evaluator,
-    /// Puts the answer together.
+    /// Composes the answer.
     Finalizer,
     /// Judges a version of an answer.
     Critic,
 }
 
-/// How a model is asked; what is not set is the provider's own choice.
+/// The settings of a model call. The provider's defaults apply to unset fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelSettings {
-    /// How hard a model shall think, from `none` to `max`.
+    /// The thinking effort, from `none` to `max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
-    /// 0 or more.
+    /// The sampling temperature, 0 or more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// In (0, 1].
+    /// The nucleus sampling threshold, in (0, 1].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// The longest reply; 0: the provider's own bound.
+    /// The maximum number of reply tokens; 0 for the provider's own bound.
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_tokens: u64,
-    /// How long the provider keeps the prompt: `5m`, `1h` or `off`.
+    /// The time for which the provider caches the prompt: `5m`, `1h` or `off`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub prompt_cache: String,
     /// The provider's service tier.
     #[serde(default, skip_serializing_if = "is_default")]
     pub service_tier: String,
-    /// Further fields of the request, as its provider documents them.
+    /// Further fields of the request, as documented by the provider.
     #[serde(default, skip_serializing_if = "is_default")]
     pub extra: Object,
 }
 
 impl ModelSettings {
-    /// Returns these settings; where they say nothing, those of `base`.
+    /// Returns these settings, with unset fields taken from `base`.
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
         let text = |own: &String, other: &String| if own.is_empty() { other } else { own }.clone();
@@ -600,7 +602,7 @@ impl ModelSettings {
     }
 }
 
-/// Returns `1 step`, `2 steps`.
+/// Returns a count with its noun, such as `1 step` or `2 steps`.
 pub(crate) fn times(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

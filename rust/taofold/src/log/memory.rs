@@ -1,4 +1,4 @@
-//! A log in the memory of this process: for tests, and for runs that need not survive it.
+//! A log in the memory of this process, for tests and for runs that need not survive the process.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -138,7 +138,7 @@ impl Log for MemoryLog {
     }
 
     fn keep(&self, _: &str, _: &str) -> Box<dyn Send> {
-        // No other process can see this log: a lease that is over lets nobody in.
+        // No other process can see this log, so an expired lease admits no other owner.
         Box::new(())
     }
 

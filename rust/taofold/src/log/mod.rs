@@ -1,9 +1,9 @@
-//! Logs: where the records of runs lie.
+//! Logs: the storage of a run's records.
 //!
-//! A log is append-only. A run has one owner, known by its epoch; the append of an owner that was
-//! overtaken fails with [`LogError::Conflict`]. While the owner's lease lasts nobody else becomes the
-//! owner. Whoever is not the owner leaves a [`Signal`] in the run's inbox. [`MemoryLog`] keeps runs in
-//! this process, [`SqliteLog`] in the file that the Python runtime uses too, [`ndjson`] writes and
+//! A log is append-only. A run has one owner, identified by its epoch. An append of a former owner
+//! fails with [`LogError::Conflict`]. No other process becomes the owner while the owner's lease
+//! lasts. Other processes leave a [`Signal`] in the run's inbox. [`MemoryLog`] keeps runs in this
+//! process and [`SqliteLog`] in the file that the Python runtime also uses. [`ndjson`] writes and
 //! reads the exchange format.
 
 mod memory;
@@ -21,66 +21,66 @@ use crate::errors::LogError;
 use crate::events::Record;
 use crate::json::Object;
 
-/// The time without a sign of the owner after which another process may take the run.
+/// The time without a heartbeat of the owner after which another process may take the run.
 pub const LEASE_MS: i64 = 10_000;
-/// No lease is longer. One that ends later than this from now was taken by another clock.
+/// The maximum length of a lease. A lease that ends later was taken by another clock.
 pub const LONGEST_LEASE_MS: i64 = 60_000;
 
 /// The row of a run, readable without its records. Times are milliseconds since the epoch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunRow {
-    /// The run.
+    /// The id of the run.
     pub run: String,
     /// The status.
     pub status: String,
-    /// The beginning of its goal.
+    /// The beginning of the goal.
     pub goal: String,
     /// The agent's name.
     pub agent: String,
-    /// The session.
+    /// The id of the session.
     pub session: String,
-    /// The run that called this one.
+    /// The id of the parent run.
     pub parent: String,
-    /// The principal that asked for the run.
+    /// The principal that requested the run.
     pub principal: String,
-    /// When it was created.
+    /// The time of creation.
     pub created_at: i64,
-    /// When it was written to last.
+    /// The time of the last write.
     pub updated_at: i64,
     /// The number of records.
     pub events: u64,
-    /// The fencing token of its owner.
+    /// The fencing token of the owner.
     pub epoch: u64,
-    /// The present or last owner.
+    /// The current or last owner.
     pub owner: String,
-    /// The reason for its wait.
+    /// The reason for waiting.
     pub waiting_for: String,
-    /// When the owner's lease ends; 0: there is none.
+    /// The end of the owner's lease; 0 without a lease.
     pub lease_until: i64,
-    /// When a waiting run is due; 0: when a message comes.
+    /// The time at which a waiting run is due; 0 if it waits for a message.
     pub wake_at: i64,
-    /// True if it ran under a lease that was not over when the row was read.
+    /// True if the run was under a valid lease when the row was read.
     pub held: bool,
-    /// Its number in the order in which runs were created.
+    /// The run's number in the order of creation.
     pub place: i64,
-    /// Labels by which a caller filters lists.
+    /// Labels by which callers filter lists.
     pub tags: BTreeMap<String, String>,
 }
 
-/// A message from outside for one run. The same `id` is taken once.
+/// A message from outside for one run. The same `id` is accepted once.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Signal {
-    /// The message's id.
+    /// The id of the message.
     pub id: String,
     /// `decide`, `answer`, `steer`, `cancel` or `refused`.
     pub kind: String,
     /// The sender.
     #[serde(default)]
     pub by: String,
-    /// When, in milliseconds since the epoch.
+    /// The time, in milliseconds since the epoch.
     #[serde(default)]
     pub at: i64,
-    /// Its content.
+    /// The content.
     #[serde(default)]
     pub data: Object,
 }
@@ -88,14 +88,14 @@ pub struct Signal {
 /// The owner of a run, with its epoch and lease.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Owner<'a> {
-    /// The owner's name; empty: none.
+    /// The name of the owner; empty for none.
     pub name: &'a str,
-    /// The length of the lease; 0: no lease.
+    /// The length of the lease in milliseconds; 0 for no lease.
     pub lease_ms: i64,
 }
 
 impl<'a> Owner<'a> {
-    /// Returns an owner that drives the run under a lease of the usual length.
+    /// Returns an owner that drives the run under a lease of the default length.
     pub fn driving(name: &'a str) -> Self {
         Self {
             name,
@@ -107,15 +107,15 @@ impl<'a> Owner<'a> {
 /// The status of a run after an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing<'a> {
-    /// The status; any but `running` ends the lease.
+    /// The status. Any status but `running` ends the lease.
     pub status: &'a str,
-    /// The reason for its wait.
+    /// The reason for waiting.
     pub waiting_for: &'a str,
-    /// When it is due; 0: when a message comes.
+    /// The time at which it is due; 0 if it waits for a message.
     pub wake_at: i64,
 }
 
-/// Returns whether a lease lasts at `now`. A lease that another clock took counts as over.
+/// Returns true if a lease is valid at `now`. A lease taken by another clock counts as expired.
 pub fn lease_lasts(lease_until: i64, now: i64) -> bool {
     now < lease_until && lease_until <= now.saturating_add(LONGEST_LEASE_MS)
 }
@@ -123,27 +123,30 @@ pub fn lease_lasts(lease_until: i64, now: i64) -> bool {
 /// The content of one append, written in one transaction.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Append<'a> {
-    /// Records whose numbers follow those of the log.
+    /// Records whose numbers continue those of the log.
     pub records: &'a [Record],
-    /// Ids of inbox messages that these records have taken in: they are not given out again.
+    /// The ids of inbox messages that these records include. They are not delivered again.
     pub consumed: &'a [String],
-    /// True if it must survive a power cut when the append returns.
+    /// True if the records must survive a power failure when the append returns.
     pub durable: bool,
     /// The new status of the run, if it changes.
     pub standing: Option<Standing<'a>>,
-    /// Write nothing if the inbox holds more than `consumed`.
+    /// True if nothing is written when the inbox holds more than `consumed`.
     pub if_quiet: bool,
 }
 
-/// A log. Every implementation passes `tests/log.rs`.
+/// A store of runs. Every implementation passes `tests/log.rs`.
 #[async_trait]
 pub trait Log: Send + Sync {
     /// Creates a run with its first records, in one transaction. Returns the epoch of its owner: 1,
-    /// or 0 if nobody owns it. Of `row` the epoch, the owner, the lease and the events do not count.
+    /// or 0 without an owner.
+    ///
+    /// The epoch, owner, lease and event count of `row` are ignored.
     ///
     /// # Errors
     ///
-    /// [`LogError::Conflict`] if the id is taken, or the session has another run that has not ended.
+    /// [`LogError::Conflict`] if the id is taken, or the session has another run that has not
+    /// ended.
     async fn create(
         &self,
         row: &RunRow,
@@ -151,12 +154,12 @@ pub trait Log: Send + Sync {
         owner: Owner<'_>,
     ) -> Result<u64, LogError>;
 
-    /// Becomes the owner of a run: the epoch rises by one. With a lease the run is `running`.
+    /// Becomes the owner of a run, which increments the epoch. With a lease the run is `running`.
     ///
     /// # Errors
     ///
-    /// [`LogError::Conflict`] if `epoch` is given and is not the run's, or another owner's lease
-    /// lasts and `force` is not set; [`LogError::UnknownRun`].
+    /// [`LogError::Conflict`] if `epoch` is given and differs from the run's, or if another owner's
+    /// lease is valid and `force` is not set; [`LogError::UnknownRun`].
     async fn claim(
         &self,
         run: &str,
@@ -165,52 +168,53 @@ pub trait Log: Send + Sync {
         force: bool,
     ) -> Result<u64, LogError>;
 
-    /// Renews the lease of `run` from a thread or task of its own until the guard is dropped.
+    /// Renews the lease of `run` in its own thread or task until the guard is dropped.
     fn keep(&self, run: &str, owner: &str) -> Box<dyn Send>;
 
-    /// Appends records and consumes messages, both or neither. False if `if_quiet` held it back.
+    /// Appends records and consumes messages atomically. Returns false if `if_quiet` prevented it.
     ///
     /// # Errors
     ///
-    /// [`LogError::Conflict`] if `epoch` is not the owner's or the numbers do not follow.
+    /// [`LogError::Conflict`] if `epoch` is not the owner's or the numbers are not consecutive.
     async fn append(&self, run: &str, epoch: u64, append: Append<'_>) -> Result<bool, LogError>;
 
     /// Reads the records of a run from number `from` on.
     ///
     /// # Errors
     ///
-    /// [`LogError::UnknownRun`], or a row that is not of the format.
+    /// [`LogError::UnknownRun`], or an error for a row that is not of the format.
     async fn read(&self, run: &str, from: u64) -> Result<Vec<Record>, LogError>;
 
-    /// Returns what is known of a run.
+    /// Returns the row of a run.
     ///
     /// # Errors
     ///
     /// [`LogError::UnknownRun`].
     async fn row(&self, run: &str) -> Result<RunRow, LogError>;
 
-    /// Returns at most `limit` rows, newest first, of one status if it is not empty.
+    /// Returns at most `limit` rows, newest first, filtered by `status` if it is not empty.
     ///
     /// # Errors
     ///
     /// [`LogError::Store`].
     async fn rows(&self, status: &str, limit: usize) -> Result<Vec<RunRow>, LogError>;
 
-    /// Returns the rows of the child runs that calls of `run` began, oldest first.
+    /// Returns the rows of the child runs that calls of `run` started, oldest first.
     ///
     /// # Errors
     ///
     /// [`LogError::Store`].
     async fn children(&self, run: &str) -> Result<Vec<RunRow>, LogError>;
 
-    /// Returns at most `limit` ids that begin with `prefix`, in their order.
+    /// Returns at most `limit` ids that begin with `prefix`, in sorted order.
     ///
     /// # Errors
     ///
     /// [`LogError::Store`].
     async fn ids(&self, prefix: &str, limit: usize) -> Result<Vec<String>, LogError>;
 
-    /// Puts a message into a run's inbox, durably. False if one with its id was ever posted.
+    /// Posts a message durably to a run's inbox. Returns false if a message with its id was already
+    /// posted.
     ///
     /// # Errors
     ///

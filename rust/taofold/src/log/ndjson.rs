@@ -1,4 +1,5 @@
-//! A run as NDJSON: a header, then one line for each record. Lossless, and the exchange format.
+//! A run as NDJSON: a header, then one line for each record. The format is lossless and serves for
+//! exchange.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -32,7 +33,7 @@ struct Line {
 ///
 /// # Errors
 ///
-/// [`LogError::Format`] if an event holds what JSON cannot say.
+/// [`LogError::Format`] if an event holds a value that JSON cannot represent.
 pub fn export(records: &[Record]) -> Result<String, LogError> {
     let header = Header {
         format: FORMAT.to_owned(),
@@ -64,7 +65,7 @@ fn line_of(value: &impl Serialize) -> Result<String, LogError> {
 /// # Errors
 ///
 /// [`LogError::Newer`] if its schema is higher than this release's. [`LogError::Format`] with the
-/// line if a line is not what it must be, lines are missing, or the records make no run.
+/// line number if a line is invalid, lines are missing, or the records form no run.
 pub fn import(text: &str) -> Result<Vec<Record>, LogError> {
     let mut lines = text.split('\n');
     let header: Header = lines
@@ -129,7 +130,7 @@ fn record(line: &str, number: u64, before: &[Record]) -> Result<Record, LogError
     if before.first().is_some_and(|first| first.run != entry.run) {
         return Err(format_error(number, "another run: export each by itself"));
     }
-    // The text is for people, who may have edited it: both must still say the same.
+    // The readable time may have been edited, so both times must agree.
     if iso(entry.at) != entry.time {
         let message = format!("time {:?} is not at {}", entry.time, entry.at);
         return Err(format_error(number, &message));

@@ -12,9 +12,9 @@ use crate::values::times;
 pub enum Limit {
     /// Accepted turns.
     Steps,
-    /// Calls of models.
+    /// Model calls.
     ModelCalls,
-    /// Tool calls that were started.
+    /// Started tool calls.
     ToolCalls,
     /// Seconds of activity.
     Seconds,
@@ -39,7 +39,7 @@ impl Limit {
         Self::ALL[self as usize].1
     }
 
-    /// Returns the `stop_reason` of a run that the limit ended.
+    /// Returns the `stop_reason` of a run that this limit ended.
     pub fn stop_reason(self) -> &'static str {
         Self::ALL[self as usize].2
     }
@@ -50,25 +50,25 @@ impl Limit {
         known.map(|known| known.0)
     }
 
-    /// Returns the limit of this `stop_reason`.
+    /// Returns the limit with this `stop_reason`.
     pub fn of_stop_reason(reason: &str) -> Option<Self> {
         let known = Self::ALL.into_iter().find(|known| known.2 == reason);
         known.map(|known| known.0)
     }
 }
 
-/// Bounds of one run. `None` is unbounded; seconds count activity, not waiting.
+/// The bounds of one run. `None` is unbounded. Seconds count activity, not waiting.
 ///
-/// What child runs consume counts, except for steps and for model calls that are only derived from
-/// steps. A child run records its bounds in this form, as the Python runtime does.
+/// The consumption of child runs counts, except for steps and for model calls that are only derived
+/// from steps. A child run records its bounds in this form, as the Python runtime does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
     /// Accepted turns.
     pub steps: Option<u64>,
-    /// Calls of models; `None`: three more than steps.
+    /// Model calls; `None` allows three more than `steps`.
     pub model_calls: Option<u64>,
-    /// Tool calls that were started.
+    /// Started tool calls.
     pub tool_calls: Option<u64>,
     /// Seconds of activity.
     pub seconds: Option<f64>,
@@ -78,9 +78,9 @@ pub struct Limits {
     pub usd: Option<f64>,
     /// Calls by tool.
     pub per_tool: BTreeMap<String, u64>,
-    /// Extra attempts at one unreadable reply.
+    /// Extra attempts after one unreadable reply.
     pub parse_retries: usize,
-    /// How deep agents may call agents; a child run below -1 is refused.
+    /// The allowed depth of nested agent calls. A child run below -1 is refused.
     pub depth: i64,
 }
 
@@ -100,10 +100,10 @@ impl Default for Limits {
     }
 }
 
-/// What a call that was allowed, or a child run at work, may still consume.
+/// The amounts that a permitted call or an active child run may still consume.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reserved {
-    /// Calls of models.
+    /// Model calls.
     pub model_calls: u64,
     /// Tool calls.
     pub tool_calls: u64,
@@ -116,7 +116,7 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Returns what one call of `tool` counts.
+    /// Returns the amounts of one call of `tool`.
     pub fn call(tool: &str) -> Self {
         Self {
             tool_calls: 1,
@@ -125,7 +125,7 @@ impl Reserved {
         }
     }
 
-    /// Returns what several may consume together.
+    /// Returns the sum of several reservations.
     pub fn sum<'r>(all: impl IntoIterator<Item = &'r Self>) -> Self {
         let mut whole = Self::default();
         for each in all {
@@ -143,13 +143,13 @@ impl Reserved {
 }
 
 impl Limits {
-    /// Returns the model calls that are allowed: three more than steps, if nothing else is said.
+    /// Returns the allowed model calls, which default to three more than `steps`.
     pub fn calls(&self) -> Option<u64> {
         let derived = |steps: u64| if steps == 0 { 0 } else { steps + 3 };
         self.model_calls.or_else(|| self.steps.map(derived))
     }
 
-    /// Returns the limit that forbids another turn; without `turn` another model call.
+    /// Returns the limit that forbids another turn or, without `turn`, another model call.
     pub fn hit(&self, state: &RunState, turn: bool) -> Option<Limit> {
         let steps = state.steps.len() as u64;
         if turn && self.steps.is_some_and(|bound| steps >= bound) {
@@ -176,7 +176,7 @@ impl Limits {
         None
     }
 
-    /// Returns the limit that makes the coming turn the last one: it is offered without tools.
+    /// Returns the limit that makes the next turn the last one, which has no tools.
     pub fn last(&self, state: &RunState) -> Option<Limit> {
         let steps = state.steps.len() as u64;
         if self.steps.is_some_and(|bound| steps + 1 >= bound) {
@@ -195,12 +195,12 @@ impl Limits {
     }
 
     fn asked(&self, state: &RunState) -> u64 {
-        // A bound derived from steps is about this run's own turns; children have their own.
+        // A bound derived from steps covers only this run's own turns; child runs have their own.
         let children = self.model_calls.map_or(0, |_| state.child_model_calls);
         state.model_calls + children
     }
 
-    /// Returns the limit that forbids another model call beside child runs that may still consume
+    /// Returns the limit that forbids another model call while child runs may still consume
     /// `beside`.
     pub fn hit_beside(&self, state: &RunState, beside: &Reserved) -> Option<Limit> {
         if self
@@ -224,7 +224,7 @@ impl Limits {
         None
     }
 
-    /// Returns this bound; `None`: there is none.
+    /// Returns the bound of a limit, or `None` if it has none.
     pub fn bound(&self, limit: Limit) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "bounds are compared, not added")]
         let count = |bound: Option<u64>| bound.map(|it| it as f64);
@@ -238,10 +238,10 @@ impl Limits {
         }
     }
 
-    /// Returns what remains for a child run, of which `among` are about to start at once. `beside`
-    /// is what calls under way may still consume, so that all together keep the bound.
+    /// Returns the remaining bounds for a child run, of which `among` start at once.
     ///
-    /// Counts are rounded up: the first of several gets the odd one.
+    /// `beside` is the amount that active calls may still consume, so that the sum stays within the
+    /// bound. Counts are rounded up, so the first of several child runs gets the remainder.
     pub fn left(&self, state: &RunState, beside: &Reserved, among: u64) -> Self {
         let among = among.max(1);
         let share = |bound: u64, gone: u64| bound.saturating_sub(gone).div_ceil(among);
@@ -262,7 +262,7 @@ impl Limits {
         let tokens = state.usage.tokens().saturating_add(beside.tokens);
         let usd = state.usage.priced_usd() + beside.usd;
         Self {
-            // Passes on unshared: a child's turns are its own.
+            // Passed on without sharing, because a child's turns are its own.
             steps: self.steps,
             model_calls: self.model_calls.map(|bound| share(bound, asked)),
             tool_calls: self.tool_calls.map(|bound| share(bound, begun)),
@@ -275,7 +275,7 @@ impl Limits {
         }
     }
 
-    /// Returns all of it, as what a child run may still consume. What has no bound reserves nothing.
+    /// Returns the bounds as the reservation of a child run. Unbounded amounts reserve nothing.
     pub fn reserved(&self) -> Reserved {
         Reserved {
             model_calls: self.model_calls.unwrap_or(0),
@@ -286,7 +286,7 @@ impl Limits {
         }
     }
 
-    /// Returns the tighter of both, bound by bound.
+    /// Returns the tighter bound of both for each limit.
     #[must_use]
     pub fn within(&self, other: &Self) -> Self {
         fn tighter<T: PartialOrd>(one: Option<T>, other: Option<T>) -> Option<T> {
@@ -313,8 +313,8 @@ impl Limits {
         }
     }
 
-    /// Returns what forbids one more call of `tool` beside those under way: the word for it, and
-    /// why.
+    /// Returns the limit that forbids one more call of `tool` beside the active ones, and the
+    /// reason.
     pub fn blocks(
         &self,
         state: &RunState,
@@ -358,8 +358,9 @@ impl Limits {
             .is_some_and(|bound| state.active_ms as f64 >= bound * 1000.0)
     }
 
-    /// Returns what was allowed and spent when a limit ended the run, and what to change; `place`
-    /// names whose limit that is, if it is not plain.
+    /// Returns a message with the allowed and consumed amounts and the setting to change.
+    ///
+    /// `place` names the owner of the limit if it is not obvious.
     pub fn explained(&self, limit: Limit, state: &RunState, place: &str) -> String {
         let change = format!("raise limits.{}{place}", limit.name());
         match limit {

@@ -1,4 +1,4 @@
-//! What may happen: tiers and roles, limits, the guard against repetition, redaction. Pure.
+//! The policy: tiers and roles, limits, the guard against repetition, redaction. Pure functions.
 
 mod limits;
 mod redaction;

@@ -1,22 +1,22 @@
-//! Redaction: known secrets are taken out where text enters, before anything is written or shown.
+//! Redaction: removes known secrets from text on input, before it is written or shown.
 //!
-//! This runtime takes out the values that its caller names. It does not look for secrets by form
-//! (tokens, keys in PEM) as the Python runtime does.
+//! This runtime removes the values that its caller names. Unlike the Python runtime, it does not
+//! detect secrets by their form (tokens, keys in PEM).
 
 use std::borrow::Cow;
 
 use crate::json::{Object, Value};
 
-/// What stands in place of a secret.
+/// The mask that replaces a secret.
 pub const MARK: &str = "[redacted]";
 
-/// Values shorter than this are no secrets: they would blank ordinary words.
+/// The minimum length of a secret; shorter values would mask ordinary words.
 const SHORTEST: usize = 4;
 
-/// Takes known values out of text and JSON.
+/// Removes known values from text and JSON.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    /// The longest first, so that one that holds another goes as a whole.
+    /// The secrets, longest first, so that a secret that contains another is replaced completely.
     secrets: Vec<String>,
 }
 
@@ -26,12 +26,12 @@ impl std::fmt::Debug for Redactor {
     }
 }
 
-/// Whether a secret was replaced between the two texts. A mask that was there before replaced none.
+/// Returns true if redaction replaced a secret. Masks that were already present do not count.
 pub fn is_masked(before: &str, after: &str) -> bool {
     before != after && after.matches(MARK).count() > before.matches(MARK).count()
 }
 
-/// Whether a mask stands in JSON, in a name or a value.
+/// Returns true if a JSON value contains a mask, in a name or a value.
 pub fn has_mask(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains(MARK),
@@ -44,7 +44,7 @@ pub fn has_mask(value: &Value) -> bool {
 }
 
 impl Redactor {
-    /// Returns a redactor of these values, and of their JSON forms.
+    /// Returns a redactor for these values and their JSON forms.
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let mut forms: Vec<String> = secrets
             .into_iter()
@@ -71,7 +71,7 @@ impl Redactor {
         clean
     }
 
-    /// Returns JSON without secrets, in keys as in values.
+    /// Returns the JSON value without secrets in its names and values.
     pub fn value(&self, value: Value) -> Value {
         if self.secrets.is_empty() {
             return value;
@@ -80,7 +80,7 @@ impl Redactor {
             Value::String(text) => Value::String(self.text(&text).into_owned()),
             Value::Array(entries) => entries.into_iter().map(|entry| self.value(entry)).collect(),
             Value::Object(members) => Value::Object(self.object(members)),
-            // A secret may be a number, too.
+            // A secret may also be a number.
             Value::Number(number) if self.secrets.contains(&number.to_string()) => {
                 Value::String(MARK.to_owned())
             }
@@ -88,7 +88,7 @@ impl Redactor {
         }
     }
 
-    /// Returns a JSON object without secrets.
+    /// Returns the JSON object without secrets.
     pub fn object(&self, members: Object) -> Object {
         if self.secrets.is_empty() {
             return members;

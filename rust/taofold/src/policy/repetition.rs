@@ -1,8 +1,9 @@
-//! The guard against repetition without progress, and "never repeat a failure unchanged".
+//! The guard against repetition without progress and against repeating a failed call unchanged.
 //!
-//! A call is its tool and parameters; repeating it is polling as long as what comes back changes,
-//! and a loop once it does not. What is refused is refused first, then costs the model a turn
-//! without tools, then ends the run. Pure: the same steps give the same judgements.
+//! A call is a tool with its parameters. Repeating a call is polling while its result changes, and
+//! a loop when the result stays the same. The guard escalates: it refuses the call, then gives the
+//! model a turn without tools, then ends the run. It is pure: the same steps give the same
+//! judgements.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::LazyLock;
@@ -18,7 +19,7 @@ const FIRST_BACKOFF_MS: u64 = 50;
 const LONGEST_BACKOFF_MS: u64 = 1000;
 const MOST_UNTRIED: usize = 8;
 
-/// What changes by itself: uuids, times, addresses, temporary paths, durations.
+/// The volatile parts of a text: UUIDs, times, addresses, temporary paths, durations.
 static VOLATILE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?x)\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b
@@ -31,7 +32,7 @@ static VOLATILE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// How far a refusal goes.
+/// The severity of a refusal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Level {
     /// The call may be made.
@@ -48,7 +49,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Returns the word for it in `Observation::refused`; empty: it runs.
+    /// Returns the value for `Observation::refused`; empty if the call may run.
     pub fn word(self) -> &'static str {
         match self {
             Self::Run => "",
@@ -60,14 +61,14 @@ impl Level {
     }
 }
 
-/// What the guard says about one proposed call.
+/// The guard's judgement on one proposed call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Judgement {
-    /// Whether it may be made.
+    /// The severity.
     pub level: Level,
-    /// Why not.
+    /// The reason for a refusal.
     pub reason: String,
-    /// Milliseconds to wait before a repeated poll.
+    /// The delay before a repeated poll, in milliseconds.
     pub backoff_ms: u64,
 }
 
@@ -78,7 +79,7 @@ struct Call {
     count: u32,
 }
 
-/// Feed it every step with [`seen`](Self::seen), ask it about every call with
+/// Detects repetition. Pass every step to [`seen`](Self::seen) and every proposed call to
 /// [`judge`](Self::judge).
 #[derive(Debug, Default)]
 pub struct Repetition {
@@ -89,14 +90,14 @@ pub struct Repetition {
     mutations: HashSet<String>,
     failed: HashMap<String, f64>,
     blocked: usize,
-    /// Calls in a row that were not run, counted over turns in which none was.
+    /// The number of consecutive refused calls, counted over turns in which no call ran.
     pub refused_row: usize,
-    /// A word to the model for its next turn.
+    /// A hint for the model's next turn.
     pub hint: String,
 }
 
 impl Repetition {
-    /// Returns a guard; `offered` are the names of the tools that the model has.
+    /// Returns a guard; `offered` are the names of the model's tools.
     pub fn new(offered: impl IntoIterator<Item = String>) -> Self {
         Self {
             offered: offered.into_iter().collect(),
@@ -104,14 +105,14 @@ impl Repetition {
         }
     }
 
-    /// Whether the model has earned a turn without tools.
+    /// Returns true if the next turn must have no tools.
     pub fn toolless(&self) -> bool {
         self.blocked >= 2
     }
 
-    /// Says whether this call may be made. Asking changes nothing.
+    /// Judges a proposed call. It changes no state.
     ///
-    /// `beside` counts the same calls that stand before it in its batch.
+    /// `beside` is the number of the same calls that precede this one in its batch.
     pub fn judge(&self, action: &Action, beside: u32) -> Judgement {
         let key = action.fingerprint();
         let tool = &action.tool;
@@ -128,7 +129,7 @@ impl Repetition {
                 backoff_ms: 0,
             };
         }
-        // Only what is in the window counts: a call from long ago is no loop.
+        // Calls outside the window do not count.
         let known = self.calls.get(&key).filter(|_| self.recent.contains(&key));
         let (same, count) = known.map_or((0, 0), |call| (call.same, call.count));
         let same = same.saturating_add(beside);
@@ -155,9 +156,9 @@ impl Repetition {
         }
     }
 
-    /// Takes note of a complete step. `mutating` are the tools that are not reads.
+    /// Records a complete step. `mutating` are the tools with side effects.
     pub fn seen(&mut self, step: &Step, mutating: &BTreeSet<String>) {
-        // Only the last step's failures: after another step the same call may succeed.
+        // Only failures of the last step count: after another step the same call may succeed.
         self.failed.clear();
         self.hint.clear();
         let mut refused = 0;
@@ -186,12 +187,13 @@ impl Repetition {
         if observation.status.failed() {
             self.failed.insert(key.clone(), action.seconds());
         }
-        // The first time only: repeating a change over and over is no progress.
+        // Only the first time counts: repeating a change is no progress.
         if observation.status == ObservationStatus::Success
             && mutating.contains(&action.tool)
             && self.mutations.insert(key.clone())
         {
-            // The world is another now: what came back before says nothing about the next poll.
+            // A change resets the poll counters, because earlier results do not predict the next
+            // one.
             self.calls.clear();
             self.blocked = 0;
         }
@@ -252,7 +254,7 @@ impl Repetition {
     }
 }
 
-/// Returns the text without what changes by itself.
+/// Returns the text without its volatile parts.
 fn masked(text: &str) -> String {
     match VOLATILE.as_ref() {
         Some(pattern) => pattern.replace_all(text, "·").into_owned(),

@@ -1,8 +1,8 @@
-//! Which role reaches which. Unknown roles and unknown requirements deny.
+//! The hierarchy of roles. Unknown roles and unknown requirements deny.
 
 use std::collections::BTreeMap;
 
-/// Roles with their levels: a role reaches every requirement of its level or below.
+/// Roles with their levels. A role reaches every requirement of its level or below.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roles(BTreeMap<String, u32>);
 
@@ -30,7 +30,9 @@ impl Roles {
         self.0.iter()
     }
 
-    /// Returns how few reach a requirement: all reach none, nobody a role without a level.
+    /// Returns the level of a requirement; higher levels are reached by fewer roles.
+    ///
+    /// All roles reach an empty requirement; no role reaches one without a level.
     pub fn height(&self, role: &str) -> i64 {
         if role.is_empty() {
             return -1;
@@ -38,7 +40,8 @@ impl Roles {
         self.0.get(role).map_or(i64::MAX, |level| i64::from(*level))
     }
 
-    /// Whether one of the `held` roles reaches `required`. An empty requirement is open to all.
+    /// Returns true if one of the `held` roles reaches `required`. Every caller reaches an empty
+    /// requirement.
     pub fn may(&self, held: &[String], required: &str) -> bool {
         if required.is_empty() {
             return true;

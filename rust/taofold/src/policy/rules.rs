@@ -1,4 +1,4 @@
-//! May this action happen? Allow, ask or deny, by tiers, roles and the effect of a tool.
+//! The rules that allow, ask about or deny an action, by tier, role and side effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,18 +12,18 @@ use crate::json::{Value, json};
 use crate::policy::Roles;
 use crate::values::{Action, Deciders, Principal, Sideeffect};
 
-/// How much say a person has before an action runs.
+/// The approval tier of an action.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum Tier {
-    /// None.
+    /// The action runs without approval.
     #[default]
     Auto = 1,
-    /// A person is asked, unless the policy is autonomous.
+    /// The action needs an approval, unless the policy is autonomous.
     Card = 2,
-    /// A person is always asked.
+    /// The action always needs an approval.
     Confirm = 3,
-    /// It never runs.
+    /// The action never runs.
     Forbidden = 4,
 }
 
@@ -47,71 +47,71 @@ impl TryFrom<u8> for Tier {
     }
 }
 
-/// How much an agent does without asking.
+/// The degree to which an agent acts without approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Autonomy {
-    /// Everything that writes asks.
+    /// Every write needs an approval.
     Conservative,
-    /// Tier 2 asks.
+    /// Tier 2 needs an approval.
     #[default]
     Balanced,
-    /// Only tier 3 asks.
+    /// Only tier 3 needs an approval.
     Autonomous,
 }
 
-/// What the policy needs to know of a tool.
+/// The properties of a tool that the policy uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The tier it declares.
+    /// The declared tier.
     pub tier: Tier,
-    /// What it does to the world.
+    /// The side effect.
     pub effect: Sideeffect,
-    /// The role it declares.
+    /// The declared role.
     pub role: String,
-    /// Whether it is an agent, whose own run asks about each of its calls, under this policy too.
+    /// True for an agent whose own run asks about each of its calls under this policy.
     pub delegated: bool,
 }
 
-/// The policy's word on one action.
+/// The policy's ruling on one action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruling {
-    /// Allow, ask or deny.
+    /// The verdict: allow, ask or deny.
     pub verdict: Verdict,
     /// The tier under this policy.
     pub tier: Tier,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// The policy of approvals.
+/// The approval policy.
 ///
-/// `tiers` and `required` only raise what a tool declares.
+/// `tiers` and `required` can only raise a tool's declared values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
-    /// The dial.
+    /// The degree of autonomy.
     pub autonomy: Autonomy,
     /// Tiers by tool.
     pub tiers: BTreeMap<String, Tier>,
-    /// The only tools that may run; `None`: all.
+    /// The only tools that may run; `None` for all.
     pub allow: Option<BTreeSet<String>>,
-    /// Tools that may not run.
+    /// Tools that must not run.
     pub deny: BTreeSet<String>,
     /// The roles and their levels.
     pub roles: Roles,
     /// Roles by tool.
     pub required: BTreeMap<String, String>,
-    /// Whether this is production.
+    /// True in production.
     pub production: bool,
     /// Tiers by tool in production.
     pub production_tiers: BTreeMap<String, Tier>,
-    /// The role that may approve runs of others; empty: only the requester decides.
+    /// The role that may approve runs of others; if empty, only the requester decides.
     pub approvers: String,
-    /// Whether a requester may approve the actions of a run of their own.
+    /// True if requesters may approve the actions of their own runs.
     pub own_approval: bool,
-    /// The role that a requester needs for it.
+    /// The role that a requester needs for `own_approval`.
     pub approve_own: String,
-    /// Seconds for which a question stays open; 0: no bound.
+    /// The seconds after which a question expires; 0 for no expiry.
     pub approve_seconds: f64,
 }
 
@@ -135,8 +135,9 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Returns a digest of everything that could change a ruling; approvals are bound to it. It is
-    /// the same as the Python runtime's for the same policy.
+    /// Returns a digest of all settings that can change a ruling. Approvals are bound to it.
+    ///
+    /// The digest equals the Python runtime's for the same policy.
     pub fn version(&self) -> String {
         let pairs = |tiers: &BTreeMap<String, Tier>| -> Vec<Value> {
             let pair = |(tool, tier): (&String, &Tier)| json!([tool, u8::from(*tier)]);
@@ -157,7 +158,7 @@ impl Policy {
         hex(&Blake2b::<U6>::digest(message.to_string()))
     }
 
-    /// Returns who may decide on an action of `tool`, which declares `role`.
+    /// Returns the principals that may decide on an action of `tool`, which declares `role`.
     pub fn deciders(&self, tool: &str, role: &str) -> Deciders {
         let required = self.required.get(tool).map_or("", String::as_str);
         let roles = [required, role].into_iter().filter(|it| !it.is_empty());
@@ -168,8 +169,10 @@ impl Policy {
         }
     }
 
-    /// Returns this policy and another at once, whichever is stricter in each point. `self` is the
-    /// authority: roles have its levels, and only it says who approves.
+    /// Returns the stricter combination of this policy and another.
+    ///
+    /// `self` is the authority: its levels apply to roles, and only its settings select the
+    /// approvers.
     #[must_use]
     pub fn tightened(&self, other: &Self) -> Self {
         let higher = |own: &BTreeMap<String, Tier>, more: &BTreeMap<String, Tier>| {
@@ -191,7 +194,7 @@ impl Policy {
                 required.insert(tool.clone(), role.clone());
             }
         }
-        // 0 means no bound: it is not the smallest one.
+        // 0 means no bound, not the smallest one.
         let bounds = [self.approve_seconds, other.approve_seconds];
         let bounded = bounds.into_iter().filter(|it| *it > 0.0);
         Self {
@@ -212,7 +215,7 @@ impl Policy {
 
     /// Decides about one action of a known tool.
     ///
-    /// A `critical` exception of the agent only asks, it never opens.
+    /// A `critical` exception of the agent can only require an approval, never permit an action.
     pub fn rule(
         &self,
         action: &Action,
@@ -227,7 +230,8 @@ impl Policy {
             tier,
             reason,
         };
-        // Denials first, the dial last: no setting below can allow what one above has refused.
+        // Denials come first and autonomy last: a later setting cannot allow an action that an
+        // earlier one refused.
         if self.deny.contains(name) || self.allow.as_ref().is_some_and(|it| !it.contains(name)) {
             return ruling(Verdict::Deny, tier, format!("the policy forbids {name:?}"));
         }
@@ -251,7 +255,7 @@ impl Policy {
             return ruling(Verdict::Ask, tier.max(Tier::Card), reason);
         }
         if facts.delegated && !self.raises(name) {
-            // Else a person is asked twice about the same.
+            // Otherwise the approver would be asked twice about the same call.
             return ruling(Verdict::Allow, tier, String::new());
         }
         self.dial(tier, facts)
@@ -262,7 +266,7 @@ impl Policy {
             || (self.production && self.production_tiers.contains_key(name))
     }
 
-    /// Returns the tool's tier under this policy: never lower than declared.
+    /// Returns the tool's tier under this policy, which is never lower than the declared one.
     pub fn tier(&self, name: &str, facts: &Facts) -> Tier {
         let own = self.tiers.get(name).copied().unwrap_or_default();
         let production = self.production_tiers.get(name).copied();
@@ -289,7 +293,7 @@ impl Policy {
     }
 }
 
-/// Says why `decider` is none of the `deciders` on the requester's action.
+/// Checks that `decider` is one of the `deciders` on the requester's action.
 ///
 /// # Errors
 ///
@@ -307,7 +311,7 @@ pub fn may_decide(
         let Some(own) = &deciders.own else {
             return Err("the requester may not approve their own actions here".to_owned());
         };
-        // An empty role is no role that a right could be given to.
+        // An empty role cannot grant a right.
         if own.is_empty() || !roles.may(&decider.roles, own) {
             return Err(format!(
                 "access denied: approve_own requires the role {own}"

@@ -1,8 +1,8 @@
 //! The actions of one step, its batch, from `Proposed` to the last `Observed`.
 //!
-//! Every action goes refused → ruled on → (asked about) → started → observed, with an event at each
-//! stage, so that a crash between any two leaves a log from which the next activation knows what
-//! may be repeated.
+//! Every action passes the stages refused → ruled on → (asked about) → started → observed. Each
+//! stage appends an event. After a crash between two stages, the log shows the next activation
+//! which calls may be repeated.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,20 +25,21 @@ use crate::values::{
     ASK_USER, Action, FINISH, Observation, ObservationStatus, Sideeffect, Step, ThoughtType,
 };
 
-/// Words of `Observation::refused` for what a limit forbids.
+/// The values of `Observation::refused` for calls that a limit forbids.
 const LIMIT_REFUSALS: [&str; 3] = ["limit", "tool_limit", "time_limit"];
 
-/// Activations that may end during a harmless call before a person is asked about it.
+/// The number of activations that may end during a harmless call before an approval is required.
 const MOST_LOST: u64 = 3;
-/// Characters of a result that the log and the model get; more is cut to an excerpt.
+/// The maximum number of characters of a result in the log and the prompt. Longer results are cut
+/// to an excerpt.
 const LONGEST_RESULT: usize = 16_000;
-/// The repair of a parameter that lost a secret.
+/// The repair of a parameter from which a secret was removed.
 const ALTERED: &str = "a secret was taken out";
 
 struct Ready {
     index: usize,
     tool: Arc<dyn Tool>,
-    /// True if its start is on record: a child run that goes on.
+    /// True if the start is recorded, as for a child run that continues.
     begun: bool,
 }
 
@@ -50,7 +51,7 @@ struct Batch<'a, 'b> {
     ready: Vec<Ready>,
     fingerprints: Vec<String>,
     pause_ms: u64,
-    /// Questions that were asked before it was their call's turn.
+    /// Questions that were asked before their call's turn.
     asked: HashMap<usize, Asked>,
 }
 
@@ -97,13 +98,16 @@ pub(super) async fn perform(
     Ok(Resolution::Observations(observations))
 }
 
-/// Takes secrets out of a step. A parameter that lost one, or that holds the mask for one which the
-/// model is not shown, marks its action as altered.
+/// Removes secrets from a step.
+///
+/// An action is marked as altered if a parameter lost a secret, or if it contains a mask for a
+/// secret that the model does not see.
 fn redacted(ledger: &Ledger<'_>, key: &str, act: Act) -> Act {
     let redactor = &ledger.setup.redactor;
     let masked = {
         let book = ledger.book();
-        // A call of the step itself may have masked one since: the record tells how it was then.
+        // A call of this step may have masked a secret since; the record holds the state at that
+        // time.
         match book.recording.peek("proposed", key, None) {
             Some(Event::Proposed(event)) => {
                 let altered = |action: &Action| action.repairs.iter().any(|it| it == ALTERED);
@@ -124,7 +128,7 @@ fn redacted(ledger: &Ledger<'_>, key: &str, act: Act) -> Act {
             rationale: text(action.rationale),
             ..action
         };
-        // An answer may lose a secret; any other action must not run with a mask for a parameter.
+        // An answer may lose a secret; any other action must not run with a mask in its parameters.
         if lost && !reserved && !action.repairs.iter().any(|it| it == ALTERED) {
             action.repairs.push(ALTERED.to_owned());
             action.guessed = true;
@@ -146,7 +150,7 @@ fn redacted(ledger: &Ledger<'_>, key: &str, act: Act) -> Act {
     }
 }
 
-/// Takes secrets out of an observation.
+/// Removes secrets from an observation.
 fn redacted_observation(ledger: &Ledger<'_>, observation: Observation) -> Observation {
     let redactor = &ledger.setup.redactor;
     Observation {
@@ -156,7 +160,7 @@ fn redacted_observation(ledger: &Ledger<'_>, observation: Observation) -> Observ
     }
 }
 
-/// Takes secrets out of a tool's result, reports whether there was one, and bounds the result.
+/// Removes secrets from a tool's result, reports whether it contained any, and limits its length.
 fn redacted_result(ledger: &Ledger<'_>, observation: Observation) -> Observation {
     let before = to_value(&observation).to_string();
     let mut clean = redacted_observation(ledger, observation);
@@ -167,7 +171,7 @@ fn redacted_result(ledger: &Ledger<'_>, observation: Observation) -> Observation
         clean.result = Value::String(text.clone());
         clean.cut = true;
     }
-    // After redaction: a key line could end inside of a secret.
+    // After redaction, because a key line could end inside a secret.
     if clean.extraction.is_empty() {
         let line = key_line(&text, clean.status.failed());
         clean.extraction = if line.is_empty() {
@@ -180,14 +184,14 @@ fn redacted_result(ledger: &Ledger<'_>, observation: Observation) -> Observation
     clean
 }
 
-/// Returns an index of a batch as the log has it.
+/// Converts an index of a batch to its form in the log.
 fn place(index: usize) -> u64 {
     index as u64
 }
 
 impl Batch<'_, '_> {
     async fn perform(&mut self) -> Result<(), Interrupt> {
-        // On record before anything is judged: a crash in the middle leaves the whole batch open.
+        // Recorded before any judgement, so that a crash in between leaves the whole batch open.
         self.ledger.put(Proposed {
             key: self.key.to_owned(),
             thought: self.act.thought.clone(),
@@ -208,7 +212,7 @@ impl Batch<'_, '_> {
         self.run_ready().await
     }
 
-    /// On resume what was observed stands, whatever this code would have decided.
+    /// On resume, recorded observations stand even if the current code would decide differently.
     fn recall(&mut self, index: usize) -> Result<bool, Interrupt> {
         let mut book = self.ledger.book();
         let recording = &mut book.recording;
@@ -267,7 +271,8 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// Returns the tool of an action that can be ruled on, else the answer to the action.
+    /// Returns the tool of an action that can be ruled on, or the observation that refuses the
+    /// action.
     fn fit(
         &self,
         action: &Action,
@@ -298,7 +303,7 @@ impl Batch<'_, '_> {
         }
         let facts = self.facts(tool.as_ref());
         let tier = self.ledger.setup.policy.tier(tool.name(), &facts);
-        // An agent that does more than read may call tools whose calls must not be repeated.
+        // An agent with side effects may call tools whose calls must not be repeated.
         let once = tool.effect() == Sideeffect::Once
             || (facts.delegated && tool.effect() != Sideeffect::Read);
         if action.guessed && (once || tier >= Tier::Confirm) {
@@ -313,7 +318,7 @@ impl Batch<'_, '_> {
         Ok(tool)
     }
 
-    /// Asks the repetition guard; returns the answer to a call that it refuses.
+    /// Asks the repetition guard. Returns the observation for a call that it refuses.
     fn judge(&mut self, action: &Action) -> Result<Option<Observation>, Interrupt> {
         let fingerprint = action.fingerprint();
         let beside = self
@@ -346,7 +351,7 @@ impl Batch<'_, '_> {
         Ok(Some(Observation::refused(judgement.reason, word)))
     }
 
-    /// On resume: what an earlier life started may have happened.
+    /// Handles, on resume, a call that an earlier activation started and that may have run.
     async fn earlier_start(
         &mut self,
         index: usize,
@@ -374,10 +379,10 @@ impl Batch<'_, '_> {
             }
             starts
         };
-        // From here on it happens now: the record says how often the call was lost.
+        // Recording starts here, and includes how often the call was lost.
         self.ledger.touch(self.key)?;
         if self.agent_of(tool.name()).is_some() {
-            // A child run knows from its own log what it has done.
+            // A child run finds its progress in its own log.
             return Ok(Earlier::Delegated);
         }
         let (lost, cut) = {
@@ -417,7 +422,7 @@ impl Batch<'_, '_> {
                 }
             }
         }
-        // A start that takes the place of a lost one is held against the limits.
+        // A start that replaces a lost one counts against the limits.
         if cut && let Some(why) = self.blocked(index, action) {
             let text = format!(
                 "{} was started before an interruption and may have happened; {why}",
@@ -482,22 +487,24 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// Asks now about every later call that will need a person, so that these are seen together. Each
-    /// is ruled on again when it is its turn.
+    /// Asks now about every later call that needs an approval, so that approvers see them together.
+    ///
+    /// Each call is ruled on again at its turn.
     fn ask_ahead(&mut self, index: usize) -> Result<(), Interrupt> {
         let recorded = |kind: &'static str, index: usize| {
             let book = self.ledger.book();
             let found = book.recording.peek(kind, self.key, Some(place(index)));
             found.is_some()
         };
-        // What was asked alone, and answered, is the past: its batch goes on as it did then.
+        // A question that was asked and answered alone belongs to the past; its batch continues the
+        // same way.
         if recorded("resolved", index) {
             return Ok(());
         }
         for later in index + 1..self.act.actions.len() {
             let action = self.act.actions[later].clone();
             if action.tool == ASK_USER {
-                // What a person answers may be what the rest is about.
+                // The user's answer may affect the remaining calls.
                 return Ok(());
             }
             let own = matches!(self.act.local.get(later), Some(Some(_)));
@@ -526,7 +533,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// Returns whether the repetition guard lets a later call of the batch run.
+    /// Returns true if the repetition guard permits a later call of the batch.
     fn passes_guard(&self, index: usize, action: &Action) -> bool {
         if self.act.planned {
             return true;
@@ -540,7 +547,7 @@ impl Batch<'_, '_> {
         guard.judge(action, beside).level == Level::Run
     }
 
-    /// Asks the policy, and a person if it says so. Returns whether the call may be made.
+    /// Applies the policy and obtains an approval if required. Returns true if the call may run.
     async fn ruled(
         &mut self,
         index: usize,
@@ -592,8 +599,8 @@ impl Batch<'_, '_> {
         self.stop_on_denial(reason).map(|()| false)
     }
 
-    /// Ends the run if it is set up so. The denied action is observed before, so that it is no open
-    /// call.
+    /// Ends the run if `stop_on_denial` is set. The denied action is observed first, so that the
+    /// call is closed.
     fn stop_on_denial(&self, reason: String) -> Result<(), Interrupt> {
         if self.ledger.setup.stop_on_denial {
             return Err(Interrupt::Denied(reason));
@@ -601,7 +608,8 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// On resume: forgets a verdict on a call that was not begun if the policy now gives another.
+    /// Discards, on resume, the verdict on a call that has not started if the policy has changed
+    /// its ruling.
     fn overrule(&self, index: usize, ruling: &Ruling) -> Result<(), Interrupt> {
         let mut book = self.ledger.book();
         if book.recording.exact {
@@ -623,7 +631,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// Answers the action if a limit forbids the call; else the call counts as allowed.
+    /// Refuses the action if a limit forbids the call; otherwise counts the call as allowed.
     fn over_limit(&mut self, index: usize, action: &Action) -> Result<bool, Interrupt> {
         let blocked = {
             let mut book = self.ledger.book();
@@ -647,7 +655,7 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// The reserved action: the run waits until a person has answered.
+    /// Performs the reserved action `ask_user`: the run waits for the user's answer.
     async fn ask_user(&mut self, index: usize) -> Result<(), Interrupt> {
         let action = self.act.actions[index].clone();
         let asked = action.parameters.get("question").and_then(Value::as_str);
@@ -670,14 +678,15 @@ impl Batch<'_, '_> {
         self.observe(index, observation)
     }
 
-    /// Starts everything that may start, at once, and waits for all.
+    /// Starts all permitted calls concurrently and waits for all of them.
     async fn run_ready(&mut self) -> Result<(), Interrupt> {
         let ready = std::mem::take(&mut self.ready);
         if ready.is_empty() {
             return Ok(());
         }
         self.slow_down().await?;
-        // All starts are on record before the first call begins: after a crash each is in doubt.
+        // All starts are recorded before the first call begins, so that a crash leaves each one in
+        // doubt.
         for call in &ready {
             self.begin(call)?;
         }
@@ -695,7 +704,7 @@ impl Batch<'_, '_> {
             }
         }
         self.ledger.flush().await?;
-        // An error goes before a wait: a run that has failed must not be parked.
+        // An error precedes a wait: a run that has failed must not be parked.
         interrupts.sort_by_key(|it| matches!(it, Interrupt::Park(_)));
         interrupts.into_iter().next().map_or(Ok(()), Err)
     }
@@ -748,7 +757,7 @@ impl Batch<'_, '_> {
             .into(),
         };
         self.ledger.put(started)?;
-        // It is in the state's count now.
+        // The state's count includes the call from now on.
         self.ledger
             .book()
             .allowed
@@ -756,7 +765,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// In an exact replay: takes the results that the world gave then.
+    /// Takes the recorded results in an exact replay.
     fn recorded_results(&mut self, ready: &[Ready]) -> Result<bool, Interrupt> {
         let mut missing = false;
         for call in ready {
@@ -766,11 +775,12 @@ impl Batch<'_, '_> {
                 return Ok(false);
             }
             let Some(record) = book.recording.take("observed", self.key, Some(index)) else {
-                // Of several at once others may have ended: one is a child run that waits.
+                // Other calls of the same batch may have ended, so that only a waiting child run is
+                // missing.
                 missing = true;
                 continue;
             };
-            // A call may have been started and asked about again in a later life.
+            // A later activation may have started the call and asked about it again.
             for later in book.recording.take_call(self.key, index, u64::MAX) {
                 book.restore(Some(later.seq))?;
             }
@@ -792,7 +802,7 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// Runs the agent behind a tool as a child run, or carries it on, within what is left.
+    /// Runs the agent behind a tool as a child run, or resumes it, within the remaining limits.
     async fn delegate(&self, call: &Ready, agent: &dyn Subagent) -> Result<Observed, Interrupt> {
         let (ledger, index) = (self.ledger, place(call.index));
         let at: Place = (self.key.to_owned(), index);
@@ -803,7 +813,7 @@ impl Batch<'_, '_> {
         let (limits, run) = {
             let mut book = ledger.book();
             book.queue.remove(&at);
-            // Before its own share is reserved, or that would count against itself.
+            // Computed before this call reserves its own share, which would count against itself.
             let (beside, among) = (book.beside(&at), book.sharing(self.key));
             let limits = setup.limits.left(&book.state, &beside, among);
             book.reserved.insert(at.clone(), limits.reserved());
@@ -839,8 +849,8 @@ impl Batch<'_, '_> {
             })
         };
         if let Err(Interrupt::Park(_)) = &ended {
-            // Its share stays reserved: it goes on. No run is parked over messages that the model
-            // has not read.
+            // The share stays reserved because the child run continues. A run is not parked while
+            // its inbox holds messages that the model has not read.
             ledger.read_inbox().await?;
             ledger.record_steering(self.key)?;
             return ended;
@@ -903,7 +913,8 @@ impl Batch<'_, '_> {
         {
             let mut book = self.ledger.book();
             book.allowed.remove(&call);
-            // What is on record is what the model was told, perhaps in another runtime's words.
+            // The recorded observation is the text that the model received, which another runtime
+            // may have written.
             let told = match book.recording.peek("observed", self.key, Some(call.1)) {
                 Some(Event::Observed(recorded)) => recorded.observation.clone(),
                 _ => observed.observation.clone(),
@@ -914,7 +925,7 @@ impl Batch<'_, '_> {
     }
 }
 
-/// Says why a call that changes something does not run with a mask in its parameters.
+/// Returns the reason why a call with side effects does not run with a mask in its parameters.
 fn masked_words(action: &Action) -> String {
     format!(
         "{} was not called: its parameters hold a secret, or {MARK}, which stands for one that you \
@@ -924,19 +935,19 @@ fn masked_words(action: &Action) -> String {
     )
 }
 
-/// The state of a call on record.
+/// The recorded state of a call.
 enum Earlier {
-    /// Nothing.
+    /// The call has no record.
     None,
-    /// It was started, and may be started again.
+    /// The call was started and may be started again.
     Started,
-    /// A child run was begun, which is carried on.
+    /// A child run was started and is resumed.
     Delegated,
-    /// It is answered.
+    /// The call has an observation.
     Answered,
 }
 
-/// In a fork of the past: what was recorded about limits holds, as the order of branches decides.
+/// In a fork that is replayed, the recorded limits apply, because the order of branches decides.
 #[expect(
     clippy::option_option,
     reason = "not settled, or settled with or without a refusal"

@@ -1,8 +1,9 @@
-//! Questions to a person: asked on record, answered through the run's inbox.
+//! Approvals: recorded as questions and answered through the run's inbox.
 //!
-//! A question is the record that asks. It is bound to a digest of the tool, its exact arguments and
-//! its definition, to the policy's version and to the preview: an approval of something that has
-//! changed since is void, and the question is asked once more. Until it is answered the run waits as rows in the log.
+//! The record of the question is the approval. It is bound to a digest of the tool, its exact
+//! arguments and its definition, to the policy's version and to the preview. If any of these
+//! changes, the approval is void and the question is asked once more. Until the answer arrives, the
+//! run exists only as rows in the log.
 
 use std::sync::Arc;
 
@@ -22,18 +23,19 @@ use crate::values::{ASK_USER, Action, Observation};
 pub(super) const AWAITING_APPROVAL: &str = "awaiting_approval";
 /// The reason for a wait while the model's own question is open.
 pub(super) const AWAITING_INPUT: &str = "awaiting_input";
-/// Characters of a preview that is shown to a person.
+/// The maximum number of characters of a preview.
 const PREVIEW: usize = 100_000;
 
-/// Returns what an approval of `action` is bound to.
+/// Returns the digest to which an approval of `action` is bound.
 pub fn digest(action: &Action, tool: Option<&dyn Tool>) -> String {
     let definition = tool.map_or_else(String::new, definition);
     let bound = json!([action.tool, action.parameters, definition]);
     hex(&Blake2b::<U10>::digest(canonical(&bound)))
 }
 
-/// Returns the beginning of a long preview with a mark, by which prompts know that it is cut. The
-/// digest distinguishes texts that differ behind it.
+/// Returns the beginning of a long preview with a mark that shows prompts that it is cut.
+///
+/// The digest distinguishes texts that differ after the cut.
 fn shorten(shown: String) -> String {
     let Some((cut, _)) = shown.char_indices().nth(PREVIEW) else {
         return shown;
@@ -65,19 +67,19 @@ pub(super) type Asked = (u64, Decided);
 
 /// The decision of an approver.
 pub(super) enum Settled {
-    /// The call may start, perhaps as the person edited it.
+    /// The call may start, with the approver's edits if there are any.
     Run(Option<Action>),
-    /// It is answered.
+    /// The observation that answers the call.
     Answered(Box<Observation>),
 }
 
 impl Question<'_> {
-    /// Returns the answer to a question that was asked. `rule` judges the action again if an approval
-    /// is void; then the question is asked again.
+    /// Returns the answer to a recorded question. If an approval is void, `rule` judges the action
+    /// again, and the question is asked again.
     ///
     /// # Errors
     ///
-    /// [`Interrupt::Park`] if there is none yet.
+    /// [`Interrupt::Park`] if there is no answer yet.
     pub(super) async fn settle(
         &self,
         ledger: &Ledger<'_>,
@@ -104,7 +106,7 @@ impl Question<'_> {
         digest(action, self.tool.map(AsRef::as_ref))
     }
 
-    /// Puts the question on record, or finds it there.
+    /// Records the question, or finds its record.
     pub(super) fn ask(&self, ledger: &Ledger<'_>) -> Result<Asked, Interrupt> {
         let setup = ledger.setup;
         let recorded = {
@@ -122,7 +124,7 @@ impl Question<'_> {
             ..Decided::new(self.key, self.index, Verdict::Ask)
         };
         let event = match &recorded {
-            // The preview and the times are the world's, the count is the log's.
+            // The preview and the times come from outside; the count comes from the log.
             Some(event) => Decided {
                 expires_at: event.expires_at,
                 policy: event.policy.clone(),
@@ -143,7 +145,8 @@ impl Question<'_> {
             },
         };
         let seq = ledger.put(event.clone())?;
-        // What was shown is what was recorded: the digest of today is compared when it is used.
+        // The recorded question is the one that was shown. The current digest is compared at its
+        // use.
         Ok((seq, recorded.unwrap_or(event)))
     }
 
@@ -157,7 +160,7 @@ impl Question<'_> {
         now.saturating_add(u64::try_from(open.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Returns the preview of the call as of now.
+    /// Returns the current preview of the call.
     fn preview(&self, ledger: &Ledger<'_>) -> String {
         let shown = match self.tool {
             Some(tool) => tool.preview(&self.action.parameters),
@@ -166,7 +169,7 @@ impl Question<'_> {
         shorten(ledger.setup.redactor.text(&shown).into_owned())
     }
 
-    /// Returns what became of the question: recorded, or by the inbox or the clock.
+    /// Returns the outcome of the question from the record, the inbox or the clock.
     async fn resolve(
         &self,
         ledger: &Ledger<'_>,
@@ -175,7 +178,7 @@ impl Question<'_> {
     ) -> Result<Resolved, Interrupt> {
         if let Some(recorded) = self.recorded(ledger) {
             ledger.put(recorded.clone())?;
-            // A void stands right behind the decision that it took back.
+            // A void directly follows the decision that it revokes.
             if let Some(void) = self.recorded(ledger)
                 && void.decided.verdict == Verdict::Void
             {
@@ -193,7 +196,7 @@ impl Question<'_> {
             None => self.expiry(ledger, asked),
         };
         let Some(resolved) = resolved else {
-            // No run is parked over messages that the model has not read.
+            // A run is not parked while its inbox holds messages that the model has not read.
             ledger.record_steering(self.key)?;
             let waits_for = if self.action.tool == ASK_USER {
                 AWAITING_INPUT
@@ -230,7 +233,7 @@ impl Question<'_> {
         }
     }
 
-    /// Returns the first usable decision of the inbox about record `seq`; others are refused.
+    /// Returns the first usable decision in the inbox about record `seq`. Refuses the others.
     fn posted(
         &self,
         ledger: &Ledger<'_>,
@@ -258,7 +261,8 @@ impl Question<'_> {
         }
     }
 
-    /// Reads a message. Who posted it was checked then; what can be checked here is, once more.
+    /// Parses a message. Its sender was checked when it was posted; the checks possible here are
+    /// repeated.
     fn read(
         &self,
         ledger: &Ledger<'_>,
@@ -302,7 +306,8 @@ impl Question<'_> {
         };
         let edited = message.data.get("parameters").and_then(Value::as_object);
         if let (Some(parameters), Verdict::Allow) = (edited, verdict) {
-            // After redaction the call would run with other parameters than were approved.
+            // After redaction the call would run with parameters that differ from the approved
+            // ones.
             if setup.redactor.object(parameters.clone()) != *parameters {
                 resolved.decided.verdict = Verdict::Deny;
                 "edited parameters may hold no secret, and a log keeps none"
@@ -319,14 +324,14 @@ impl Question<'_> {
         Ok(resolved)
     }
 
-    /// Checks an approval right before it is used.
+    /// Checks an approval directly before its use.
     fn void_if_changed(
         &self,
         ledger: &Ledger<'_>,
         asked: &Decided,
         resolved: Resolved,
     ) -> Result<Resolved, Interrupt> {
-        // Only an approval is bound: a denial stands whatever has changed.
+        // Only an approval is bound; a denial remains valid after any change.
         let exact = ledger.book().recording.exact;
         let Some(tool) = self
             .tool
@@ -340,7 +345,7 @@ impl Question<'_> {
         } else if ledger.setup.policy.version() != asked.policy {
             "the policy changed after the approval was asked for".to_owned()
         } else if self.preview(ledger) != asked.preview {
-            // For example the file whose change was shown.
+            // The shown content can change, for example the file of a diff.
             "what the call would do changed after a person was shown it".to_owned()
         } else if let Some(Err(wrong)) = edited.map(|it| tool.check(&it.parameters)) {
             format!("edited parameters: {wrong}")
@@ -349,7 +354,7 @@ impl Question<'_> {
         };
         let void = Resolved::new(Decided {
             reason: changed,
-            // A void edit is taken back: the question is about the action as it was.
+            // A void edit is revoked: the question is about the original action.
             action: edited.map(|_| self.action.clone()),
             digest: self.digest(self.action),
             ..self.resolution(asked, Verdict::Void, "runtime")

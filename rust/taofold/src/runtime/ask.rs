@@ -1,4 +1,4 @@
-//! Calls of models: the recorded reply if it was asked before, else within the limits.
+//! Model calls: returns the recorded reply if there is one, and otherwise calls within the limits.
 
 use crate::content::{Content, Conversation, Part, ThinkingPart};
 use crate::effects::{Ask, Halt, Resolution};
@@ -31,7 +31,7 @@ pub(super) async fn perform(
     let forbidden = {
         let (book, limits) = (ledger.book(), &ledger.setup.limits);
         let hit = limits.hit(&book.state, false);
-        // Beside it, in other branches, child runs may consume all that was set aside for them.
+        // Child runs in other branches may consume their complete reservations at the same time.
         let beside = Reserved::sum(book.reserved.values());
         let shared = !book.reserved.is_empty();
         hit.or_else(|| limits.hit_beside(&book.state, &beside).filter(|_| shared))
@@ -51,7 +51,7 @@ pub(super) async fn perform(
     let profile = model.profile();
     let offered = |name: &String| ask.tools.contains(name);
     let own = setup.tools.offers().into_iter();
-    // The reserved actions are the loop's own: a native caller calls them like any other tool.
+    // The reserved actions belong to the loop; a native caller calls them like any other tool.
     let offers: Vec<_> = own
         .chain(setup.reserved.iter().cloned())
         .filter(|offer| profile.native_tools && offered(&offer.name))
@@ -71,8 +71,9 @@ pub(super) async fn perform(
         && error.kind == "binding"
         && conversation.is_bound()
     {
-        // The provider does not take back what it signed, as behind another prompt: the
-        // conversation goes on without it. Durable first, so that no later life sends it again.
+        // The provider rejects its own signed content, as after a changed prompt, so the
+        // conversation continues without it. The cut is durable first, so that no later activation
+        // sends the content again.
         cut(ledger, key, &mut conversation, &error.message)?;
         ledger.flush().await?;
         outcome = ask_model(
@@ -136,7 +137,7 @@ async fn ask_model(
     model.ask(request).await
 }
 
-/// From now on nothing that only a provider understands is sent back from before.
+/// Removes opaque content, which only a provider understands, from all messages so far.
 fn cut(
     ledger: &Ledger<'_>,
     key: &str,
@@ -155,7 +156,7 @@ fn cut(
     Ok(())
 }
 
-/// Names the runtime whose words a prompt is made of, in front of its digest.
+/// The prefix of a prompt's digest that names the runtime that wrote the prompt.
 pub(super) const RUNTIME: &str = "rust:";
 /// The name of this runtime in the log.
 pub(super) const NAME: &str = "rust";
@@ -164,7 +165,7 @@ fn prompt_digest(conversation: &Conversation) -> String {
     format!("{RUNTIME}{}", conversation.digest())
 }
 
-/// Returns the reply of an earlier life, or how the call ended then; `None` if it is to be made.
+/// Returns the recorded reply or failure of the call; `None` if the call must be made.
 fn earlier(
     ledger: &Ledger<'_>,
     key: &str,
@@ -192,7 +193,7 @@ fn earlier(
             ledger.put(event)?;
             return without_reply(error, tolerant).map(Some);
         }
-        // On resume a call that failed is made again.
+        // On resume a failed call is repeated.
         while let Some(record) = take(ledger, "ask_failed", key) {
             ledger.book().restore(Some(record))?;
         }
@@ -213,7 +214,7 @@ fn reply_of(
 ) -> Result<Reply, Interrupt> {
     let changed = recorded.prompt != prompt;
     let exact = ledger.book().recording.exact;
-    // Another runtime asks in words of its own.
+    // Another runtime words its prompts differently.
     let own = recorded.prompt.starts_with(RUNTIME);
     if changed && exact && own {
         let requested = Replied {
@@ -248,14 +249,15 @@ fn reply_of(
     })
 }
 
-/// Whether a part lies beside the log, where only the Python runtime reads it. Without it what is
-/// left of the opaque parts would not verify.
+/// Returns true if a part is stored beside the log, where only the Python runtime reads it.
+///
+/// Without that part, the remaining opaque parts would not verify.
 fn is_stored_apart(content: &Content) -> bool {
     let apart = |part: &Part| matches!(part, Part::Opaque(part) if !part.digest.is_empty());
     content.to_parts().iter().any(apart)
 }
 
-/// Puts a failure on record. A conversation that is too long is the strategy's to shorten.
+/// Records a failure. The strategy shortens a conversation that is too long.
 fn failed(
     ledger: &Ledger<'_>,
     key: &str,
@@ -271,7 +273,8 @@ fn failed(
     without_reply(ModelError { message, ..error }, tolerant)
 }
 
-/// A conversation that is too long is the strategy's to shorten; a tolerant one takes any failure.
+/// Returns the failures that the strategy handles: an overlong conversation, or any failure if the
+/// call is `tolerant`.
 fn without_reply(error: ModelError, tolerant: bool) -> Result<Reply, Interrupt> {
     let finish = match error.kind.as_str() {
         "overflow" => "overflow",
@@ -295,7 +298,7 @@ fn halted(limit: Limit) -> Interrupt {
     })
 }
 
-/// Takes known secrets out of a reply. Opaque parts stay: only their issuer can read them.
+/// Removes known secrets from a reply. Opaque parts stay, because only their issuer can read them.
 fn redacted(redactor: &Redactor, content: Content) -> Content {
     match content {
         Content::Text(text) => Content::Text(redactor.text(&text).into_owned()),

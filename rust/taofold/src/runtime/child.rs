@@ -1,8 +1,8 @@
-//! Child runs: the run of an agent that a call of another run began.
+//! Child runs: runs of agents that are started by a call of another run.
 //!
-//! A child run has a log of its own, so a resume of its caller carries it on where it was. It gets
-//! what is left of its caller's limits, and the stricter of both policies. A caller waits while its
-//! child waits for a person.
+//! A child run has its own log, so a resume of its caller continues it. Its limits are the
+//! remaining limits of its caller, and its policy is the stricter of both. A caller waits while its
+//! child run waits for an approval or an answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,23 +22,24 @@ use crate::state::{RunState, fold};
 use crate::tools::{CallContext, Declared, Tool, quoted};
 use crate::values::{ASK_USER, FINISH, Observation, ObservationStatus, Sideeffect};
 
-/// Steps of an unsuccessful child that its caller reads, and characters of each of their calls.
+/// The number of steps of an unsuccessful child run in the caller's observation, and the maximum
+/// number of characters for each of their calls.
 const SEEN: usize = 5;
 const SEEN_CHARS: usize = 500;
-/// The setting in which a child run records the bounds that it began with.
+/// The setting in which a child run records its initial bounds.
 const LIMITS: &str = "limits";
 
-/// An agent whose runs are begun by calls of other runs.
+/// An agent that other runs call as a tool.
 pub trait Subagent: Send + Sync {
-    /// The name under which its runs are recorded.
+    /// Returns the name under which its runs are recorded.
     fn name(&self) -> &str;
 
-    /// The description of its tool for a model; empty: a default text.
+    /// Returns the tool's description for the model; empty for a default text.
     fn description(&self) -> &str {
         ""
     }
 
-    /// The setup of its runs. Limits, policy, principal and clock of the caller are added.
+    /// Returns the setup of its runs. The caller's limits, policy, principal and clock are added.
     fn setup(&self) -> &Setup;
 
     /// Returns the fixed facts of a run with this goal.
@@ -48,7 +49,7 @@ pub trait Subagent: Send + Sync {
     fn strategy(&self, started: &RunStarted) -> Coroutine<Answer>;
 }
 
-/// The tool behind which an agent stands. The runtime never calls it.
+/// The tool that represents an agent. The runtime never calls it directly.
 pub(super) struct AgentTool {
     declared: Declared,
 }
@@ -72,13 +73,13 @@ impl AgentTool {
         });
         Self {
             declared: Declared {
-                // A child run has a log of its own and goes on where it was.
+                // A child run has its own log and continues from it.
                 effect: if reads {
                     Sideeffect::Read
                 } else {
                     Sideeffect::Idempotent
                 },
-                // As high as the highest of its tools: the caller's policy sees nothing else of them.
+                // The highest tier of its tools, because the caller's policy sees only this value.
                 tier: tools.iter().map(|it| it.tier()).max().unwrap_or(Tier::Auto),
                 ..Declared::new(name, description, schema)
             },
@@ -111,7 +112,7 @@ impl Tool for AgentTool {
     }
 }
 
-/// Returns the id of the run that a call begins. After rewinds of its caller it is another one.
+/// Returns the id of the run that a call starts. It changes after a rewind of the caller.
 pub(super) fn child_id(run: &str, key: &str, index: u64, rewinds: u64) -> String {
     let life = if rewinds > 0 {
         format!("r{rewinds}")
@@ -129,7 +130,7 @@ pub(super) struct Parent<'a> {
     pub(super) limits: Limits,
 }
 
-/// Begins the child run `run` of `agent`, or carries it on, until it ends or waits.
+/// Starts or resumes the child run `run` of `agent` and drives it until it ends or waits.
 pub(super) fn descend<'d>(
     log: &'d dyn Log,
     agent: &'d dyn Subagent,
@@ -144,7 +145,7 @@ pub(super) fn descend<'d>(
             Err(error) => return Err(error.into()),
         };
         let state = fold(&records)?;
-        // What has ended otherwise is not repeated: its result is in its own log, and counts.
+        // A run that ended with another status is not repeated: the result in its log counts.
         if !matches!(state.status.name(), "running" | "waiting" | "cancelled") {
             return Ok(state);
         }
@@ -154,7 +155,7 @@ pub(super) fn descend<'d>(
         let setup = inherited(agent, &parent, share(started)?.as_ref());
         match resume(log, run, agent.strategy(started), &setup).await {
             Ok(outcome) => Ok(outcome.state),
-            // It was ended by another process since it was read: what it came to counts.
+            // Another process ended the run after it was read, so its result counts.
             Err(Error::Ended { .. }) => Ok(fold(&log.read(run, 0).await?)?),
             Err(error) => Err(error),
         }
@@ -174,7 +175,8 @@ async fn begin(
     started.depth = setup.depth;
     started.principal = setup.principal.clone();
     started.policy = setup.policy.version();
-    // Its share depends on what ran beside it when it began: a resume cannot compute it again.
+    // The share depends on the child runs that were active at the start, so a resume cannot compute
+    // it again.
     let limits = to_value(&setup.limits);
     started.settings.insert(LIMITS.to_owned(), limits);
     let strategy = agent.strategy(&started);
@@ -182,7 +184,7 @@ async fn begin(
     Ok(outcome.state)
 }
 
-/// Returns the bounds that a child run recorded when it began.
+/// Returns the bounds that a child run recorded at its start.
 fn share(started: &RunStarted) -> Result<Option<Limits>, LogError> {
     let Some(recorded) = started.settings.get(LIMITS) else {
         return Ok(None);
@@ -194,7 +196,7 @@ fn share(started: &RunStarted) -> Result<Option<Limits>, LogError> {
         })
 }
 
-/// Returns what a child run is driven with: it can only get less than its caller has.
+/// Returns the setup of a child run, which is never wider than its caller's.
 fn inherited(agent: &dyn Subagent, parent: &Parent<'_>, share: Option<&Limits>) -> Setup {
     let own = agent.setup();
     Setup {
@@ -209,7 +211,7 @@ fn inherited(agent: &dyn Subagent, parent: &Parent<'_>, share: Option<&Limits>) 
     }
 }
 
-/// Derives a child run again, under the limits that it recorded and the policy of its caller.
+/// Replays a child run under its recorded limits and the policy of its caller.
 ///
 /// # Errors
 ///
@@ -233,7 +235,7 @@ pub async fn replay(
     run::replay(records, strategy, &setup, comparison).await
 }
 
-/// Returns what a caller observes of a child run that has ended.
+/// Returns the caller's observation of a child run that has ended.
 pub(super) fn observed(key: &str, index: u64, agent: &str, run: &str, state: RunState) -> Observed {
     let (status, result) = if state.success {
         (ObservationStatus::Success, state.output.clone())
@@ -259,7 +261,8 @@ pub(super) fn observed(key: &str, index: u64, agent: &str, run: &str, state: Run
     }
 }
 
-/// Returns what a caller reads of a child that did not succeed: why, its run, and what it saw.
+/// Returns the observation of an unsuccessful child run: the reason, the run's id and its last
+/// steps.
 fn unsuccessful(agent: &str, run: &str, state: &RunState) -> String {
     let mut lines = Vec::new();
     if !state.error.is_empty() {
@@ -294,7 +297,7 @@ fn unsuccessful(agent: &str, run: &str, state: &RunState) -> String {
     lines.join("\n")
 }
 
-/// Returns whether a child run is at work in an open step; the news is in that run's own log.
+/// Returns true if a child run is active in an open step, so that its own log holds the progress.
 pub(super) fn delegates(records: &[Record], setup: &Setup) -> Result<bool, LogError> {
     let state = fold(records)?;
     let mut slots = state.open.values().flat_map(|step| &step.slots);

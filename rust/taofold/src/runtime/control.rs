@@ -1,7 +1,7 @@
 //! Operations on runs from outside: list questions, decide, answer, steer, cancel.
 //!
-//! Everything goes through the inbox of the run, once. A refused attempt is left for the run's
-//! record.
+//! Every operation goes through the inbox of the run exactly once. A refused attempt is posted for
+//! the run's record.
 
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ use crate::policy::{Policy, Redactor, is_masked, may_decide};
 use crate::state::{fold, live};
 use crate::values::{ASK_USER, Action, Principal};
 
-/// Refused attempts to decide that the log of one run keeps.
+/// The maximum number of refused decision attempts in the log of one run.
 const REFUSALS: usize = 64;
 
 /// The reasons for which an operation on a run is refused.
@@ -23,7 +23,7 @@ pub enum ControlError {
     /// The log cannot be used.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// It is late, repeated, or not this person's to do.
+    /// The operation is late, repeated, or not permitted for this principal.
     #[error("{0}")]
     Refused(String),
 }
@@ -32,24 +32,24 @@ fn refused(why: impl Into<String>) -> ControlError {
     ControlError::Refused(why.into())
 }
 
-/// A question that waits for a person.
+/// A question that waits for an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Approval {
-    /// `RUN:SEQ`.
+    /// The id, in the form `RUN:SEQ`.
     pub id: String,
     /// The run.
     pub run: String,
-    /// The number of the record that asks.
+    /// The number of the question's record.
     pub seq: u64,
     /// The action.
     pub action: Action,
     /// The record of the question.
     pub asked: Decided,
-    /// When, in milliseconds since the epoch.
+    /// The time of the question, in milliseconds since the epoch.
     pub asked_at: i64,
-    /// The principal that asked for the run.
+    /// The principal that requested the run.
     pub requester: Principal,
-    /// A question that wants words, or is about what has happened; empty: it is about an approval.
+    /// A question that needs a text, or that is about the outcome of a call; empty for an approval.
     pub question: String,
 }
 
@@ -65,11 +65,11 @@ impl Approval {
 pub struct Decision {
     /// `allow`, `deny` or `done`.
     pub verdict: String,
-    /// For the record; of a denial the agent reads it.
+    /// The reason for the record. The agent sees the reason of a denial.
     pub reason: String,
     /// The answer to a question.
     pub answer: Option<String>,
-    /// The parameters to use instead.
+    /// The replacement parameters.
     pub parameters: Option<Object>,
 }
 
@@ -86,7 +86,7 @@ pub fn pending(records: &[Record]) -> Result<Vec<Approval>, LogError> {
     if state.status.ended() {
         return Ok(Vec::new());
     }
-    // A later question about the same action takes the place of the one before.
+    // A later question about the same action replaces the earlier one.
     let mut open: Vec<(&Record, &Decided)> = Vec::new();
     for record in live(records) {
         let (key, index) = (record.event.key(), record.event.index());
@@ -152,7 +152,7 @@ pub async fn pending_in(log: &dyn Log, run: &str) -> Result<Vec<Approval>, LogEr
     Ok(open)
 }
 
-/// Returns the rows of the child runs of `run` and of theirs, callers before those they called.
+/// Returns the rows of all descendants of `run`, callers before the runs they called.
 ///
 /// # Errors
 ///
@@ -162,7 +162,7 @@ pub async fn descendants(log: &dyn Log, run: &str) -> Result<Vec<RunRow>, LogErr
     let mut at = 0;
     while let Some(row) = found.get(at) {
         let further = log.children(&row.run).await?;
-        // A log that was changed may name a run as its own caller.
+        // A manipulated log may name a run as its own caller.
         let new = further.into_iter().filter(|row| row.run != run);
         let new: Vec<RunRow> = new
             .filter(|row| found.iter().all(|it| it.run != row.run))
@@ -173,7 +173,7 @@ pub async fn descendants(log: &dyn Log, run: &str) -> Result<Vec<RunRow>, LogErr
     Ok(found)
 }
 
-/// Returns the id of the run that no call began, above `run`: resuming it resumes its child runs.
+/// Returns the id of the root run above `run`. Resuming it resumes its child runs.
 ///
 /// # Errors
 ///
@@ -192,11 +192,11 @@ pub async fn root(log: &dyn Log, run: &str) -> Result<String, LogError> {
     Ok(row.run)
 }
 
-/// Puts a person's decision into the run's inbox. The run acts on it when it is resumed.
+/// Posts a decision to the run's inbox. The run applies it when it is resumed.
 ///
 /// # Errors
 ///
-/// [`ControlError::Refused`] if it is late, repeated or not this person's to take.
+/// [`ControlError::Refused`] if it is late, repeated or not permitted for this principal.
 pub async fn decide(
     log: &dyn Log,
     id: &str,
@@ -238,7 +238,7 @@ async fn decide_now(
         let why = format!("{id:?} is not pending: it was already resolved, or never asked");
         return Err(refused(why));
     };
-    // By the policy here and by that under which the run asked.
+    // Checks the local policy and the policy under which the run asked.
     let (requester, tool) = (&approval.requester, &approval.action.tool);
     let own = policy.deciders(tool, "");
     let mut recorded = approval.asked.deciders.clone();
@@ -280,7 +280,7 @@ async fn decide_now(
         at: now,
         data: message_data(approval.seq, decision, redactor),
     };
-    // The id is unique in the log: of two people who decide at once, the second is refused.
+    // The id is unique in the log, so the second of two concurrent decisions is refused.
     if log.post(run, &signal).await? {
         Ok(approval)
     } else {
@@ -310,7 +310,7 @@ fn message_data(seq: u64, decision: &Decision, redactor: &Redactor) -> Object {
     data
 }
 
-/// Leaves a refused attempt for the record of a run that has not ended; there is a most of them.
+/// Posts a refused attempt for the record of an active run, up to a maximum number.
 async fn record_refusal(
     log: &dyn Log,
     id: &str,
@@ -352,7 +352,7 @@ async fn record_refusal(
     Ok(())
 }
 
-/// Sends the model a message that it reads once, at its next turn.
+/// Sends a message that the model reads once, at its next turn.
 ///
 /// # Errors
 ///
@@ -390,14 +390,14 @@ pub async fn steer(
     Ok(())
 }
 
-/// Asks a run and its child runs to stop. One that waits ends at once; one that is driven before its
-/// next call.
+/// Requests the cancellation of a run and its child runs. A waiting run ends at once; an active run
+/// ends before its next call.
 ///
-/// Returns whether it is over.
+/// Returns true if the run has ended.
 ///
 /// # Errors
 ///
-/// [`ControlError::Refused`] if it has ended.
+/// [`ControlError::Refused`] if it has already ended.
 pub async fn cancel(
     log: &dyn Log,
     run: &str,
@@ -411,10 +411,10 @@ pub async fn cancel(
             "run {run:?} has already ended as {status}"
         )));
     }
-    // Those that were called first: a caller that has ended would leave them to nobody.
+    // Child runs first, because a caller that has ended would leave them without an owner.
     for row in descendants(log, run).await?.into_iter().rev() {
         match cancel_one(log, &row.run, by, now).await {
-            // It ended meanwhile.
+            // The child run ended in the meantime.
             Ok(_) | Err(ControlError::Refused(_)) => {}
             Err(error) => return Err(error),
         }
@@ -444,7 +444,7 @@ async fn cancel_one(
             error: format!("cancelled by {}", by.id),
             ..RunFinished::default()
         };
-        // Waiting is no activity.
+        // Waiting does not count as activity.
         finish(log, run, &records, end, Some(0), now, Some(row.epoch)).await?;
         return Ok(true);
     }
@@ -459,12 +459,12 @@ async fn cancel_one(
     Ok(false)
 }
 
-/// Ends a run whose drive was dropped in this process, as by Ctrl-C, and its child runs that were at
-/// work. A resume carries it on.
+/// Ends a run whose drive was dropped in this process, for example by Ctrl-C, and its active child
+/// runs. A resume continues it.
 ///
 /// # Errors
 ///
-/// [`ControlError::Refused`] if it does not run.
+/// [`ControlError::Refused`] if the run is not running.
 pub async fn interrupt(log: &dyn Log, run: &str, now: i64) -> Result<(), ControlError> {
     let own = super::ownership::me();
     for row in descendants(log, run).await?.into_iter().rev() {
@@ -491,7 +491,7 @@ async fn interrupt_one(log: &dyn Log, run: &str, now: i64) -> Result<(), Control
     finish(log, run, &records, end, None, now, None).await
 }
 
-/// Appends the end of a run as its owner. A drive that is left over can append nothing from then on.
+/// Appends the end of a run as its owner. A remaining drive can append nothing afterwards.
 async fn finish(
     log: &dyn Log,
     run: &str,

@@ -1,4 +1,4 @@
-//! The drive: performs the effects of a strategy, one after the other, until it returns.
+//! The drive: performs the effects of a strategy, one after another, until the strategy returns.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,13 +15,13 @@ use crate::policy::{Limit, is_masked};
 use crate::runtime::ledger::{Interrupt, Ledger};
 use crate::runtime::{act, ask};
 
-/// Calls in a row that could not be run, after which the run must answer.
+/// The number of consecutive refused calls after which the run must answer.
 const REFUSED_ROW: usize = 3;
 
 type Driven<'s, T> = Pin<Box<dyn Future<Output = Result<T, Interrupt>> + Send + 's>>;
 
 impl Ledger<'_> {
-    /// Feeds `strategy` until it returns. Its effects have the keys `prefix` and a number.
+    /// Drives `strategy` until it returns. The keys of its effects are `prefix` and a number.
     pub(super) fn drive<'s, T: Send + 'static>(
         &'s self,
         mut strategy: Coroutine<T>,
@@ -36,7 +36,7 @@ impl Ledger<'_> {
                     Resumed::Yielded(effect) => effect,
                 };
                 let key = format!("{prefix}{position}");
-                // A note has no place: a new one moves no other effect.
+                // A note has no key of its own, so a new note does not shift other effects.
                 if let Effect::Note(note) = effect {
                     self.note(&key, note)?;
                     resumed = strategy.resume(Resolution::Done)?;
@@ -67,10 +67,10 @@ impl Ledger<'_> {
         }
     }
 
-    /// Opens a turn: what people said meanwhile, which limits are near, what the guard says.
+    /// Opens a turn: collects steering messages, limits that are near, and the guard's hints.
     async fn begin(&self, key: &str) -> Result<Outlook, Interrupt> {
         let mut heard = self.recorded_steering(key)?;
-        // A turn that is recorded is not told in hindsight of what people say now.
+        // A recorded turn does not receive messages that arrived later.
         if !self.book().recording.covers(key) {
             self.touch(key)?;
             self.read_inbox().await?;
@@ -102,7 +102,7 @@ impl Ledger<'_> {
     pub(super) fn record_steering(&self, key: &str) -> Result<Vec<Message>, Interrupt> {
         let mut heard = Vec::new();
         loop {
-            // Put on record and taken from the inbox in one flush: neither lost nor read twice.
+            // Recorded and consumed in one flush, so that a message is neither lost nor read twice.
             let message = self.book().consume(|message| message.kind == "steer");
             let Some(message) = message else {
                 return Ok(heard);
@@ -124,7 +124,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// Returns the limit that forbids this turn, and the one that makes it the last.
+    /// Returns the limit that forbids this turn, and the limit that makes it the last one.
     fn limits(&self, key: &str) -> Result<(Option<Limit>, Option<Limit>), Interrupt> {
         let recorded = {
             let book = self.book();
@@ -192,9 +192,9 @@ impl Ledger<'_> {
         self.annotate(event)
     }
 
-    /// Runs all branches to their end, even when one stops: their work must reach the log.
+    /// Runs all branches to their end, even if one stops, because their work must reach the log.
     async fn fork(&self, key: &str, branches: Vec<Coroutine<()>>) -> Result<Resolution, Interrupt> {
-        // Each of them shares what is left of the limits with the others, from its first call on.
+        // From its first call on, each branch shares the remaining limits with the others.
         let running = AtomicUsize::new(branches.len());
         self.book().others += (branches.len() as u64).saturating_sub(1);
         let drives = branches.into_iter().enumerate().map(|(number, branch)| {
@@ -202,7 +202,7 @@ impl Ledger<'_> {
             let running = &running;
             async move {
                 let ended = drive.await;
-                // The last one had no branch beside it.
+                // The last branch has no other branch beside it.
                 if running.fetch_sub(1, Ordering::Relaxed) > 1 {
                     let mut book = self.book();
                     book.others = book.others.saturating_sub(1);
@@ -215,7 +215,8 @@ impl Ledger<'_> {
             .into_iter()
             .filter_map(Result::err)
             .collect();
-        // Errors first: they stand before the two that only say that there is nothing to do now.
+        // Errors first: they precede the two interrupts that only mean that nothing can be done
+        // now.
         interrupts.sort_by_key(|it| matches!(it, Interrupt::Park(_) | Interrupt::EndOfTape));
         match interrupts.into_iter().next() {
             Some(interrupt) => Err(interrupt),
@@ -234,7 +235,7 @@ pub(super) fn limit_hit(key: &str, limit: Limit, value: f64) -> LimitHit {
     }
 }
 
-/// Returns what a person said as the model reads it.
+/// Returns a steering message in the form that the model reads.
 fn framed(message: &Steered) -> Message {
     let head = format!("[message from {}] ", message.by);
     if message.parts.is_empty() {

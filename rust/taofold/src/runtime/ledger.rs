@@ -1,4 +1,4 @@
-//! The record of one activation: what is put on it, folded, compared and made durable.
+//! The ledger of one activation: records, folds, compares and persists its events.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,21 +14,21 @@ use crate::runtime::recording::{Recording, diverged};
 use crate::runtime::setup::Setup;
 use crate::state::RunState;
 
-/// The largest difference of the two clocks between two records without a written `elapsed`.
+/// The maximum difference of the two clocks between two records without a written `elapsed`.
 const CLOCK_SET_MS: i64 = 1000;
 
 /// The causes that stop a drive before its strategy has returned.
 #[derive(Debug)]
 pub(super) enum Interrupt {
-    /// A limit stops the strategy; it may still answer.
+    /// A limit stops the strategy, which may still answer.
     Halt(Halt),
     /// The run waits.
     Park(String),
-    /// An action was denied, and that ends the run.
+    /// The denial of an action ends the run.
     Denied(String),
-    /// A person ended it.
+    /// A user cancelled the run.
     Cancelled(String),
-    /// An exact replay came to the end of what was recorded.
+    /// An exact replay reached the end of the recording.
     EndOfTape,
     /// An error ends the run, or this activation.
     Error(Error),
@@ -43,27 +43,27 @@ impl<E: Into<Error>> From<E> for Interrupt {
 /// The place of a call: the key of its step, and its index in the batch.
 pub(super) type Place = (String, u64);
 
-/// The state of one activation. Only locked between two awaits.
+/// The state of one activation. Its lock is never held across an await.
 #[derive(Debug)]
 pub(super) struct Book {
     pub(super) state: RunState,
     pub(super) recording: Recording,
     pub(super) guards: HashMap<String, Repetition>,
-    /// Calls that were allowed and have not begun, by place: the tool.
+    /// The tools of calls that were allowed and have not started, by place.
     pub(super) allowed: BTreeMap<Place, String>,
-    /// The limits that remain for child runs at work, by place.
+    /// The reservations of active child runs, by place.
     pub(super) reserved: BTreeMap<Place, Reserved>,
-    /// Places of child runs that are about to start.
+    /// The places of child runs that are about to start.
     pub(super) queue: BTreeSet<Place>,
-    /// The number of branches beside the one that asks.
+    /// The number of other branches.
     pub(super) others: u64,
-    /// Messages that were read in this activation and that no record has taken in.
+    /// Messages that were read in this activation and that no record includes yet.
     pub(super) inbox: Vec<Signal>,
     /// Ids of all messages that were read in this activation.
     read: BTreeSet<String>,
-    /// Ids of messages that pending records have taken in.
+    /// The ids of messages that pending records include.
     consumed: Vec<String>,
-    /// When open questions expire, by place.
+    /// The expiry of open questions, by place.
     expiries: BTreeMap<(String, u64), u64>,
     late: Option<PromptChanged>,
     next: u64,
@@ -81,7 +81,8 @@ pub(super) struct Ledger<'a> {
     owner: String,
     resumed: bool,
     book: Mutex<Book>,
-    /// Held while records are appended: branches flush at the same time, and numbers must follow.
+    /// Held while records are appended: branches flush concurrently, and the numbers must be
+    /// consecutive.
     appending: tokio::sync::Mutex<()>,
 }
 
@@ -128,11 +129,11 @@ impl<'a> Ledger<'a> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records an event, or finds that it is on record already. Returns the record's number.
+    /// Records an event, or finds its existing record. Returns the record's number.
     ///
     /// # Errors
     ///
-    /// An interrupt if something else is recorded there, or the log of a replay ends.
+    /// An interrupt if another event is recorded at this place, or if the log of a replay ends.
     pub(super) fn put(&self, event: impl Into<Event>) -> Result<u64, Interrupt> {
         let event = event.into();
         let mut book = self.book();
@@ -154,7 +155,7 @@ impl<'a> Ledger<'a> {
         Ok(self.record(&mut book, event)?)
     }
 
-    /// Records what is only said about an effect. On resume the past is not written anew.
+    /// Records an annotation of an effect. On resume, past annotations are not written again.
     pub(super) fn annotate(&self, event: impl Into<Event>) -> Result<(), Interrupt> {
         let event = event.into();
         {
@@ -170,7 +171,7 @@ impl<'a> Ledger<'a> {
         self.put(event).map(drop)
     }
 
-    /// Records what happens now, behind all that is in the log.
+    /// Records a new event at the end of the log.
     fn record(&self, book: &mut Book, event: Event) -> Result<u64, LogError> {
         self.enter_present(book)?;
         book.append(self.setup, &self.run, event)
@@ -196,13 +197,13 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Appends an event of the driver itself, as the end of the run.
+    /// Appends an event of the driver itself, such as the end of the run.
     pub(super) fn append(&self, event: impl Into<Event>) -> Result<(), LogError> {
         let mut book = self.book();
         self.record(&mut book, event.into()).map(drop)
     }
 
-    /// Call before touching the world: an exact replay never does.
+    /// Marks the start of external work, which an exact replay never reaches.
     pub(super) fn touch(&self, key: &str) -> Result<(), Interrupt> {
         let mut book = self.book();
         if book.recording.exact {
@@ -220,14 +221,14 @@ impl<'a> Ledger<'a> {
         self.log
     }
 
-    /// Makes what happened so far durable, as far as its events ask for it.
+    /// Flushes pending records, with the durability that their events require.
     pub(super) async fn flush(&self) -> Result<(), LogError> {
         self.flush_as(None).await
     }
 
-    /// The same, and puts how the run stands from now on into its row.
+    /// Flushes pending records and updates the status in the run's row.
     pub(super) async fn flush_as(&self, standing: Option<Standing<'_>>) -> Result<(), LogError> {
-        // What another branch is appending is durable before this branch goes on, too.
+        // Records that another branch is appending are also durable before this branch continues.
         let _appending = self.appending.lock().await;
         let (pending, consumed) = {
             let mut book = self.book();
@@ -250,7 +251,7 @@ impl<'a> Ledger<'a> {
         log.append(&self.run, self.epoch, append).await.map(drop)
     }
 
-    /// Reads messages that have arrived. A cancellation interrupts the drive.
+    /// Reads new messages. A cancellation interrupts the drive.
     pub(super) async fn read_inbox(&self) -> Result<(), Interrupt> {
         let Some(log) = self.log else {
             return Ok(());
@@ -285,7 +286,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Ends an exact replay: everything that was recorded must have been derived.
+    /// Checks at the end of an exact replay that every recorded event was derived.
     pub(super) fn check_used_up(&self) -> Result<(), ReplayDiverged> {
         let book = self.book();
         if book.recording.used_up() {
@@ -298,7 +299,7 @@ impl<'a> Ledger<'a> {
 }
 
 impl Book {
-    /// Returns what all others may still consume, beside the call at `place`.
+    /// Returns the amounts that all other calls may still consume, beside the call at `place`.
     pub(super) fn beside(&self, place: &Place) -> Reserved {
         let allowed = self.allowed.iter().filter(|(at, _)| *at != place);
         let allowed: Vec<Reserved> = allowed.map(|(_, tool)| Reserved::call(tool)).collect();
@@ -306,9 +307,10 @@ impl Book {
         Reserved::sum(reserved.map(|(_, share)| share).chain(&allowed))
     }
 
-    /// Returns by how many consumers what remains is divided for a child of a call at `key`: its
-    /// branch, the child runs that are queued, and the other branches that no child run, queued or
-    /// at work, counts already.
+    /// Returns the number of consumers that share the remaining limits with a child run at `key`.
+    ///
+    /// These are its own branch, the queued child runs, and the other branches that are not already
+    /// counted by a queued or active child run.
     pub(super) fn sharing(&self, key: &str) -> u64 {
         let own = branch(key);
         let places = self.queue.iter().chain(self.reserved.keys());
@@ -329,7 +331,7 @@ impl Book {
         Ok(())
     }
 
-    /// Takes the first message of the inbox that `wanted` accepts: it goes with the next flush.
+    /// Consumes the first message of the inbox that `wanted` accepts, as part of the next flush.
     pub(super) fn consume(&mut self, wanted: impl Fn(&Signal) -> bool) -> Option<Signal> {
         let place = self.inbox.iter().position(wanted)?;
         let message = self.inbox.remove(place);
@@ -337,17 +339,18 @@ impl Book {
         Some(message)
     }
 
-    /// Returns whether a message waits in the inbox.
+    /// Returns true if the inbox holds an unread message.
     pub(super) fn has_unread(&self) -> bool {
         !self.inbox.is_empty()
     }
 
-    /// Returns when the first open question expires.
+    /// Returns the time at which the first open question expires.
     pub(super) fn first_expiry(&self) -> Option<u64> {
         self.expiries.values().copied().min()
     }
 
-    /// Notes that this code builds another prompt than is on record: written when the past ends.
+    /// Notes a prompt that differs from the recorded one. It is written when the recorded past
+    /// ends.
     pub(super) fn note_change(&mut self, changed: PromptChanged) {
         self.late.get_or_insert(changed);
     }
@@ -389,7 +392,7 @@ impl Book {
         Ok(seq)
     }
 
-    /// Returns the guard of the branch in which `key` stands.
+    /// Returns the guard of the branch that contains `key`.
     pub(super) fn guard(&mut self, key: &str, setup: &Setup) -> &mut Repetition {
         self.guards
             .entry(branch(key).to_owned())
@@ -397,7 +400,7 @@ impl Book {
     }
 }
 
-/// Returns the branch in which `key` stands; empty outside of every fork.
+/// Returns the branch that contains `key`; empty outside of every fork.
 fn branch(key: &str) -> &str {
     key.rsplit_once('.').map_or("", |(branch, _)| branch)
 }

@@ -1,7 +1,7 @@
-//! Runs, resumes and replays strategies: the effects they yield, performed and put on record.
+//! Runs, resumes and replays strategies: performs the effects they yield and records them.
 //!
-//! Run, resume and replay are one operation, a drive; they differ in the recording, what the
-//! log already has at each place. `start`, `resume` and `replay` are the entry points.
+//! Run, resume and replay are one operation, a drive. They differ in the recording, which holds the
+//! existing records at each place. `start`, `resume` and `replay` are the entry points.
 
 mod act;
 mod approvals;

@@ -1,8 +1,8 @@
-//! The owner of a run: its name in the log, and whether its process is certainly gone.
+//! The owner of a run: its name in the log, and a check that its process has ended.
 //!
-//! The name has the form of the Python runtime's: boot and pid namespace, pid, start time, how the
-//! process came to be, and chance. About a process of another boot or namespace only its lease
-//! speaks.
+//! The name has the form of the Python runtime's: boot and pid namespace, pid, start time, the
+//! origin of the process, and random bytes. For a process of another boot or namespace, only the
+//! lease shows whether it lives.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -17,10 +17,11 @@ fn read(path: &str) -> String {
     )
 }
 
-/// Returns the start time of a process in clock ticks since boot; empty if it is gone or a zombie.
+/// Returns the start time of a process in clock ticks since boot; empty if it has ended or is a
+/// zombie.
 fn start_time(pid: &str) -> String {
     let stat = read(&format!("/proc/{pid}/stat"));
-    // From the last ")": the name of a program may hold spaces and brackets itself.
+    // Split at the last ")", because the name of a program may contain spaces and brackets.
     let fields: Vec<&str> = stat
         .rsplit_once(')')
         .map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect());
@@ -41,7 +42,7 @@ fn here() -> &'static str {
     })
 }
 
-/// Returns this process as an owner: the same for everything that it drives.
+/// Returns the owner name of this process, which is the same for all its runs.
 pub fn me() -> String {
     static ME: OnceLock<String> = OnceLock::new();
     ME.get_or_init(|| {
@@ -52,14 +53,14 @@ pub fn me() -> String {
     .clone()
 }
 
-/// Returns whether the owner's process is certainly gone. A run without an owner counts as such.
+/// Returns true if the owner's process has certainly ended. A run without an owner counts as such.
 pub fn gone(owner: &str) -> bool {
     if owner.is_empty() {
         return true;
     }
     let parts: Vec<&str> = owner.split('|').collect();
     match parts.as_slice() {
-        // Without /proc nothing is certain: then only the lease speaks.
+        // Without /proc the process cannot be checked, so only the lease counts.
         [place, pid, started, _, _] => {
             *place == here() && !started.is_empty() && start_time(pid) != *started
         }

@@ -1,7 +1,7 @@
-//! Recorded results: what earlier lives of a run left on record, asked before the world is.
+//! Recorded results of earlier activations, used instead of external calls.
 //!
-//! A resume compares what would be done, an exact replay everything. The tape holds the records by
-//! the place of each effect. Knows nothing about models or tools.
+//! A resume compares requests; an exact replay compares everything. The tape holds the records by
+//! the key of each effect. This module does not depend on models or tools.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,7 +13,7 @@ use crate::state::live;
 
 type Place = (String, Option<u64>);
 
-/// The kind under which a record is filed; all starts are one kind.
+/// Returns the kind under which a record is filed. All starts share one kind.
 fn kind_of(event: &Event) -> &'static str {
     match event {
         Event::StartedOnce(_) => "started",
@@ -21,7 +21,7 @@ fn kind_of(event: &Event) -> &'static str {
     }
 }
 
-/// Returns the branch of an effect, and its place in it.
+/// Returns the branch of an effect and its position in the branch.
 fn position(key: &str) -> Result<(&str, i64), LogError> {
     let (branch, place) = key.rsplit_once('.').unwrap_or(("", key));
     let number = place.parse().map_err(|_| LogError::Format {
@@ -30,7 +30,7 @@ fn position(key: &str) -> Result<(&str, i64), LogError> {
     Ok((branch, number))
 }
 
-/// Returns the fork around a branch: of `3.1` it is `3`.
+/// Returns the fork around a branch: `3` for `3.1`.
 fn around(branch: &str) -> &str {
     branch.rsplit_once('.').map_or("", |(fork, _)| fork)
 }
@@ -41,12 +41,12 @@ pub enum Comparison {
     /// Every derived event, whole.
     #[default]
     Whole,
-    /// The fields on which the runtimes agree: not prompts, digests or texts of one runtime.
+    /// The fields that the runtimes share, without prompts, digests and texts of one runtime.
     Shared,
 }
 
 impl Comparison {
-    /// Returns what can be compared of a run: all of it, if this runtime alone recorded it.
+    /// Returns the comparison for a run: `Whole` if only this runtime recorded it.
     pub fn of(records: &[Record]) -> Self {
         let foreign = |record: &Record| match &record.event {
             Event::Replied(event) => !event.prompt.starts_with(RUNTIME),
@@ -64,7 +64,7 @@ impl Comparison {
     }
 }
 
-/// Keys of events that `docs/log-format.md` leaves to each runtime.
+/// The names of fields that `docs/log-format.md` leaves to each runtime.
 const OWN: [&str; 8] = [
     "prompt",
     "prefix",
@@ -76,14 +76,14 @@ const OWN: [&str; 8] = [
     "expires_at",
 ];
 
-/// Returns what the runtimes agree on of an event.
+/// Returns the fields of an event that the runtimes share.
 fn shared(event: &Event) -> Value {
     let mut value = crate::json::to_value(event);
     let Value::Object(members) = &mut value else {
         return value;
     };
     members.retain(|name, _| !OWN.contains(&name.as_str()));
-    // The kind of refusal, and that a step of the strategy failed, is agreed; the words are not.
+    // The kind of refusal and the failure of a strategy's step are shared; the texts are not.
     if let Some(Value::Object(observation)) = members.get_mut("observation") {
         observation.shift_remove("duration_ms");
         let own = observation.get("auto") == Some(&Value::Bool(true));
@@ -122,12 +122,12 @@ fn shared(event: &Event) -> Value {
     value
 }
 
-/// The past of a run.
+/// The recorded past of a run.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     /// True if everything is compared and no model or tool is called.
     pub(super) exact: bool,
-    /// True if another runtime recorded it: only the fields of both are compared.
+    /// True if another runtime recorded the run, so that only shared fields are compared.
     pub(super) shared: bool,
     order: VecDeque<Record>,
     at: HashMap<Place, HashMap<&'static str, VecDeque<Record>>>,
@@ -159,7 +159,7 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Counts an effect for every fork around it, so that [`behind`](Self::behind) needs no search.
+    /// Counts an effect for every enclosing fork, so that [`behind`](Self::behind) needs no search.
     fn count(&mut self, key: &str, change: i64) -> Result<(), LogError> {
         let mut key = key;
         while !key.is_empty() {
@@ -172,7 +172,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Returns whether every derived event was consumed.
+    /// Returns true if every derived event was consumed.
     pub(super) fn used_up(&self) -> bool {
         self.left.values().all(|&left| left <= 0)
     }
@@ -184,7 +184,7 @@ impl Recording {
         first.map(|record| &record.event)
     }
 
-    /// Returns whether the tape holds anything of this branch at `key` or later.
+    /// Returns true if the tape holds an event of this branch at `key` or later.
     pub(super) fn behind(&self, key: &str) -> bool {
         let Ok((branch, place)) = position(key) else {
             return false;
@@ -193,14 +193,14 @@ impl Recording {
         place < last || self.left.get(key).copied().unwrap_or(0) > 0
     }
 
-    /// Returns whether the events at `key` are on record, or may not be added to.
+    /// Returns true if the events at `key` are recorded, or if nothing may be added to them.
     pub(super) fn covers(&self, key: &str) -> bool {
         self.exact || self.behind(key)
     }
 
-    /// Returns whether limits at `key` come from the record instead of the count so far.
+    /// Returns true if limits at `key` come from the record instead of the current count.
     pub(super) fn settles_limits(&self, key: &str) -> bool {
-        // In a fork of a replay what had been spent depends on the order of its branches.
+        // In a fork of a replay, the consumed amounts depend on the order of its branches.
         self.behind(key) && (!self.exact || key.contains('.'))
     }
 
@@ -208,7 +208,7 @@ impl Recording {
         self.at.get(&(key.to_owned(), index))?.get(kind)
     }
 
-    /// Returns the next recorded event of `kind` at this place; it stays on the tape.
+    /// Returns the next recorded event of `kind` at this place and leaves it on the tape.
     pub(super) fn peek(&self, kind: &str, key: &str, index: Option<u64>) -> Option<&Event> {
         let queue = self.queue(kind, key, index)?;
         queue.front().map(|record| &record.event)
@@ -218,12 +218,12 @@ impl Recording {
     pub(super) fn take(&mut self, kind: &str, key: &str, index: Option<u64>) -> Option<Record> {
         let kinds = self.at.get_mut(&(key.to_owned(), index))?;
         let record = kinds.get_mut(kind)?.pop_front()?;
-        // The key was counted when it was put on the tape, so it is a place.
+        // The key is valid because it was counted when it was put on the tape.
         self.count(key, -1).ok()?;
         Some(record)
     }
 
-    /// Takes all that became of one action up to its last start off the tape, in order.
+    /// Takes all records of one action up to its last start off the tape, in order.
     pub(super) fn take_attempts(&mut self, key: &str, index: u64) -> Vec<Record> {
         let last = self
             .queue("started", key, Some(index))
@@ -232,7 +232,7 @@ impl Recording {
         last.map_or_else(Vec::new, |last| self.take_call(key, index, last))
     }
 
-    /// Takes all that became of one action up to record `until` off the tape, in order.
+    /// Takes all records of one action up to record `until` off the tape, in order.
     pub(super) fn take_call(&mut self, key: &str, index: u64, until: u64) -> Vec<Record> {
         let mut taken = Vec::new();
         if let Some(kinds) = self.at.get_mut(&(key.to_owned(), Some(index))) {
@@ -244,14 +244,14 @@ impl Recording {
         }
         let count = i64::try_from(taken.len()).unwrap_or(i64::MAX);
         if count > 0 {
-            // As in `take`: the key is a place.
+            // The key is valid, as in `take`.
             let _ = self.count(key, -count);
         }
         taken.sort_by_key(|record| record.seq);
         taken
     }
 
-    /// Takes what people said up to the turn at `key` of its branch off the tape.
+    /// Takes the steering messages up to the turn at `key` of its branch off the tape.
     pub(super) fn take_steering(&mut self, key: &str) -> Vec<(u64, Steered)> {
         let Ok((branch, place)) = position(key) else {
             return Vec::new();
@@ -270,7 +270,7 @@ impl Recording {
         heard
     }
 
-    /// Takes the records up to `seq` (`None`: all) that the state has not folded yet.
+    /// Takes the records up to `seq` (`None` for all) that the state has not folded yet.
     pub(super) fn restore(&mut self, seq: Option<u64>) -> Vec<Record> {
         let mut records = Vec::new();
         let before = |record: &Record| seq.is_none_or(|seq| record.seq <= seq);
@@ -280,7 +280,7 @@ impl Recording {
         records
     }
 
-    /// Compares a recorded event with what this code derives there.
+    /// Compares a recorded event with the event that this code derives at the same place.
     pub(super) fn compare(&self, recorded: &Event, derived: &Event) -> Result<(), ReplayDiverged> {
         let same = if self.shared {
             shared(recorded) == shared(derived)
@@ -296,7 +296,7 @@ impl Recording {
     }
 }
 
-/// Returns whether two events ask for the same; a reworded prompt or thought does not count.
+/// Returns true if two events request the same. Changed wording of a prompt or thought is ignored.
 fn same_request(recorded: &Event, derived: &Event) -> bool {
     match (recorded, derived) {
         (Event::Proposed(recorded), Event::Proposed(derived)) => {

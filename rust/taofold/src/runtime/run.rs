@@ -1,4 +1,4 @@
-//! Runs: start, resume and replay, which are ways to drive a strategy.
+//! Runs: start, resume and replay, which are three ways to drive a strategy.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -19,10 +19,11 @@ use crate::runtime::recording::{Comparison, Recording, diverged};
 use crate::runtime::setup::Setup;
 use crate::state::{RunState, fold, live};
 
-/// Reasons for which a run may have ended that can be carried on all the same.
+/// The stop reasons of ended runs that can be resumed.
 const RESUMABLE: [&str; 3] = ["cancelled", "interrupted", "error"];
 
-/// Activations that may end without a record at the same place, as by a kill.
+/// The number of activations that may end without a record at the same place, for example when
+/// killed.
 const MOST_LOST: usize = 3;
 
 /// The end of an activation.
@@ -30,7 +31,7 @@ const MOST_LOST: usize = 3;
 pub struct Outcome {
     /// The run.
     pub run: String,
-    /// Its state: ended, or waiting.
+    /// The state of the run, which has ended or waits.
     pub state: RunState,
 }
 
@@ -38,8 +39,8 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// [`Error::Log`] if the id is taken or nothing can be written. What ends the run itself, as a
-/// provider that fails, is no error but its outcome.
+/// [`Error::Log`] if the id is taken or nothing can be written. A cause that ends the run itself,
+/// such as a failing provider, is not an error but part of the outcome.
 pub async fn start(
     log: &dyn Log,
     run: &str,
@@ -64,8 +65,8 @@ pub async fn start(
     activate(&ledger, strategy).await
 }
 
-/// How long a lease that is over is watched before its run is taken: a clock that jumped ends all
-/// leases at once, and a process that lives renews its own meanwhile.
+/// The time for which an expired lease is watched before its run is taken. A clock that jumped
+/// expires all leases at once, and a live process renews its lease within this time.
 const SILENT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -73,15 +74,15 @@ const LOOK: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 ///
-/// The operating system gives no bytes of chance.
+/// The operating system provides no random bytes.
 pub fn new_id(now_ms: i64) -> std::io::Result<String> {
     let chance = random()?;
-    // 48 bits of time and 32 of chance, in hex. The first digit is 0 until the year 2527.
+    // 48 bits of time and 32 random bits, in hex. The first digit is 0 until the year 2527.
     let time = format!("{now_ms:012x}");
     Ok(format!("{}{}", &time[time.len() - 11..], hex(&chance[..4])))
 }
 
-/// Returns the row of a run after its owner, if it lives, had time to renew a lease that is over.
+/// Returns the row of a run after a live owner had time to renew an expired lease.
 async fn silent(log: &dyn Log, mut row: RunRow, own: &str) -> Result<RunRow, Error> {
     let begun = Instant::now();
     let left = |row: &RunRow| row.owner == own || ownership::gone(&row.owner);
@@ -132,13 +133,13 @@ fn redacted_start(mut started: RunStarted, setup: &Setup) -> RunStarted {
     }
 }
 
-/// Carries on from wherever the log of `run` ends.
+/// Continues `run` from the end of its log.
 ///
 /// # Errors
 ///
-/// [`Error::Log`] if there is no such run or somebody else drives it, [`Error::Ended`] if it has
-/// ended in a way that cannot be resumed, [`Error::Diverged`] if this code would do something else
-/// than what is on record.
+/// * [`Error::Log`] if there is no such run or another process drives it.
+/// * [`Error::Ended`] if it has ended in a way that cannot be resumed.
+/// * [`Error::Diverged`] if this code would differ from the recorded events.
 pub async fn resume(
     log: &dyn Log,
     run: &str,
@@ -161,7 +162,7 @@ pub async fn resume(
         .claim(run, Owner::driving(&owner), Some(row.epoch), force)
         .await?;
     let _lease = log.keep(run, &owner);
-    // A run that was only begun had no activation.
+    // A run that was only created had no activation.
     let was_cut_off = state.status.name() == "running" && (row.epoch > 1 || records.len() > 1);
     if was_cut_off {
         if deaths(&records) >= MOST_LOST && !child::delegates(&records, setup)? {
@@ -170,8 +171,8 @@ pub async fn resume(
             let ledger = Ledger::new(setup, run, Some((log, epoch)), recording, next, false);
             return close(&ledger, worn_out().into()).await;
         }
-        // On record before anything else is done: code that ends the process while the past is
-        // derived again must be counted, too.
+        // Recorded first, so that code that ends the process while the past is derived again is
+        // counted, too.
         let resumed = Record {
             run: run.to_owned(),
             seq: next_of(&records),
@@ -208,7 +209,8 @@ fn next_of(records: &[Record]) -> u64 {
     records.last().map_or(0, |record| record.seq + 1)
 }
 
-/// Returns how many activations in a row ended, the last one included, with nothing new on record.
+/// Returns the number of consecutive activations that ended without a new record, including the
+/// last one.
 fn deaths(records: &[Record]) -> usize {
     let mut epochs = BTreeSet::new();
     for record in records.iter().rev() {
@@ -220,14 +222,14 @@ fn deaths(records: &[Record]) -> usize {
             Event::Parked(_) | Event::RunFinished(_) | Event::Forked(_) | Event::Rewound(_) => {
                 return epochs.len();
             }
-            // The last news: whoever recorded it got no further.
+            // The last new record: the activation that wrote it got no further.
             _ => return epochs.len() + 1,
         }
     }
     epochs.len()
 }
 
-/// The end of a run at which several processes ended before they recorded anything new.
+/// Returns the end of a run at which several processes ended before they recorded a new event.
 fn worn_out() -> RunFinished {
     RunFinished {
         status: "failed".to_owned(),
@@ -240,13 +242,13 @@ fn worn_out() -> RunFinished {
     }
 }
 
-/// Derives a run again, without models or tools, and compares every derived event.
+/// Replays a run without models or tools and compares every derived event.
 ///
-/// Returns the end that was derived; `None` if what is recorded stops before one.
+/// Returns the derived end; `None` if the recording stops before an end.
 ///
 /// # Errors
 ///
-/// [`Error::Diverged`] at the first event that is another one.
+/// [`Error::Diverged`] at the first event that differs.
 pub async fn replay(
     records: &[Record],
     strategy: Coroutine<Answer>,
@@ -287,13 +289,15 @@ pub async fn replay(
     Ok(Some(end))
 }
 
-/// Returns whether a run was ended from outside, before the end of its strategy.
+/// Returns true if a run was ended from outside, before the end of its strategy.
 fn abandoned(event: &Event) -> bool {
     matches!(event, Event::RunFinished(end) if end.status == "cancelled")
 }
 
-/// Returns when a run that waits is due: at once if a message is unread, else when the first of its
-/// questions expires, else (0) with a message.
+/// Returns the time at which a waiting run is due.
+///
+/// It is due at once if a message is unread, and otherwise when its first question expires. 0 means
+/// that only a message makes it due.
 fn wake_at(ledger: &Ledger<'_>) -> i64 {
     if ledger.book().has_unread() {
         return 1;
@@ -313,21 +317,21 @@ async fn activate(ledger: &Ledger<'_>, strategy: Coroutine<Answer>) -> Result<Ou
         Err(Interrupt::Cancelled(by)) => cancelled(&by).into(),
         Err(Interrupt::Error(Error::Model(error))) => failed(&error).into(),
         Err(Interrupt::Error(error)) => {
-            // What was dispatched is kept, unless the log itself is what failed.
+            // Dispatched events are kept, unless the log itself failed.
             if !matches!(error, Error::Log(_)) {
                 ledger.flush().await?;
             }
             return Err(error);
         }
-        // Only an exact replay has an end of tape.
+        // Only an exact replay reaches an end of tape.
         Err(Interrupt::EndOfTape) => return Err(Error::ForeignAwait),
     };
     close(ledger, end).await
 }
 
-/// Puts the end of an activation on record.
+/// Records the end of an activation.
 async fn close(ledger: &Ledger<'_>, end: Event) -> Result<Outcome, Error> {
-    // The row says how the run stands: lists and servers read no records.
+    // The row holds the status, so that lists and servers need not read records.
     let (status, waiting_for, wake_at) = match &end {
         Event::RunFinished(end) => (end.status.clone(), "", 0),
         Event::Parked(parked) => (
@@ -350,7 +354,7 @@ async fn close(ledger: &Ledger<'_>, end: Event) -> Result<Outcome, Error> {
     })
 }
 
-/// Returns the end that a strategy's answer means.
+/// Converts a strategy's answer to the end of the run.
 fn finished(ledger: &Ledger<'_>, answer: Answer) -> RunFinished {
     let limit = Limit::of_stop_reason(&answer.stop);
     let status = match answer.stop.as_str() {

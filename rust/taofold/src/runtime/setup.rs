@@ -12,16 +12,16 @@ use crate::runtime::child::{AgentTool, Subagent};
 use crate::tools::Toolset;
 use crate::values::{ModelSettings, Principal};
 
-/// The time of the machine.
+/// A source of time.
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// Milliseconds since the epoch; it may be set back.
+    /// Returns milliseconds since the epoch. The clock may be set back.
     fn now_ms(&self) -> i64;
 
-    /// Milliseconds of a monotonic clock.
+    /// Returns the milliseconds of a monotonic clock.
     fn steady_ms(&self) -> u64;
 
-    /// Waits.
+    /// Waits for `duration`.
     async fn sleep(&self, duration: Duration);
 }
 
@@ -49,7 +49,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Hears text of a model.
+/// A listener for the text of a model.
 pub type TextListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The setup of a run.
@@ -59,29 +59,29 @@ pub struct Setup {
     pub models: Models,
     /// The tools.
     pub tools: Toolset,
-    /// The policy of approvals.
+    /// The approval policy.
     pub policy: Policy,
     /// The bounds of the run.
     pub limits: Limits,
     /// The principal of the run.
     pub principal: Principal,
-    /// Known secrets.
+    /// The redactor of known secrets.
     pub redactor: Redactor,
     /// The settings of model calls.
     pub settings: ModelSettings,
-    /// The reserved actions as a native caller is offered them.
+    /// The reserved actions in the form offered to a native caller.
     pub reserved: Vec<ToolOffer>,
-    /// Hears the models' text while it arrives.
+    /// The listener for the models' text while it arrives.
     pub on_text: Option<TextListener>,
-    /// Whether a denied action ends the run; else the model is told.
+    /// True if a denied action ends the run; otherwise the model receives the denial.
     pub stop_on_denial: bool,
-    /// The agents behind tools, by the name of the tool: each call is a child run.
+    /// The agents behind tools, by the name of the tool. Each call is a child run.
     pub agents: BTreeMap<String, Arc<dyn Subagent>>,
-    /// The agent's name, and its own limits, in a child run; these may be tighter by its caller's.
+    /// The agent's name and its own limits in a child run. The caller's limits may be tighter.
     pub(super) own: Option<(String, Limits)>,
-    /// How deep agents have called agents: 0 for a run that no other began.
+    /// The depth of nested agent calls: 0 for a root run.
     pub(super) depth: u64,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -116,8 +116,10 @@ impl Setup {
         }
     }
 
-    /// Adds an agent as the tool `name`: a call is a child run with a log of its own, within what is
-    /// left of the caller's limits and under its policy. Add its own tools before.
+    /// Adds an agent as the tool `name`. Each call is a child run with its own log.
+    ///
+    /// The child run stays within the caller's remaining limits and policy. Add the agent's own
+    /// tools before this call.
     pub fn add_agent(&mut self, name: impl Into<String>, agent: Arc<dyn Subagent>) {
         let name = name.into();
         self.tools

@@ -1,4 +1,4 @@
-//! The log on disk: one SQLite file, many runs, several processes, of either runtime.
+//! The log on disk: one SQLite file for many runs and several processes of either runtime.
 //!
 //! The layout, the leases and the inbox are those of the Python runtime. Each method is one short
 //! transaction on a thread that may block. Leases are compared with this machine's clock.
@@ -21,11 +21,12 @@ use super::{Append, LEASE_MS, LONGEST_LEASE_MS, Log, Owner, RunRow, Signal, leas
 use crate::errors::LogError;
 use crate::events::{Record, SCHEMA_VERSION, decode, encode};
 
-/// The time that a call waits for other processes that write.
+/// The time for which a call waits for other writing processes.
 const WAIT: Duration = Duration::from_secs(10);
-/// Between two signs of life.
+/// The interval between two heartbeats.
 const BEAT: Duration = Duration::from_millis(2500);
-/// Ids of records are `number << 32 | seq`: a run's records are one range of the primary key.
+/// The largest record number. Ids of records are `number << 32 | seq`, so the records of a run are
+/// one range of the primary key.
 const LAST: i64 = 0xFFFF_FFFF;
 
 const ROW: &str = "select run, status, goal, agent, session, parent, principal, created_at, \
@@ -53,14 +54,14 @@ fn now() -> i64 {
     since.map_or(0, |it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Returns bytes of chance from the operating system.
+/// Returns random bytes from the operating system.
 pub(crate) fn random() -> std::io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The errors of a transaction besides SQLite's own.
+/// The errors of a transaction in addition to SQLite's own.
 enum Failure {
     Sqlite(rusqlite::Error),
     Log(LogError),
@@ -108,7 +109,7 @@ impl SqliteFile {
         work(&connection).map_err(|failure| self.explained(failure))
     }
 
-    /// Runs `work` in one transaction that has the write lock from its start.
+    /// Runs `work` in one transaction that holds the write lock from its start.
     fn write<T>(&self, work: impl FnOnce(&Connection) -> Outcome<T>) -> Result<T, LogError> {
         let mut connection = self
             .connection
@@ -124,7 +125,7 @@ impl SqliteFile {
         transact().map_err(|failure| self.explained(failure))
     }
 
-    /// Returns when what was committed survives a power cut: it lies in the -wal file.
+    /// Returns when the committed content of the -wal file survives a power failure.
     fn settle(&self) -> Result<(), LogError> {
         let mut wal = self.path.clone().into_os_string();
         wal.push("-wal");
@@ -168,7 +169,7 @@ impl SqliteFile {
     }
 }
 
-/// Writes records behind those of the run, whose next number is `head`.
+/// Appends records to the run, whose next number is `head`.
 fn insert(
     db: &Connection,
     run: &str,
@@ -263,11 +264,12 @@ fn record_of(run: &str, row: (i64, i64, String, Option<i64>)) -> Result<Record, 
 }
 
 impl SqliteLog {
-    /// Opens the log at `path`, or creates it. Blocks.
+    /// Opens or creates the log at `path`. Blocks.
     ///
     /// # Errors
     ///
-    /// [`LogError::Store`] if the file cannot be used, or was not created by this user here.
+    /// [`LogError::Store`] if the file cannot be used, or if this user did not create it on this
+    /// machine.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         let path = std::path::absolute(path)
@@ -379,7 +381,7 @@ impl Log for SqliteLog {
                 if epoch.is_some_and(|epoch| i64::try_from(epoch) != Ok(current)) {
                     return Err(conflict(&run).into());
                 }
-                // Inside the transaction, after any wait for the lock.
+                // Read inside the transaction, after any wait for the lock.
                 let now = now();
                 let held = status == "running" && lease_lasts(until, now);
                 if held && !force && name != before {
@@ -406,12 +408,13 @@ impl Log for SqliteLog {
     fn keep(&self, run: &str, owner: &str) -> Box<dyn Send> {
         let (file, run, owner) = (Arc::clone(&self.file), run.to_owned(), owner.to_owned());
         let (stop, stopped) = channel::<()>();
-        // A thread, not a task: signs of life must not depend on an executor that a tool holds up.
+        // A thread and not a task, because a tool that blocks the executor must not stop
+        // heartbeats.
         let beat = std::thread::Builder::new()
             .name("taofold-heartbeat".to_owned())
             .spawn(move || {
                 while stopped.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-                    // Nothing to do about a failure but to try again at the next beat.
+                    // A failure needs no handling: the next heartbeat tries again.
                     let _ = file.renew(&run, &owner, LEASE_MS);
                 }
             });
@@ -578,7 +581,8 @@ impl Log for SqliteLog {
             let new = file.write(|db| {
                 let number = file.number(db, &run)?;
                 let seen = "insert or ignore into seen(number, id) values(?1, ?2)";
-                // The ids stay known when the message is consumed: sent again it is the same one.
+                // The ids stay known after the message is consumed, so a repeated message is
+                // detected.
                 if db.execute(seen, params![number, id])? == 0 {
                     return Ok(false);
                 }
@@ -632,7 +636,8 @@ impl Drop for Heartbeat {
     fn drop(&mut self) {
         // The thread may have ended.
         let _ = self.stop.send(());
-        // It holds the log open: a process that ended before it would leave the -wal file behind.
+        // The thread holds the log open: a process that ended first would leave the -wal file
+        // behind.
         if let Some(beat) = self.beat.take() {
             let _ = beat.join();
         }

@@ -1,6 +1,6 @@
-//! Opens a log's file: found or created, known to be ours, of the layout that this release knows.
+//! Opens or creates a log's file and checks its origin and its layout.
 //!
-//! Nothing is written before the file is known to be a log and ours.
+//! Nothing is written before the file is known to be a log of this user.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -15,12 +15,12 @@ use crate::errors::LogError;
 
 /// The version of the layout.
 const VERSION: i64 = 4;
-/// In the file's header, where other programs find it too.
+/// The application id in the file's header, which other programs can read.
 const APPLICATION: i64 = 0x7A0F_01D5;
 const SCHEMA: &str = include_str!("schema.sql");
 const PAGE_BYTES: i64 = 2048;
 
-/// Returns what to say instead of SQLite's own error.
+/// Returns the message that replaces SQLite's own error.
 pub(super) fn explain(error: &rusqlite::Error, path: &Path) -> LogError {
     use rusqlite::ErrorCode;
     let text = match error.sqlite_error_code() {
@@ -51,11 +51,11 @@ pub(super) fn store(path: &Path, message: &str) -> LogError {
     }
 }
 
-/// Opens the log at `path`, or creates it.
+/// Opens or creates the log at `path`.
 pub(super) fn connect(path: &Path, wait: Duration) -> Result<Connection, LogError> {
     touch(path)?;
     let wal = beside(path, "-wal");
-    // SQLite takes whatever it holds for the newest content of the log.
+    // SQLite accepts any content of this file as the newest content of the log.
     if !origin::wal_is_ours(&wal) {
         return Err(store(
             &wal,
@@ -65,16 +65,16 @@ pub(super) fn connect(path: &Path, wait: Duration) -> Result<Connection, LogErro
         ));
     }
     let explained = |error: rusqlite::Error| explain(&error, path);
-    // Looked at first: to read a log makes SQLite create the file.
+    // Checked first, because reading a log makes SQLite create the file.
     let alone = !wal.exists();
     let stored = {
-        // Read-only: nothing of a file that is not ours is changed.
+        // Read-only, so that a foreign file is not changed.
         let reader = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
             .map_err(explained)?;
         reader.busy_timeout(wait).map_err(explained)?;
         layout(&reader, path, alone)?
     };
-    // A file that was deleted meanwhile is not made anew, empty.
+    // A file that was deleted in the meantime is not created again as an empty file.
     let mut connection =
         Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(explained)?;
     prepare_connection(&connection, stored == 0, wait).map_err(explained)?;
@@ -110,10 +110,10 @@ fn prepare_connection(
 ) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(wait)?;
     connection.pragma_update(None, "synchronous", "normal")?;
-    // A file from elsewhere may hold triggers or views with functions that act.
+    // A foreign file may hold triggers or views that call functions with side effects.
     connection.pragma_update(None, "trusted_schema", "off")?;
     if empty {
-        // Takes effect in an empty file only; small pages keep a commit small.
+        // Applies only to an empty file. Small pages keep a commit small.
         connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     }
     Ok(())
@@ -146,7 +146,7 @@ fn touch(path: &Path) -> Result<(), LogError> {
 
 /// Returns the layout version of the file; 0 if it is empty. Only reads.
 ///
-/// `alone` says that no -wal file is beside it.
+/// `alone` is true if no -wal file exists beside it.
 fn layout(connection: &Connection, path: &Path, alone: bool) -> Result<i64, LogError> {
     let explained = |error: rusqlite::Error| explain(&error, path);
     let number = |pragma: &str| {
@@ -174,7 +174,7 @@ fn layout(connection: &Connection, path: &Path, alone: bool) -> Result<i64, LogE
         ));
     }
     let notes = notes(connection).map_err(explained)?;
-    // Python's runtime notes at each checkpoint that more lies in the -wal file.
+    // The Python runtime notes at each checkpoint that the -wal file holds further records.
     if alone && notes.get("records follow").is_some_and(|it| it == "1") {
         return Err(store(
             path,
@@ -200,13 +200,13 @@ fn notes(connection: &Connection) -> Result<BTreeMap<String, String>, rusqlite::
         .collect()
 }
 
-/// Creates the tables and makes the file ours, in one transaction.
+/// Creates the tables and marks the file as this user's, in one transaction.
 fn create(connection: &mut Connection, path: &Path) -> Result<(), LogError> {
     let explained = |error: rusqlite::Error| explain(&error, path);
     let transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(explained)?;
-    // Another process may have created them since the look.
+    // Another process may have created them since the check.
     let known: i64 = transaction
         .pragma_query_value(None, "application_id", |row| row.get(0))
         .map_err(explained)?;

@@ -1,9 +1,10 @@
 //! Checks the origin of a log's file: only a file of this user on this machine is opened.
 //!
-//! A log that came with a cloned repository holds approvals of another person. Nothing in a file
-//! proves by itself whose it is. A mark beside the content does, an extended attribute that names
-//! the file's number and is not copied with it. Where a file system keeps none, a seal in the file
-//! takes its place: over the number, made with a secret in this user's state folder.
+//! A log from a cloned repository holds the approvals of another user. The content of a file cannot
+//! prove its origin. The proof is a mark beside the content: an extended attribute that contains
+//! the file's number and is not copied with the file. On file systems without attributes, a seal in
+//! the file replaces the mark. The seal covers the number and is made with a secret in this user's
+//! state folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,11 +26,11 @@ const SECRET_BYTES: usize = 32;
 
 type Notes = BTreeMap<String, String>;
 
-/// Returns whether the log at `path`, with the note in it, belongs to this user.
+/// Returns true if the log at `path`, with its notes, belongs to this user.
 ///
 /// # Errors
 ///
-/// The secret's file is a link, of another user, or open to others.
+/// The secret's file is a link, belongs to another user, or is readable by others.
 pub(super) fn ours(path: &Path, notes: &Notes) -> Result<bool, LogError> {
     let Some(token) = notes.get("mark").filter(|it| !it.is_empty()) else {
         return Ok(false);
@@ -45,11 +46,12 @@ pub(super) fn ours(path: &Path, notes: &Notes) -> Result<bool, LogError> {
     }))
 }
 
-/// Returns what the log at `path` notes about itself to be ours from now on. Marks the file.
+/// Marks the file and returns the notes that identify the log as this user's.
 ///
 /// # Errors
 ///
-/// The file is gone, or the secret's file is a link, of another user, or open to others.
+/// The file is missing, or the secret's file is a link, belongs to another user, or is readable by
+/// others.
 pub(super) fn mark_as_ours(path: &Path) -> Result<Notes, LogError> {
     let failed = |error: std::io::Error| store(path, &format!("cannot be marked: {error}"));
     let token = hex(&super::random().map_err(failed)?);
@@ -62,25 +64,25 @@ pub(super) fn mark_as_ours(path: &Path) -> Result<Notes, LogError> {
     ]))
 }
 
-/// Marks the -wal file beside a log as written by this user, before anything is in it.
+/// Marks the empty -wal file beside a log as written by this user.
 pub(super) fn mark_wal(wal: &Path) {
     if let Ok(metadata) = fs::metadata(wal) {
         set_attribute(wal, mark(metadata.ino(), "").as_bytes());
     }
 }
 
-/// Returns whether the -wal file was written here. A file that is not empty must bear the mark.
+/// Returns true if the -wal file was written here. A non-empty file must have the mark.
 pub(super) fn wal_is_ours(wal: &Path) -> bool {
     let Ok(metadata) = fs::metadata(wal) else {
         return true;
     };
     metadata.len() == 0
         || attribute(wal) == mark(metadata.ino(), "").as_bytes()
-        // On a file system without attributes no -wal file can bear a mark.
+        // On a file system without attributes no -wal file can have a mark.
         || !keeps_attributes(wal)
 }
 
-/// Returns this user's secret; nothing if there is none, or if it cannot be kept.
+/// Returns this user's secret; `None` if there is none or it cannot be stored.
 fn secret(make: bool) -> Result<Option<Vec<u8>>, LogError> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let Some(folder) = state_folder(variable) else {
@@ -88,7 +90,7 @@ fn secret(make: bool) -> Result<Option<Vec<u8>>, LogError> {
     };
     let path = folder.join("logs").join("key");
     if make && !path.exists() && make_secret(&folder).is_err() {
-        // On a read-only home the mark beside the content has to suffice.
+        // With a read-only home folder, the mark beside the content has to suffice.
         return Ok(None);
     }
     let read = fs::symlink_metadata(&path).and_then(|it| Ok((it, fs::read(&path)?)));
@@ -113,7 +115,7 @@ fn secret(make: bool) -> Result<Option<Vec<u8>>, LogError> {
     Ok(Some(content))
 }
 
-/// Makes the secret. Where another process does so at the same moment, its secret stands.
+/// Creates the secret. If another process creates it at the same time, that secret is kept.
 fn make_secret(folder: &Path) -> std::io::Result<()> {
     let private = |path: &Path| {
         fs::DirBuilder::new()
@@ -125,7 +127,7 @@ fn make_secret(folder: &Path) -> std::io::Result<()> {
     let partial = folder.join(format!("logs.{}.part", hex(&super::random()?)));
     private(&partial)?;
     let written = write_secret(&partial.join("key"));
-    // A folder replaces no other that has content.
+    // A rename replaces no folder that has content.
     let _ = fs::rename(&partial, folder.join("logs"));
     let _ = fs::remove_dir_all(&partial);
     written
@@ -144,7 +146,7 @@ fn write_secret(path: &Path) -> std::io::Result<()> {
 }
 
 fn seal(inode: u64, token: &str, secret: &[u8]) -> String {
-    // A key of up to 64 bytes is one of BLAKE2b, and the secret has 32.
+    // BLAKE2b accepts keys of up to 64 bytes, and the secret has 32.
     let Ok(mut keyed) = <Blake2bMac<U16> as KeyInit>::new_from_slice(secret) else {
         return String::new();
     };
@@ -161,13 +163,13 @@ fn attribute(path: &Path) -> Vec<u8> {
     let mut value = [0_u8; 64];
     match rustix::fs::getxattr(path, ATTRIBUTE, &mut value[..]) {
         Ok(length) => value.get(..length).unwrap_or_default().to_vec(),
-        // A file system without attributes, or a file without a mark.
+        // The file system has no attributes, or the file has no mark.
         Err(_) => Vec::new(),
     }
 }
 
 fn set_attribute(path: &Path, value: &[u8]) {
-    // A file system without attributes keeps no mark.
+    // A file system without attributes stores no mark.
     let _ = rustix::fs::setxattr(path, ATTRIBUTE, value, rustix::fs::XattrFlags::empty());
 }
 
