@@ -1,7 +1,7 @@
-//! What the built-in tools declare, and `run_command`.
+//! The declarations of the built-in tools, and `run_command`.
 //!
-//! Names, descriptions and schemas lie in `builtin.json`, which is what the Python runtime declares
-//! (`tests/rust/test_builtin.py` compares them): approvals are bound to them.
+//! `builtin.json` holds the names, descriptions and schemas as the Python runtime declares them
+//! (`tests/rust/test_builtin.py` compares them), because approvals are bound to them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::values::{Observation, Sideeffect};
 
 const DECLARED: &str = include_str!("builtin.json");
 
-/// What one built-in tool declares, and the check of its parameters.
+/// The declaration of one built-in tool, with the check of its parameters.
 #[derive(Debug)]
 pub(super) struct BuiltIn {
     pub(super) declared: Declared,
@@ -34,7 +34,7 @@ impl BuiltIn {
     }
 }
 
-/// Returns the built-in tool of this name.
+/// Returns the built-in tool with this name.
 pub(super) fn built_in(name: &str, effect: Sideeffect, tier: Tier) -> Result<BuiltIn, ConfigError> {
     let wrong = |why: String| ConfigError::new("tools", format!("the built-in {name}: {why}"));
     let all: Value = serde_json::from_str(DECLARED).map_err(|error| wrong(error.to_string()))?;
@@ -50,7 +50,7 @@ pub(super) fn built_in(name: &str, effect: Sideeffect, tier: Tier) -> Result<Bui
     })
 }
 
-/// The tool `run_command`. Where commands cannot be contained there is none.
+/// The tool `run_command`. It does not exist where commands cannot be contained.
 #[derive(Debug)]
 pub(super) struct CommandTool {
     built_in: BuiltIn,
@@ -61,7 +61,7 @@ pub(super) struct CommandTool {
 }
 
 impl CommandTool {
-    /// Returns the tool for commands in the shell's root.
+    /// Returns the tool for commands below the shell's root.
     pub(super) fn new(
         shell: Shell,
         jail: Jail,
@@ -83,7 +83,7 @@ impl CommandTool {
     }
 }
 
-/// Returns the program and its arguments: only a text goes through a shell.
+/// Returns the program and its arguments. Only a text goes through a shell.
 fn arguments(parameters: &Object) -> Result<Vec<String>, String> {
     match parameters.get("command") {
         Some(Value::String(line)) if !line.is_empty() => {
@@ -125,8 +125,8 @@ impl Tool for CommandTool {
             Ok(arguments) => arguments,
             Err(why) => return Observation::failure(why),
         };
-        // Opened once to be sure that it is a directory inside, through no link; then it is named by
-        // its path.
+        // Opened once to check that it is a directory inside the root and that its path contains no
+        // link; afterwards it is referenced by its path.
         let parts = self.jail.parts(folder(&parameters), false);
         let parts = parts.and_then(|parts| self.jail.folder(&parts, false).map(|_| parts));
         let mut place = self.shell.root().to_owned();

@@ -1,4 +1,4 @@
-//! What the command line said about the agent, and the project it was said in.
+//! The command-line settings of the agent, and the project in which they were given.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,45 +16,45 @@ use crate::json::{Object, Value, is_default, json};
 use crate::policy::Policy;
 use crate::providers::{self, Environment};
 
-/// Enough to make the same agent again. It is recorded with the run, in the form of the Python
-/// runtime, so that either can resume it.
+/// The settings that make the same agent again. They are recorded with the run in the form of the
+/// Python runtime, so that either runtime can resume it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Choice {
     /// The agent file, relative to `folder`.
     #[serde(skip_serializing_if = "is_default")]
     pub agent: String,
-    /// The folder in which the command was given.
+    /// The working directory of the command.
     #[serde(skip_serializing_if = "is_default")]
     pub folder: String,
     /// The work root of tools.
     #[serde(skip_serializing_if = "is_default")]
     pub root: String,
-    /// Takes the place of every model that the agent names.
+    /// The model that replaces every model that the agent names.
     #[serde(skip_serializing_if = "is_default")]
     pub model: String,
     /// `conservative`, `balanced` or `autonomous`.
     #[serde(skip_serializing_if = "is_default")]
     pub autonomy: String,
-    /// Whether replies are asked for again for what they lack.
+    /// True if incomplete replies are requested again.
     #[serde(skip_serializing_if = "is_default")]
     pub strict: bool,
-    /// Whether contained commands have a network; this runtime gives them none.
+    /// True if contained commands have a network, which this runtime does not support.
     #[serde(skip_serializing_if = "is_default")]
     pub network: bool,
-    /// Ports of this machine that commands may use; this runtime opens none.
+    /// Local ports for commands, which this runtime does not support.
     #[serde(skip_serializing_if = "is_default")]
     pub ports: Vec<u16>,
-    /// Bounds of the run.
+    /// The bounds of the run.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: Object,
-    /// Of the agent file, to say later that it changed.
+    /// The digest of the agent file, which detects later changes.
     #[serde(skip_serializing_if = "is_default")]
     pub digest: String,
-    /// Folders of Python tools; this runtime has none.
+    /// Folders of Python tools, which this runtime does not support.
     #[serde(skip_serializing_if = "is_default")]
     pub tools: Vec<String>,
-    /// What a loop told the agent instead of its own instructions.
+    /// The instructions of a loop that replace the agent's own.
     #[serde(skip_serializing_if = "is_default")]
     pub instructions: String,
 }
@@ -64,7 +64,7 @@ impl Choice {
     ///
     /// # Errors
     ///
-    /// The run does not say how its agent is made.
+    /// The run does not record how its agent is made.
     pub fn recorded(settings: &Object) -> Result<Self, ConfigError> {
         match settings.get("cli") {
             Some(recorded) => serde_json::from_value(recorded.clone())
@@ -76,7 +76,7 @@ impl Choice {
         }
     }
 
-    /// Returns the digest of the agent file as it is now; empty if it cannot be read.
+    /// Returns the current digest of the agent file; empty if it cannot be read.
     pub fn current_digest(&self) -> String {
         let bytes = std::fs::read(self.path());
         bytes.map_or_else(
@@ -102,7 +102,7 @@ impl Choice {
         canonical(Path::new(root), "--root")
     }
 
-    /// Returns what the agent file holds.
+    /// Returns the content of the agent file.
     pub(super) fn read(&self) -> Result<Value, ConfigError> {
         let foreign = [
             ("--tools", !self.tools.is_empty()),
@@ -127,7 +127,7 @@ impl Choice {
         read_yaml(&self.path())
     }
 
-    /// Returns that the agent file is missing, with the nearest one beside it.
+    /// Returns the error for a missing agent file, with the closest name beside it.
     fn missing(&self) -> String {
         let path = self.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -151,7 +151,7 @@ impl Choice {
     }
 }
 
-/// Returns whether the name of a variable or a header marks its value as a secret.
+/// Returns true if the name of a variable or header marks its value as a secret.
 pub(super) fn is_secret_name(name: &str) -> bool {
     const WORDS: [&str; 12] = [
         "KEY",
@@ -174,13 +174,13 @@ pub(super) fn is_secret_name(name: &str) -> bool {
         .any(|word| parts.contains(word) || parts.contains(format!("{word}S").as_str()))
 }
 
-/// Returns whether the argument is an agent file.
+/// Returns true if the argument is an agent file.
 fn is_file(agent: &str) -> bool {
     let extension = Path::new(agent).extension();
     extension.is_some_and(|it| it == "yaml" || it == "yml")
 }
 
-/// Returns what a YAML file holds; an empty one holds a mapping without keys.
+/// Returns the content of a YAML file. An empty file is an empty mapping.
 pub(super) fn read_yaml(path: &Path) -> Result<Value, ConfigError> {
     let name = path.to_string_lossy();
     let text = std::fs::read_to_string(path)
@@ -199,7 +199,7 @@ pub(super) struct Config {
     pub(super) limits: LimitKeys,
 }
 
-/// Where a command works: the project's folder, and the environment.
+/// The working place of a command: the project's folder and the environment.
 #[derive(Debug, Clone)]
 pub struct Place {
     home: PathBuf,
@@ -207,16 +207,17 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns the project around `start`: `TAOFOLD_HOME`, or the nearest `.taofold` upwards, or here.
+    /// Returns the project around `start`: `TAOFOLD_HOME`, the nearest `.taofold` upwards, or
+    /// `start`.
     ///
     /// # Errors
     ///
-    /// The folder that was found belongs to another user.
+    /// The found folder belongs to another user.
     pub fn find(start: &Path, environment: Environment) -> Result<Self, ConfigError> {
         use std::os::unix::fs::MetadataExt;
         let said = environment.get("TAOFOLD_HOME").map(|it| it.trim());
         if let Some(home) = said.filter(|it| !it.is_empty()) {
-            // Not checked for its owner: whoever sets the variable has chosen the folder.
+            // The owner is not checked, because the user who set the variable chose the folder.
             let home = start.join(home);
             return Ok(Self { home, environment });
         }
@@ -225,14 +226,14 @@ impl Place {
             if let Ok(metadata) = std::fs::metadata(&home)
                 && metadata.is_dir()
             {
-                // A folder that another user left on the way up decides nothing for us.
+                // A parent folder of another user must not affect this user's runs.
                 if metadata.uid() != rustix::process::getuid().as_raw() {
                     let message = format!("{home:?} belongs to another user: set TAOFOLD_HOME");
                     return Err(ConfigError::new("", message));
                 }
                 return Ok(Self { home, environment });
             }
-            // A repository is a project of its own.
+            // A repository is a separate project.
             if folder.join(".git").exists() {
                 return Ok(Self { home, environment });
             }
@@ -251,7 +252,7 @@ impl Place {
         &self.environment
     }
 
-    /// Returns where the log lies.
+    /// Returns the path of the log.
     ///
     /// # Errors
     ///
@@ -281,7 +282,7 @@ impl Place {
         folder.unwrap_or_else(|| PathBuf::from("/.config/taofold"))
     }
 
-    /// Returns folders and files of authority, which no command of an agent may see.
+    /// Returns the protected folders and files, which are hidden from all commands of an agent.
     pub(super) fn reserved(&self) -> Vec<PathBuf> {
         let state = folders::state_folder(|name| self.variable(name));
         let log = self.log_path().unwrap_or_default();
@@ -298,11 +299,11 @@ impl Place {
             .collect()
     }
 
-    /// Returns the operator's policy, the default one if there is no file.
+    /// Returns the operator's policy, or the default policy without a file.
     ///
     /// # Errors
     ///
-    /// The file has a fault.
+    /// The file is invalid.
     pub fn operator_policy(&self) -> Result<Policy, ConfigError> {
         let path = self.operator_folder().join("policy.yaml");
         if !path.exists() {
@@ -322,10 +323,10 @@ impl Place {
         }
     }
 
-    /// Returns the values of the environment that are secret: keys of providers, and what has a
-    /// name that says so.
+    /// Returns the secret values of the environment: the keys of providers, and values whose
+    /// variable has a secret name.
     pub fn secrets(&self) -> Vec<String> {
-        // A path or a plain word is no secret, however its variable is called.
+        // A path or a short word is not a secret, even under a secret name.
         let plain = |value: &str| value.starts_with('/') || value.len() < 6;
         let own = self.environment.iter();
         own.filter(|(name, value)| is_secret_name(name) && !plain(value))
@@ -394,7 +395,7 @@ impl Place {
             let Some(name) = variable.strip_prefix(PREFIX) else {
                 continue;
             };
-            // Limit by limit: the environment changes one without forgetting the others.
+            // Each limit separately: a variable changes one limit and keeps the others.
             let number: Value = serde_json::from_str(text.trim())
                 .map_err(|_| ConfigError::new(variable.as_str(), "must be a number, 0 or more"))?;
             keys.insert(name.to_lowercase(), number);

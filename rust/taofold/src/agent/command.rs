@@ -1,9 +1,9 @@
-//! Runs a program for an agent: contained with bubblewrap where that works, its output bounded.
+//! Runs a program for an agent, contained with bubblewrap where possible, with bounded output.
 //!
-//! Contained, only the work root is writable, without `.git` (read-only) and `.taofold` (empty), the
-//! home directory and the network do not exist, and all processes end with the command. Elsewhere a
-//! command has the rights of the user who started the agent: such a tool is tier 3, and each of its
-//! results says "not contained".
+//! A contained command can write only to the work root. `.git` is read-only and `.taofold` is
+//! empty. The home directory and the network do not exist, and all processes end with the command.
+//! Without containment a command has the rights of the user who started the agent. Such a tool has
+//! tier 3, and each of its results contains "not contained".
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::json::Value;
 use crate::process::Group;
 use crate::values::{Observation, ObservationStatus};
 
-/// Variables that a command inherits; all others may be secrets.
+/// The variables that a command inherits; all others may be secrets.
 const ALLOWED: [&str; 5] = [
     "LANG",
     "LC_ALL",
@@ -44,31 +44,33 @@ const ETC: [&str; 9] = [
     "ca-certificates",
     "pki",
 ];
-/// A program that prints more is stopped.
+/// The maximum output in bytes. A program that prints more is stopped.
 const MOST_BYTES: usize = 64_000_000;
-/// Characters of an output that are shown: its beginning and its end.
+/// The number of characters of an output that are shown, from its beginning and its end.
 const SHOWN: usize = 12_000;
-/// Names to cover; with more, a command does not start.
+/// The maximum number of names to cover. A command with more does not start.
 const MOST_NAMES: usize = 1000;
 const KEY_LINE: usize = 200;
 
-/// Where and how commands run.
+/// The environment in which commands run.
 #[derive(Debug, Clone)]
 pub(super) struct Shell {
     root: PathBuf,
     contained: bool,
-    /// Folders and files of authority, which no command may see.
+    /// Protected folders and files, which are hidden from all commands.
     reserved: Vec<PathBuf>,
     path: String,
 }
 
-/// Returns the filter of system calls for this processor.
+/// Returns the system call filter for this processor.
 fn filter() -> &'static [u8] {
     static FILTER: OnceLock<Vec<u8>> = OnceLock::new();
     FILTER.get_or_init(|| syscall_filter::program(std::env::consts::ARCH))
 }
 
-/// Returns why commands cannot be contained here; `None` if they can. Found out by doing it, once.
+/// Returns the reason why commands cannot be contained here; `None` if they can.
+///
+/// A trial run determines it once.
 pub(super) fn why_not() -> Option<&'static str> {
     static REASON: OnceLock<Option<String>> = OnceLock::new();
     let reason = REASON.get_or_init(|| {
@@ -101,7 +103,7 @@ pub(super) fn why_not() -> Option<&'static str> {
     reason.as_deref()
 }
 
-/// Returns a program of the system's own folders: one on the `PATH` could lie in the work root.
+/// Returns a program in a system folder, because one on the `PATH` could be in the work root.
 fn program(name: &str) -> Option<PathBuf> {
     let folders = ["/usr/bin", "/bin", "/usr/local/bin"].iter();
     folders
@@ -110,7 +112,7 @@ fn program(name: &str) -> Option<PathBuf> {
 }
 
 impl Shell {
-    /// Returns the shell of the work root `root`, which exists.
+    /// Returns the shell for the existing work root `root`.
     pub(super) fn new(root: &Path, reserved: Vec<PathBuf>) -> std::io::Result<Self> {
         let root = root.canonicalize()?;
         let inside = |path: &PathBuf| path.canonicalize().ok().filter(|it| it.starts_with(&root));
@@ -122,7 +124,7 @@ impl Shell {
         })
     }
 
-    /// Returns the shell of a system on which nothing contains commands.
+    /// Returns the shell of a system without containment.
     #[cfg(test)]
     pub(super) fn uncontained(root: &Path) -> Self {
         Self {
@@ -145,7 +147,7 @@ impl Shell {
         }
     }
 
-    /// Runs a program with arguments in `folder` below the root; nothing goes through a shell.
+    /// Runs a program with arguments in `folder` below the root, without a shell.
     pub(super) async fn run(
         &self,
         arguments: &[String],
@@ -204,7 +206,7 @@ impl Shell {
         }
     }
 
-    /// Returns standard input: empty, or the filter of system calls for bwrap.
+    /// Returns standard input: empty, or the system call filter for bwrap.
     fn input(&self) -> std::io::Result<Stdio> {
         if !self.contained || filter().is_empty() {
             return Ok(Stdio::null());
@@ -236,15 +238,15 @@ impl Shell {
             }
         }
         if !self.contained {
-            // Its home must exist; the user's own holds secrets.
+            // The home directory must exist, and the user's own holds secrets.
             variables.insert("HOME", "/tmp".to_owned());
-            // Such a command has the user's rights, but may not approve anything.
+            // The command has the user's rights, but must not approve anything.
             variables.insert("TAOFOLD_STARTED_BY", "run_command".to_owned());
         }
         variables
     }
 
-    /// Returns the whole command, and what must live as long as it runs.
+    /// Returns the complete command and the values that must live as long as it runs.
     fn wrapped(
         &self,
         arguments: &[String],
@@ -259,7 +261,7 @@ impl Shell {
         let mut put = |words: &[&std::ffi::OsStr]| options.extend(words.iter().map(OsString::from));
         let filtered = !filter().is_empty();
         if filtered {
-            // The shell moves the filter from standard input to where bwrap reads it.
+            // The shell moves the filter from standard input to the descriptor that bwrap reads.
             for word in ["/bin/sh", "-c", "exec \"$@\" 3<&0 0</dev/null", "sh"] {
                 put(&[word.as_ref()]);
             }
@@ -279,7 +281,7 @@ impl Shell {
         }
         put(&["--hostname".as_ref(), "contained".as_ref()]);
         for part in SYSTEM {
-            // On many systems /bin is a link to /usr/bin: keep it one.
+            // On many systems /bin is a link to /usr/bin, which is kept as a link.
             match std::fs::read_link(part) {
                 Ok(target) => put(&["--symlink".as_ref(), target.as_os_str(), part.as_ref()]),
                 Err(_) => put(&["--ro-bind-try".as_ref(), part.as_ref(), part.as_ref()]),
@@ -299,7 +301,7 @@ impl Shell {
         }
         let root = self.root.as_os_str();
         put(&["--bind".as_ref(), root, root]);
-        // What is not there could be made by the command and be believed afterwards.
+        // A missing file could be created by the command and trusted afterwards.
         let stubs: Vec<Stub> = [".git", ".taofold"]
             .iter()
             .filter_map(|name| Stub::make(self.root.join(name)).transpose())
@@ -337,10 +339,10 @@ impl Shell {
             .env_clear()
             .envs(self.environment())
             .stdin(self.input()?)
-            // One pipe for both, so that errors stand where they happened.
+            // One pipe for both streams keeps errors at their position.
             .stdout(writer.try_clone()?)
             .stderr(writer)
-            // A group of its own: what it starts in the background is killed with it.
+            // A separate group, so that background processes are killed with the command.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
@@ -364,7 +366,7 @@ impl Shell {
             Ok(()) = flooded => Code::Flood,
             () = tokio::time::sleep(timeout) => Code::Timeout,
         };
-        // Nothing of the group goes on, and the pipe is closed by the last that held it.
+        // No process of the group continues, and the last holder closes the pipe.
         drop(group);
         let _ = child.kill().await;
         let _ = tokio::time::timeout(Duration::from_secs(1), reading).await;
@@ -399,7 +401,7 @@ impl Code {
     }
 }
 
-/// A folder that was made to be covered; removed again if it is still empty.
+/// A folder that was created to be covered. It is removed afterwards if it is still empty.
 struct Stub(PathBuf);
 
 impl Stub {
@@ -407,7 +409,7 @@ impl Stub {
         match std::fs::create_dir(&path) {
             Ok(()) => Ok(Some(Self(path))),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                // A mount would follow a link and cover something else.
+                // A mount would follow the link and cover its target.
                 if path.is_symlink() {
                     let message = format!("{path:?} is a link and cannot be protected");
                     return Err(std::io::Error::other(message));
@@ -421,7 +423,7 @@ impl Stub {
 
 impl Drop for Stub {
     fn drop(&mut self) {
-        // It stays if another command uses it, or somebody filled it.
+        // The folder stays if another command uses it or if it has content.
         let _ = std::fs::remove_dir(&self.0);
     }
 }
@@ -432,7 +434,7 @@ enum Cover {
     Hidden,
 }
 
-/// Returns what to cover below `root`, a folder before what lies in it.
+/// Returns the paths to cover below `root`, each folder before its content.
 fn covers(root: &Path, reserved: &[PathBuf]) -> std::io::Result<Vec<(PathBuf, bool, Cover)>> {
     let mut found: Vec<(PathBuf, bool, Cover)> = Vec::new();
     let mut left = vec![root.to_owned()];
@@ -449,7 +451,7 @@ fn covers(root: &Path, reserved: &[PathBuf]) -> std::io::Result<Vec<(PathBuf, bo
         for entry in entries {
             let entry = entry?;
             let kind = entry.file_type()?;
-            // A mount over a link would cover its target, which may lie outside.
+            // A mount over a link would cover its target, which may be outside.
             if kind.is_symlink() {
                 continue;
             }
@@ -487,7 +489,8 @@ fn excerpt(text: &str) -> String {
     format!("{head}\n[… {} characters cut]\n{tail}", count - SHOWN)
 }
 
-/// Returns the line that says most: the last one, of a failure the last that names an error.
+/// Returns the most relevant line: the last one or, after a failure, the last one that names an
+/// error.
 fn key_line(text: &str, failed: bool) -> String {
     let mut lines = text
         .lines()
@@ -561,7 +564,7 @@ mod tests {
     #[tokio::test]
     async fn a_contained_command_cannot_reach_git_taofold_the_home_or_the_network() {
         if let Some(reason) = why_not() {
-            // Nothing to test where nothing contains commands; the label says so.
+            // Without containment there is nothing to test; the reason states it.
             assert!(!reason.is_empty());
             return;
         }

@@ -1,16 +1,16 @@
-//! Unified differences of lines, as Python's `difflib` makes them.
+//! Unified diffs of lines, identical to those of Python's `difflib`.
 //!
-//! A person approves a change by its difference, and either runtime compares it when the approval is
-//! used: both must find the same one. The algorithm is that of Ratcliff and Obershelp, without junk.
+//! An approval of a change is bound to its diff, and either runtime compares it at its use, so both
+//! must compute the same diff. The algorithm is that of Ratcliff and Obershelp, without junk.
 
 use std::collections::HashMap;
 
-/// Lines around a change.
+/// The number of context lines around a change.
 const AROUND: usize = 2;
-/// From so many lines on, those that make up more than a hundredth match nothing by themselves.
+/// The number of lines from which lines that make up more than one percent start no match.
 const POPULAR: usize = 200;
 
-/// Returns the lines of the difference, without its two lines of names.
+/// Returns the lines of the diff, without its two header lines.
 pub(super) fn unified(before: &str, after: &str) -> Vec<String> {
     let one: Vec<&str> = before.split('\n').collect();
     let other: Vec<&str> = after.split('\n').collect();
@@ -60,7 +60,7 @@ struct Operation {
     other: (usize, usize),
 }
 
-/// Splits operations where many equal lines lie between changes.
+/// Splits operations at long runs of equal lines between changes.
 fn groups(operations: &[Operation]) -> Vec<Vec<Operation>> {
     let mut operations = operations.to_vec();
     if let Some(first) = operations.first_mut().filter(|it| it.equal) {
@@ -113,7 +113,8 @@ impl<'a> Matcher<'a> {
         Self { one, other, places }
     }
 
-    /// Returns the longest run of equal lines in both ranges, the earliest of equally long ones.
+    /// Returns the longest run of equal lines in both ranges; the earliest one if several are
+    /// equal.
     fn longest(&self, a: (usize, usize), b: (usize, usize)) -> (usize, usize, usize) {
         let mut best = (a.0, b.0, 0);
         let mut lengths: HashMap<usize, usize> = HashMap::new();
@@ -135,7 +136,7 @@ impl<'a> Matcher<'a> {
             }
             lengths = next;
         }
-        // Popular lines beside it match, too.
+        // Adjacent popular lines also match.
         while best.0 > a.0 && best.1 > b.0 && self.one[best.0 - 1] == self.other[best.1 - 1] {
             best = (best.0 - 1, best.1 - 1, best.2 + 1);
         }
@@ -180,7 +181,7 @@ impl<'a> Matcher<'a> {
             }
             (i, j) = (a + length, b + length);
             if length > 0 {
-                // Blocks that touch are one.
+                // Adjacent blocks are merged.
                 let begun = equal.take().unwrap_or(Operation {
                     equal: true,
                     one: (a, a),

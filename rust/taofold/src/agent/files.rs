@@ -1,9 +1,10 @@
-//! The built-in file tools: list, read, search, write and edit below one directory, with a preview of
-//! each change for its approver.
+//! The built-in file tools: list, read, search, write and edit below one directory, with a preview
+//! of each change for its approver.
 //!
-//! Every path goes through the [`Jail`]. Those that change files may be repeated after a crash with
-//! the same parameters and leave the same file: an edit keeps the id of its effect with the file. What
-//! they say is what the Python runtime says, so that either uses an approval of the other.
+//! Every path goes through the [`Jail`]. Tools that change files may be repeated after a crash with
+//! the same parameters and produce the same file: an edit stores the id of its effect with the
+//! file. The texts are those of the Python runtime, so that each runtime can use an approval of the
+//! other.
 
 use std::sync::Arc;
 
@@ -25,21 +26,21 @@ use crate::tools::{CallContext, Declared, Tool, literal};
 use crate::values::{Observation, Sideeffect};
 
 const MOST_ENTRIES: usize = 500;
-/// Largest file that is read, in bytes.
+/// The maximum size of a file that is read, in bytes.
 const MOST_BYTES: u64 = 10_000_000;
-/// Characters of a file that are shown at once.
+/// The maximum number of characters of a file in one result.
 const MOST_CHARS: usize = 15_000;
-/// Largest file that is searched, and all that one search reads, in bytes.
+/// The maximum sizes in bytes of a searched file and of all content that one search reads.
 const MOST_SEARCHED: u64 = 2_000_000;
 const MOST_TEXT: usize = 32_000_000;
 const BINARY_SNIFF: usize = 8192;
-/// Characters of one line that are shown.
+/// The maximum number of characters of one shown line.
 const WIDEST: usize = 2000;
-/// Entries that one call looks at.
+/// The maximum number of entries that one call visits.
 const MOST_WALKED: usize = 20_000;
-/// Lines of a difference that are shown.
+/// The maximum number of lines of a shown diff.
 const MOST_DIFF: usize = 60;
-/// Directories that are named but not entered.
+/// Directories that are listed but not entered.
 const UNLISTED: [&str; 5] = [
     ".git",
     "__pycache__",
@@ -48,7 +49,7 @@ const UNLISTED: [&str; 5] = [
     ".mypy_cache",
 ];
 
-/// What one tool does.
+/// The operation of a file tool.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Verb {
     List,
@@ -139,7 +140,7 @@ fn hundred() -> usize {
 /// A result and its key line.
 struct Said(String, String);
 
-/// Returns the file tools below the jail's root; without the writing ones if not `write`.
+/// Returns the file tools below the jail's root; without the writing ones unless `write` is true.
 pub(super) fn tools(jail: Jail, write: bool) -> Result<Vec<Arc<dyn Tool>>, ConfigError> {
     let jail = Arc::new(jail);
     let verbs = [
@@ -216,12 +217,12 @@ impl Tool for FileTool {
     }
 }
 
-/// The content with `\n` line ends only, and what is needed to write it back.
+/// The content with only `\n` line ends, and the properties needed to write it back.
 struct TextFile {
     content: String,
     windows: bool,
     bom: bool,
-    /// Whether it is valid UTF-8; else writing it back would change it.
+    /// True if it is valid UTF-8; otherwise writing it back would change it.
     exact: bool,
 }
 
@@ -234,7 +235,7 @@ impl TextFile {
         let content = String::from_utf8_lossy(rest);
         let exact = matches!(content, std::borrow::Cow::Borrowed(_));
         let ends = content.matches("\r\n").count();
-        // Only if every line ends so: a mixed file would be changed by writing it back.
+        // Only if every line ends this way: writing back a mixed file would change it.
         let windows = ends > 0 && ends == content.matches('\n').count();
         let content = if windows {
             content.replace("\r\n", "\n")
@@ -282,7 +283,7 @@ impl TextFile {
     }
 }
 
-/// Returns lines without their ends; a final line end does not make a further line.
+/// Returns lines without their ends. A final line end adds no further line.
 fn lines(content: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = content.split('\n').collect();
     if lines.last() == Some(&"") {
@@ -327,10 +328,10 @@ fn numbered(lines: &[&str], first: usize) -> String {
     numbered.join("\n")
 }
 
-/// Returns entries below `parts`, a directory before what it holds; `depth` 1: no deeper.
+/// Adds the entries below `parts`, each directory before its content, down to `depth` levels.
 fn walk(jail: &Jail, parts: &[String], depth: usize, found: &mut Vec<Entry>) -> Result<(), String> {
     for entry in jail.entries(parts)? {
-        // No tool wanders through a whole disk.
+        // Bounded, so that no tool walks a whole disk.
         if found.len() >= MOST_WALKED {
             return Ok(());
         }
@@ -340,14 +341,14 @@ fn walk(jail: &Jail, parts: &[String], depth: usize, found: &mut Vec<Entry>) -> 
         if enters {
             let mut inner = parts.to_vec();
             inner.push(name);
-            // It vanished or may not be read: the others are listed.
+            // An entry that vanished or is not readable must not prevent the listing of the others.
             let _ = walk(jail, &inner, depth - 1, found);
         }
     }
     Ok(())
 }
 
-/// A glob. Without `/` it looks at the name only; `**/` is any directories.
+/// A glob. Without `/` it matches only the name; `**/` matches any directories.
 struct Glob(Vec<Regex>, bool);
 
 impl Glob {
@@ -373,7 +374,7 @@ impl Glob {
     }
 }
 
-/// Returns a glob as a regular expression, as Python's `fnmatch` does.
+/// Converts a glob to a regular expression, like Python's `fnmatch`.
 fn translated(glob: &str) -> String {
     let characters: Vec<char> = glob.chars().collect();
     let mut pattern = String::from("(?s)^");
@@ -496,7 +497,8 @@ fn show(jail: &Jail, asked: &Lines) -> Result<Said, String> {
     }
     let mut left = MOST_CHARS;
     let mut last = start - 1;
-    // At least one line, however long: a reader that gets nothing would ask again for ever.
+    // At least one line of any length, because a reader that receives nothing would repeat the
+    // call.
     for line in &lines[start - 1..wanted] {
         let length = clipped(line, WIDEST).chars().count() + 8;
         match left.checked_sub(length) {
@@ -527,7 +529,7 @@ fn search(jail: &Jail, asked: &Search) -> Result<Said, String> {
     if asked.pattern.is_empty() {
         return Err("pattern is empty; say what to find".to_owned());
     }
-    // A regular expression of this engine takes linear time, so it needs no process of its own.
+    // This regular expression engine takes linear time, so it needs no separate process.
     let pattern = if asked.regex {
         asked.pattern.clone()
     } else {
@@ -606,7 +608,7 @@ fn names(jail: &Jail, path: &str, glob: Option<&Glob>) -> Result<Vec<String>, St
         .collect())
 }
 
-/// Returns the file before a write; `None` if there is none.
+/// Returns the file before a write; `None` if it does not exist.
 fn before(jail: &Jail, path: &str) -> Result<Option<Vec<u8>>, String> {
     let parts = jail.parts(path, true)?;
     if !jail.exists(&parts) {
@@ -624,7 +626,7 @@ fn write(jail: &Jail, asked: &Content) -> Result<Said, String> {
             "content has {size} bytes; the limit is {MOST_BYTES}"
         ));
     }
-    // Repeated after a crash it changes nothing, and the file's time stays as it is.
+    // A repetition after a crash changes neither the content nor the modification time.
     if before
         .as_ref()
         .is_some_and(|it| it.exact && it.encoded(&it.content) == content.as_bytes())
@@ -646,13 +648,13 @@ fn write(jail: &Jail, asked: &Content) -> Result<Said, String> {
 fn edit(jail: &Jail, asked: &Edit, effect: &str) -> Result<Said, String> {
     let path = &asked.path;
     let text = editable(jail, path)?;
-    // The mark is this very call's: an earlier life of the run has made the edit.
+    // The mark belongs to this call: an earlier activation of the run has made the edit.
     if !effect.is_empty() && jail.mark(path)? == effect {
         let summary = format!("edited {path}: it was done before the interruption, and not again");
         return Ok(Said(summary.clone(), summary));
     }
     let (after, count) = edited(&text, asked)?;
-    // Content and mark become visible in one rename: there is no state with only one of them.
+    // One rename makes both visible: there is no state with only the content or only the mark.
     jail.write(path, &text.encoded(&after), effect)?;
     let summary = format!("edited {path}: {} replaced", times(count, "occurrence"));
     let text = format!("{summary}\n{}", difference(&text.content, &after));
@@ -687,16 +689,16 @@ fn preview_edit(jail: &Jail, asked: &Edit) -> String {
     shown().unwrap_or_else(|why| format!("edit {}: {why}", line_of(path)))
 }
 
-/// Returns the file that a path leads to, as it is shown.
+/// Returns the displayed path of the file to which a path leads.
 fn place(jail: &Jail, path: &str) -> Result<String, String> {
     Ok(unambiguous(jail.parts(path, true)?.join("/").as_bytes()))
 }
 
-/// Returns what would become of a file, byte for byte. An approval holds for its content of now.
+/// Returns the resulting file, byte for byte. An approval is bound to the current content.
 fn preview(verb: &str, place: &str, before: Option<&[u8]>, after: &[u8]) -> String {
     let old = before.filter(|raw| !has_nul(raw)).unwrap_or_default();
     let mut rows = vec![format!("{verb} {place}")];
-    // Line ends that stay as they are need one row; others are seen in each line.
+    // Unchanged line ends need one row; changed ones are visible in each line.
     let windows = after.windows(2).any(|pair| pair == b"\r\n")
         && [old, after].iter().all(|raw| {
             let ends = raw.windows(2).filter(|pair| pair == b"\r\n").count();
@@ -728,7 +730,7 @@ fn preview(verb: &str, place: &str, before: Option<&[u8]>, after: &[u8]) -> Stri
     rows.join("\n")
 }
 
-/// Whether a NUL byte stands near the start: what git calls binary.
+/// Returns true if a NUL byte is near the start, which is git's test for binary files.
 fn has_nul(raw: &[u8]) -> bool {
     raw[..raw.len().min(BINARY_SNIFF)].contains(&0)
 }
@@ -736,7 +738,7 @@ fn has_nul(raw: &[u8]) -> bool {
 fn editable(jail: &Jail, path: &str) -> Result<TextFile, String> {
     let raw = jail.read(path, MOST_BYTES)?;
     let text = TextFile::decode(&raw);
-    // Written back, replaced bytes would no longer be what they were.
+    // Writing back replaced bytes would change them.
     if is_binary(&raw) || !text.exact {
         let path = quoted(path);
         return Err(format!(
@@ -746,7 +748,7 @@ fn editable(jail: &Jail, path: &str) -> Result<TextFile, String> {
     Ok(text)
 }
 
-/// Returns the new content, and in how many places it differs.
+/// Returns the new content and the number of changed places.
 fn edited(text: &TextFile, asked: &Edit) -> Result<(String, usize), String> {
     let content = text.content.as_str();
     let path = quoted(&asked.path);
@@ -771,14 +773,16 @@ fn edited(text: &TextFile, asked: &Edit) -> Result<(String, usize), String> {
     } else {
         Vec::new()
     };
-    // Every place of `old` lies inside a `new` that is there: as after this edit was made once.
+    // Every occurrence of `old` lies inside an existing `new`, as after one application of this
+    // edit.
     let inside = |place: &usize| {
         settled
             .iter()
             .any(|at| (*at..at + new.len()).contains(place))
     };
     if !places.is_empty() && places.iter().all(inside) {
-        // Done again it would grow again: where no mark tells, this may be a repetition.
+        // A second application would insert it again, and without a mark this call may be a
+        // repetition.
         return Err(format!(
             "{path} has the new text at line {} already: nothing was changed. If you want it once \
              more, add surrounding lines to old and new",
@@ -805,7 +809,7 @@ fn edited(text: &TextFile, asked: &Edit) -> Result<(String, usize), String> {
     Ok((content.replace(&old, &new), places.len()))
 }
 
-/// Says where something similar stands, for a model that copied imprecisely.
+/// Returns the location of a similar text, for a model that copied inexactly.
 fn nearest(text: &TextFile, old: &str, new: &str) -> String {
     if let Some(at) = text.content.find(new).filter(|_| !new.trim().is_empty()) {
         let line = text.content[..at].matches('\n').count() + 1;

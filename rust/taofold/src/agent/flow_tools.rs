@@ -1,8 +1,9 @@
-//! The tools that nodes of a flow name: `memory.store`, `memory.recall`, `web.search`, `web.scrape`.
+//! The tools that nodes of a flow name: `memory.store`, `memory.recall`, `web.search`,
+//! `web.scrape`.
 //!
-//! Searching and reading go to the backend of `settings.search`, of which there is one: `folder:DIR`,
-//! the text files below a directory. Without a backend a search is a failure that says so. Pages of
-//! the web are not fetched.
+//! Search and scrape use the backend in `settings.search`. The only backend is `folder:DIR`, the
+//! text files below a directory. Without a backend a search fails with an explanation. Pages of the
+//! web are not fetched.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,14 +25,14 @@ const HINT: &str = "no search backend is configured: say `settings: {search: NAM
                     (`folder:DIR` searches text files below DIR; this runtime has no other)";
 const MOST_HITS: u64 = 20;
 const MOST_CHARS: u64 = 16_000;
-/// Bytes of the largest file that is searched.
+/// The maximum size of a searched file, in bytes.
 const LARGEST: u64 = 1 << 20;
 const MOST_FILES: usize = 20_000;
 const SNIPPET: usize = 300;
-/// The tools that a node may name without the file listing them.
+/// The tools that a node may name without an entry in the file.
 pub(super) const NAMES: [&str; 4] = ["memory.store", "memory.recall", "web.search", "web.scrape"];
 const SUFFIXES: [&str; 3] = [".md", ".txt", ".rst"];
-/// Where the run's state keeps what is stored.
+/// The prefix of the state variables that hold stored values.
 const SLOT: &str = "memory.";
 
 static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\w{2,}").ok());
@@ -49,7 +50,7 @@ enum Verb {
 struct FlowTool {
     built_in: BuiltIn,
     verb: Verb,
-    /// The folder that is searched.
+    /// The folder of the search.
     folder: Option<Arc<Jail>>,
 }
 
@@ -154,7 +155,7 @@ fn recall(data: &Object, key: &str, otherwise: Option<&Value>) -> Observation {
     if let Some(value) = data.get(&format!("{SLOT}{key}")) {
         return seen(value.clone(), "");
     }
-    // A default of null cannot be told from none; then what is missing is a failure.
+    // A null default is the same as no default, so a missing value is a failure.
     if let Some(value) = otherwise.filter(|it| !it.is_null()) {
         return seen(value.clone(), "");
     }
@@ -164,7 +165,7 @@ fn recall(data: &Object, key: &str, otherwise: Option<&Value>) -> Observation {
     Observation::failure(format!("nothing is kept as {key}; kept are [{kept}]"))
 }
 
-/// Returns the text files of a folder that are not hidden, in the order of their paths.
+/// Returns the text files of a folder that are not hidden, sorted by path.
 fn files(jail: &Jail) -> Vec<String> {
     let mut found = Vec::new();
     let mut left: Vec<Vec<String>> = vec![Vec::new()];
@@ -192,7 +193,7 @@ fn read(jail: &Jail, path: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the files with the most of the words, then the most often.
+/// Returns the files with the most distinct words of the query, then by number of occurrences.
 fn search(jail: &Jail, query: &str, limit: usize) -> Observation {
     let words = WORD.as_ref().map(|it| it.find_iter(query));
     let words = words.into_iter().flatten();
@@ -256,7 +257,7 @@ fn title(text: &str, otherwise: &str) -> String {
     first.chars().take(120).collect()
 }
 
-/// Returns the text around the first of the words.
+/// Returns the text around the first matching word.
 fn around(text: &str, words: &BTreeSet<String>) -> String {
     let lower = text.to_lowercase();
     let first = words

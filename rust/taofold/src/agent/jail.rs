@@ -1,12 +1,12 @@
-//! Reads, writes and lists files under one directory, and nothing outside of it.
+//! Reads, writes and lists files under one directory and never outside of it.
 //!
-//! Every component of a path is opened relative to the directory before it with `O_NOFOLLOW`, so a
-//! link is never followed, not even one that is put in place between a check and the use of a path:
-//! there is no such interval. Writes go to a new file that is renamed over the old one in the same
-//! open directory. Knows nothing about tools.
+//! Every component of a path is opened relative to its parent directory with `O_NOFOLLOW`, so no
+//! link is followed. A link created between a check and the use of a path has no effect, because
+//! there is no such interval. A write creates a new file and renames it over the old one in the
+//! same open directory. This module does not depend on tools.
 //!
-//! What it cannot see: a hard link to a file outside, and directories that another user with rights
-//! outside moves away.
+//! It cannot detect hard links to files outside, or directories that another user with outside
+//! access moves away.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -24,23 +24,23 @@ use crate::text::visible;
 use crate::tools::literal;
 
 const MARK: &str = "user.taofold.effect";
-/// A name that does not exist for an agent: its own log, policy and baselines.
+/// A name that is hidden from agents: it holds their log, policy and baselines.
 const HIDDEN: &str = ".taofold";
-/// A name that is read-only: a hook planted there would run outside of the jail.
+/// A name that is read-only, because a hook planted there would run outside of the jail.
 const PROTECTED: &str = ".git";
 
 static SHORT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^(.{1,6})~[0-9]{1,6}(?:\.(.{0,3}))?$").ok());
 
-/// A directory tree. Errors are words for the model.
+/// A directory tree. Its errors are messages for the model.
 #[derive(Debug, Clone)]
 pub(super) struct Jail {
     root: PathBuf,
-    /// Folders and files of authority below the root, by their components.
+    /// Protected folders and files below the root, as components.
     reserved: Vec<Vec<String>>,
 }
 
-/// A directory entry, a link not followed.
+/// A directory entry. Links are not followed.
 #[derive(Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) path: String,
@@ -56,28 +56,29 @@ pub(super) enum Kind {
 }
 
 impl Jail {
-    /// Returns the jail at `root`, a real path, without the places of authority.
+    /// Returns the jail at `root`, a real path, without the protected places.
     pub(super) fn new(root: PathBuf, reserved: &[PathBuf]) -> Self {
         let inside = |path: &PathBuf| {
-            // Of a place that is not there yet the nearest folder above it decides.
+            // For a place that does not exist yet, the nearest existing parent decides.
             let real = path.ancestors().find_map(|above| {
                 let rest = path.strip_prefix(above).ok()?;
                 Some(above.canonicalize().ok()?.join(rest))
             })?;
             let parts = names(real.strip_prefix(&root).ok()?);
-            // A place that encloses the root itself does not count: the user chose it.
+            // A place that encloses the root itself is ignored, because the user chose the root.
             (!parts.is_empty()).then_some(parts)
         };
         let reserved = reserved.iter().filter_map(inside).collect();
         Self { root, reserved }
     }
 
-    /// Returns the components of `path` below the root. They spell the path in one way: a person who
-    /// approves a call reads where it leads.
+    /// Returns the components of `path` below the root.
+    ///
+    /// Each path has exactly one spelling, so that approvers see where it leads.
     pub(super) fn parts(&self, path: &str, write: bool) -> Result<Vec<String>, String> {
         let shown = literal(&json!(path));
         let mut inner = path;
-        // An absolute path is taken where it lies below the root: models copy them from listings.
+        // An absolute path below the root is accepted, because models copy paths from listings.
         if path.starts_with('/') {
             let root = self.root.to_string_lossy();
             let root = root.trim_end_matches('/');
@@ -127,7 +128,7 @@ impl Jail {
                     .iter()
                     .zip(parts)
                     .all(|(one, name)| is_same_name(name, one));
-            // What begins like the file belongs to it: -wal, -journal, .lock.
+            // Names with the file's name as a prefix belong to it: -wal, -journal, .lock.
             within && {
                 let name = &parts[above.len()];
                 let rest = plain_name(name);
@@ -147,7 +148,7 @@ impl Jail {
         Ok(parts)
     }
 
-    /// Returns the open directory; missing ones are made if `create`.
+    /// Returns the open directory and creates missing ones if `create` is true.
     pub(super) fn folder(&self, parts: &[String], create: bool) -> Result<OwnedFd, String> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut folder = rustix::fs::open(&self.root, flags, Mode::empty())
@@ -161,7 +162,7 @@ impl Jail {
                     return Err(format!("there is no directory {shown}"));
                 }
                 match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-                    // Another process has made it.
+                    // Another process created it.
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(error) => return Err(refusal(&folder, name, &path, error)),
                 }
@@ -176,7 +177,7 @@ impl Jail {
         let shown = literal(&json!(path));
         let (name, above) = parts.split_last().ok_or("name a file")?;
         let folder = self.folder(above, false)?;
-        // Without O_NONBLOCK a FIFO would hold the tool until a writer comes.
+        // Without O_NONBLOCK, a FIFO would block the tool until a writer opens it.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let opened = rustix::fs::openat(&folder, name, flags, Mode::empty());
         let opened = opened.map_err(|error| match error {
@@ -197,7 +198,7 @@ impl Jail {
         let file = self.open(path, &parts)?;
         let shown = literal(&json!(path));
         let mut content = Vec::new();
-        // The read is bounded, since the file may grow.
+        // The read is bounded, because the file may grow.
         let read = file.take(limit + 1).read_to_end(&mut content);
         read.map_err(|error| format!("{shown} cannot be used: {error}"))?;
         if content.len() as u64 > limit {
@@ -206,8 +207,9 @@ impl Jail {
         Ok(content)
     }
 
-    /// Replaces or creates a regular file in one step; whether it was created. `mark` becomes visible
-    /// in the same instant as the content, where the file system has extended attributes.
+    /// Replaces or creates a regular file atomically. Returns true if it was created.
+    ///
+    /// `mark` becomes visible together with the content if the file system has extended attributes.
     pub(super) fn write(&self, path: &str, content: &[u8], mark: &str) -> Result<bool, String> {
         let parts = self.file_parts(path, true)?;
         let shown = literal(&json!(path));
@@ -217,7 +219,7 @@ impl Jail {
             Err(Errno::NOENT) => None,
             Err(error) => return Err(refusal(&folder, name, path, error)),
             Ok(status) => match FileType::from_raw_mode(status.st_mode) {
-                // Without setuid and setgid bits: new content must not inherit them.
+                // Without setuid and setgid bits, which new content must not inherit.
                 FileType::RegularFile => Some(status.st_mode & 0o777),
                 _ => return Err(refusal(&folder, name, path, Errno::ISDIR)),
             },
@@ -225,7 +227,7 @@ impl Jail {
         let short: String = name.chars().take(32).collect();
         let temporary = format!(".{short}.{}", unique());
         let written = put(&folder, &temporary, content, mark, mode);
-        // After the sync: otherwise a power cut could leave the new name with an empty file.
+        // After the sync: otherwise a power failure could leave the new name with an empty file.
         let renamed =
             written.and_then(|()| rustix::fs::renameat(&folder, &temporary, &folder, name));
         if let Err(error) = renamed {
@@ -235,7 +237,7 @@ impl Jail {
         Ok(mode.is_none())
     }
 
-    /// Returns the mark of the last [`Jail::write`] of this file, "" if there is none.
+    /// Returns the mark of the last [`Jail::write`] of this file; empty for none.
     pub(super) fn mark(&self, path: &str) -> Result<String, String> {
         let parts = self.file_parts(path, false)?;
         let file = self.open(path, &parts)?;
@@ -246,7 +248,7 @@ impl Jail {
         })
     }
 
-    /// Returns what a directory holds, sorted by name, without what is hidden.
+    /// Returns the entries of a directory that are not hidden, sorted by name.
     pub(super) fn entries(&self, parts: &[String]) -> Result<Vec<Entry>, String> {
         let folder = self.folder(parts, false)?;
         let wrong = |error: Errno| format!("{}: {error}", literal(&json!(parts.join("/"))));
@@ -274,7 +276,7 @@ impl Jail {
         Ok(names.into_iter().filter_map(entry).collect())
     }
 
-    /// Whether there is a file of this path, and not only a place for one.
+    /// Returns true if this path names an existing file.
     pub(super) fn exists(&self, parts: &[String]) -> bool {
         let Some((name, above)) = parts.split_last() else {
             return false;
@@ -294,7 +296,7 @@ fn put(
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666))?;
     if let Some(mode) = mode {
-        // The old file's permissions, an executable bit for example, outlive the replacement.
+        // The replacement keeps the old file's permissions, for example an executable bit.
         rustix::fs::fchmod(&opened, Mode::from_raw_mode(mode))?;
     }
     if !mark.is_empty() {
@@ -336,7 +338,7 @@ fn refusal(folder: &impl AsFd, name: &str, path: &str, error: Errno) -> String {
     }
 }
 
-/// Returns text that no other file beside it has in its name.
+/// Returns a text that no other file name in the directory contains.
 fn unique() -> String {
     use std::hash::{BuildHasher, RandomState};
     format!("{:016x}", RandomState::new().hash_one(std::process::id()))
@@ -351,7 +353,7 @@ fn names(path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Says why the names could be misread.
+/// Returns the reason why the names could be misread.
 fn misread(parts: &[String], write: bool) -> Option<String> {
     parts.iter().find_map(|part| {
         if part.chars().any(char::is_control) {
@@ -361,22 +363,24 @@ fn misread(parts: &[String], write: bool) -> Option<String> {
             let shown = literal(&json!(part));
             return Some(format!("{shown} begins or ends with a blank"));
         }
-        // What is there already may be read under such a name.
+        // An existing file may be read under such a name.
         let seen = visible(part);
         (write && seen != part.as_str()).then(|| format!("it holds an invisible character: {seen}"))
     })
 }
 
 fn any_same(parts: &[String], reserved: &str) -> bool {
-    // A backslash separates names where the tree is checked out on Windows.
+    // A backslash separates names if the tree is checked out on Windows.
     parts
         .iter()
         .flat_map(|part| part.split('\\'))
         .any(|name| is_same_name(name, reserved))
 }
 
-/// Returns one form for all names of a file that some file system takes for the same: macOS and
-/// Windows ignore case, HFS+ ignores invisible characters, NTFS dots and spaces at the end.
+/// Returns the same form for all names that some file system treats as equal.
+///
+/// macOS and Windows ignore case, HFS+ ignores invisible characters, and NTFS ignores dots and
+/// spaces at the end.
 fn plain_name(name: &str) -> String {
     let name = name.split(':').next().unwrap_or_default();
     let seen = |character: &char| {
@@ -388,7 +392,7 @@ fn plain_name(name: &str) -> String {
     shown.trim_end_matches(['.', ' ']).to_lowercase()
 }
 
-/// Whether some file system takes `name` for `reserved`, or for its short name of 8.3.
+/// Returns true if some file system treats `name` as `reserved` or as its 8.3 short name.
 fn is_same_name(name: &str, reserved: &str) -> bool {
     let plain = plain_name(name);
     if name == reserved || plain == plain_name(reserved) {
@@ -397,8 +401,8 @@ fn is_same_name(name: &str, reserved: &str) -> bool {
     let Some(short) = SHORT.as_ref().and_then(|short| short.captures(&plain)) else {
         return false;
     };
-    // NTFS drops the leading dots: GIT~1, TAOFOL~1. From the fifth alike on it keeps two letters and
-    // writes four digits of a hash: TA1234~1.
+    // NTFS drops leading dots: GIT~1, TAOFOL~1. From the fifth similar name on, it keeps two
+    // letters and writes four digits of a hash: TA1234~1.
     let plain = reserved.trim_start_matches('.').to_lowercase();
     let (stem, end) = plain.split_once('.').unwrap_or((&plain, ""));
     let stem: String = stem.chars().filter(|it| *it != ' ').collect();

@@ -1,15 +1,15 @@
-//! Where a value of a YAML file stands, for messages about it.
+//! Finds the position of a value in a YAML file for error messages.
 //!
-//! Knows nothing about what the keys mean.
+//! This module does not depend on the meaning of the keys.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-/// Returns a path as `nodes[0].with.prompt`, and the line of the deepest key on it that exists.
+/// Returns a path such as `nodes[0].with.prompt` and the line of its deepest existing key.
 ///
-/// The line is counted from 1. It is 0 if the text cannot be read or has none of the keys.
+/// The line is counted from 1. It is 0 if the text cannot be parsed or has none of the keys.
 ///
 /// ```
 /// use taofold::agent::line_of;
@@ -53,7 +53,7 @@ pub fn line_of(text: &str, path: &str) -> (String, u64) {
     (shown, line)
 }
 
-/// The shape of a document with the places of its keys and entries.
+/// The structure of a document with the positions of its keys and entries.
 enum Tree {
     Mapping(Vec<(Spanned<String>, Tree)>),
     List(Vec<Spanned<Tree>>),

@@ -1,8 +1,8 @@
-//! Agents of files: an agent or a flow in YAML, with its models, tools, limits and policy.
+//! Agents from files: an agent or a flow in YAML, with its models, tools, limits and policy.
 //!
-//! A [`Choice`] is what the command line said, or what a run recorded; [`Agent::make`] builds the
-//! agent of it. The keys and their meaning are those of the Python runtime. A key that this runtime
-//! does not know is refused, and so is a tool that only Python can run.
+//! A [`Choice`] holds the command-line settings, or those that a run recorded. [`Agent::make`]
+//! builds its agent. The keys and their meaning are those of the Python runtime. Keys that this
+//! runtime does not know are rejected, and so are tools that only Python can run.
 
 mod builtin;
 mod choice;
@@ -50,7 +50,7 @@ use crate::text::near;
 use crate::tools::{Tool, Toolset};
 use crate::values::{ASK_USER, FINISH, ModelSettings, Profile, Reply, StepRole};
 
-/// Keys of agent files that a flow file shares; all others of a flow are the graph's.
+/// The keys of agent files that a flow file shares; all others define the graph.
 const SHARED: [&str; 21] = [
     "model",
     "models",
@@ -136,7 +136,7 @@ enum OnDenial {
     Stop,
 }
 
-/// Bounds of a run as files and the command line say them; what is absent is not said.
+/// The bounds of a run in files and on the command line; `None` if unset.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LimitKeys {
@@ -170,7 +170,7 @@ impl LimitKeys {
     }
 }
 
-/// Stands where a flow that asks no model would have one. It refuses to be asked.
+/// The placeholder for the model of a flow that calls none. It refuses every call.
 #[derive(Debug, Default)]
 struct UnaskedModel(Profile);
 
@@ -205,12 +205,12 @@ pub struct Agent {
     attempts: usize,
     choice: Choice,
     servers: Vec<Arc<Server>>,
-    /// The agents that a flow asks, until their tools are known.
+    /// The agents that a flow calls, until their tools are known.
     unlinked: Vec<(String, Agent)>,
-    /// The same, from then on.
+    /// The agents that a flow calls, after their tools are known.
     linked: Vec<Arc<Agent>>,
     description: String,
-    /// What its runs are driven with.
+    /// The setup of its runs.
     pub setup: Setup,
 }
 
@@ -219,13 +219,15 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with the place of the first fault: of the file, the policies, the models.
+    /// [`ConfigError`] with the location of the first error in the file, the policies or the
+    /// models.
     pub fn make(choice: &Choice, place: &Place) -> Result<Self, ConfigError> {
         Self::make_asked(choice, place, None, &[])
     }
 
-    /// Makes an agent, under the policy of the agent that asks it, if one does. None of the files
-    /// in `askers` may be asked again.
+    /// Makes an agent, under the policy of the agent that calls it, if there is one.
+    ///
+    /// A file in `askers` must not be called again.
     fn make_asked(
         choice: &Choice,
         place: &Place,
@@ -276,7 +278,7 @@ impl Agent {
             let agents = flow.agents();
             let missing =
                 named.find(|name| setup.tools.get(name).is_none() && !agents.contains_key(name));
-            // Which tools a server has shows when it is reached.
+            // The tools of a server are only known after it is reached.
             if let Some(name) = missing.filter(|_| servers.is_empty()) {
                 let agents = agents.keys().map(String::as_str);
                 let known = setup.tools.names().chain(flow_tools::NAMES).chain(agents);
@@ -285,7 +287,7 @@ impl Agent {
             }
         }
         let base = Limits {
-            // A flow's steps are unbounded unless they are said.
+            // A flow's steps are unbounded by default.
             steps: flow.is_none().then_some(Limits::default().steps).flatten(),
             ..Limits::default()
         };
@@ -342,12 +344,12 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Whether all tools are known without reaching any server.
+    /// Returns true if all tools are known without contacting a server.
     fn has_no_servers(&self) -> bool {
         self.servers.is_empty() && self.unlinked.iter().all(|(_, it)| it.has_no_servers())
     }
 
-    /// Adds the agents that the flow asks as tools, which tell the tiers of their own tools.
+    /// Adds the agents that the flow calls as tools, with the tiers of their own tools.
     fn link(&mut self) -> Result<(), ConfigError> {
         for (name, agent) in std::mem::take(&mut self.unlinked) {
             if self.setup.tools.get(&name).is_some() {
@@ -361,19 +363,19 @@ impl Agent {
         Ok(())
     }
 
-    /// Returns the agent of this name among those that this one asks, at any depth.
+    /// Returns the agent with this name among those that this one calls, at any depth.
     #[must_use]
     pub fn asked(&self, name: &str) -> Option<Arc<Agent>> {
         let own = self.linked.iter().find(|it| it.name == name).cloned();
         own.or_else(|| self.linked.iter().find_map(|it| it.asked(name)))
     }
 
-    /// Starts or reaches the MCP servers of the agent and adds their tools. Returns what to tell a
-    /// person about tools that are left out.
+    /// Starts or contacts the MCP servers of the agent and adds their tools. Returns notes about
+    /// omitted tools.
     ///
     /// # Errors
     ///
-    /// A server that is required cannot be reached, or a tool has the name of another one.
+    /// A required server cannot be reached, or a tool has the name of another one.
     pub async fn open(&mut self) -> Result<Vec<String>, ConfigError> {
         let mut notes = Vec::new();
         for (_, agent) in &mut self.unlinked {
@@ -388,11 +390,11 @@ impl Agent {
         Ok(notes)
     }
 
-    /// Adds the tools of the servers as they were accepted, without reaching any: for a replay.
+    /// Adds the accepted tools of the servers without contacting them, for a replay.
     ///
     /// # Errors
     ///
-    /// What was accepted cannot be read.
+    /// The accepted definitions cannot be read.
     pub fn open_accepted(&mut self) -> Result<(), ConfigError> {
         for (_, agent) in &mut self.unlinked {
             agent.open_accepted()?;
@@ -403,7 +405,8 @@ impl Agent {
         self.link()
     }
 
-    /// Ends the sessions of the servers, and their programs. Dropped without it, they are killed.
+    /// Ends the sessions and the programs of the servers. Without this call they are killed on
+    /// drop.
     pub async fn close(&self) {
         futures_util::future::join_all(self.servers.iter().map(|server| server.close())).await;
         for agent in &self.linked {
@@ -479,7 +482,7 @@ impl Agent {
         Task {
             instructions: self.instructions.clone(),
             output: self.output.clone(),
-            // As the run began: another strictness would derive another conversation.
+            // The recorded strictness, because another one would derive a different conversation.
             strict: strict.unwrap_or(self.strict),
             research: self.research,
             attempts: self.attempts,
@@ -517,7 +520,7 @@ impl Subagent for Agent {
     }
 }
 
-/// Makes the agents that a flow asks, with the models and the autonomy of the command line.
+/// Makes the agents that a flow calls, with the models and the autonomy of the command line.
 fn asked_agents(
     flow: &Flow,
     choice: &Choice,
@@ -534,7 +537,7 @@ fn asked_agents(
             return Err(wrong(format!("there is no agent file {spec:?}")));
         }
         let path = canonical(&folder.join(spec), &format!("agents.{name}"))?;
-        // Beside the file or in the project: an agent elsewhere is another project's code.
+        // Beside the file or in the project: an agent elsewhere is code of another project.
         if !path.starts_with(&folder) && !path.starts_with(&root) {
             return Err(wrong(format!("{spec:?} leads out of the project")));
         }
@@ -559,7 +562,7 @@ fn asked_agents(
     Ok(agents)
 }
 
-/// Returns the keys of the agent, and the flow that the file is if it has nodes.
+/// Returns the keys of the agent, and the flow if the file has nodes.
 fn split(written: Value) -> Result<(AgentKeys, Option<Flow>), ConfigError> {
     let Value::Object(mut members) = written else {
         return Err(ConfigError::new("", "must be a mapping of keys to values"));
@@ -617,7 +620,7 @@ impl Default for CommandKeys {
     }
 }
 
-/// Returns the tools of an entry that names a built-in, or is one with its options.
+/// Returns the tools of an entry that names a built-in tool, with or without options.
 fn built_in(
     entry: &Value,
     path: &str,
@@ -634,7 +637,7 @@ fn built_in(
         },
         _ => ("", json!({})),
     };
-    // A project's file may narrow the work root, never leave it.
+    // A project's file may narrow the work root, but never leave it.
     let inside = |relative: &str| {
         let target = root.join(relative).canonicalize();
         let target = target.map_err(|error| wrong(format!("{relative:?}: {error}")))?;
@@ -709,7 +712,7 @@ fn strategy_of(name: &str) -> Result<Arc<dyn Strategy>, ConfigError> {
     })
 }
 
-/// Returns the type of the answer that `output` names.
+/// Returns the type of the answer from `output`.
 pub(crate) fn output_of(written: &Value) -> Result<Output, ConfigError> {
     match written {
         Value::Null => return Ok(Output::text()),
@@ -723,7 +726,7 @@ pub(crate) fn output_of(written: &Value) -> Result<Output, ConfigError> {
 fn policy_of(written: &Value, operator: &Policy, folder: &Path) -> Result<Policy, ConfigError> {
     match written {
         Value::Null => Ok(operator.clone()),
-        // Relative to the agent file, not to where the command was started.
+        // Relative to the agent file, not to the working directory of the command.
         Value::String(name) => {
             let path = folder.join(name);
             let keys = PolicyKeys::read(choice::read_yaml(&path)?, &path.to_string_lossy())?;
@@ -733,7 +736,7 @@ fn policy_of(written: &Value, operator: &Policy, folder: &Path) -> Result<Policy
     }
 }
 
-/// Returns the reserved actions as a native caller is offered them.
+/// Returns the reserved actions in the form offered to a native caller.
 fn reserved(output: &Output, ask_user: bool) -> Vec<ToolOffer> {
     let mut offers = vec![ToolOffer {
         name: FINISH.to_owned(),
@@ -768,7 +771,7 @@ fn models_of(
         providers::resolve(spec, provider, place.environment(), &profiles)
     };
     if !choice.model.is_empty() {
-        // What the command line says takes the place of every model that the agent names.
+        // The command line replaces every model that the agent names.
         return Ok(Models::new(resolve(&json!(choice.model), provider)?));
     }
     let own = flow.map_or("", Flow::model);
@@ -803,7 +806,7 @@ fn models_of(
     Ok(models)
 }
 
-/// Returns a path below `root`, links followed, or an error that names it.
+/// Returns a path below `root` with links resolved, or an error that names it.
 fn canonical(path: &Path, what: &str) -> Result<PathBuf, ConfigError> {
     path.canonicalize()
         .map_err(|error| ConfigError::new(what, format!("{path:?}: {error}")))

@@ -1,4 +1,4 @@
-//! Policy files, and two policies at once: a project's may only tighten the operator's.
+//! Policy files, and the combination of two policies: a project's can only tighten the operator's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ impl PolicyKeys {
         }
     }
 
-    /// Returns `base` with what this file says, and nothing else, changed.
+    /// Returns `base` with the settings of this file changed.
     pub(super) fn over(&self, base: &Policy) -> Policy {
         let rights = self.rights.as_ref();
         let own = rights.and_then(|rights| rights.get("approve_own"));
@@ -70,7 +70,7 @@ impl PolicyKeys {
         }
     }
 
-    /// Returns the operator's policy and this one of a project at once.
+    /// Returns the operator's policy tightened by this one of a project.
     pub(super) fn tighten(&self, operator: &Policy, path: &str) -> Result<Policy, ConfigError> {
         let looser = |key: &str, why: String| {
             let message = format!("looser than the operator's policy ({why})");

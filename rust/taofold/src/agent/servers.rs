@@ -95,7 +95,7 @@ fn yes() -> bool {
     true
 }
 
-/// Returns the servers of an agent file; none is started.
+/// Returns the servers of an agent file without starting them.
 pub(super) fn read(
     section: &Object,
     root: &Path,
@@ -227,9 +227,10 @@ fn check_url(url: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns a word of a command line; a file beside the agent file by its whole path.
+/// Returns a word of a command line. A file beside the agent file is named by its full path.
 fn beside(folder: &Path, word: &str) -> String {
-    // A bare name is a program of PATH or a text; a folder such as `.` is that of the work root.
+    // A bare name is a program on PATH or a text; a folder such as `.` is relative to the work
+    // root.
     let named = word.contains('/') || Path::new(word).extension().is_some();
     if !named || word.starts_with('-') || Path::new(word).is_absolute() {
         return word.to_owned();
@@ -242,7 +243,7 @@ fn beside(folder: &Path, word: &str) -> String {
     }
 }
 
-/// Returns a folder of the work root. Links are followed first: one may lead out of it.
+/// Returns a folder of the work root. Links are resolved first, because one may lead outside.
 fn below(root: &Path, folder: &str) -> Result<PathBuf, String> {
     let target = root
         .join(folder)

@@ -1,9 +1,9 @@
-//! System calls that a contained command may not make, as a program for bubblewrap's `--seccomp`.
+//! System calls that a contained command must not make, as a program for bubblewrap's `--seccomp`.
 //!
-//! It is the filter of the Python runtime (`taofold.tools.syscall_filter`), byte for byte: no
-//! keyring, no input pushed into a terminal, no setuid or setgid file. Refused calls end with EPERM;
-//! calls that cannot be checked (`openat2`, io_uring, x32, 32-bit programs) do not exist (ENOSYS).
-//! There is no filter for an unknown processor.
+//! The filter equals that of the Python runtime (`taofold.tools.syscall_filter`), byte for byte. It
+//! prevents keyrings, input pushed into a terminal, and setuid or setgid files. Refused calls fail
+//! with EPERM. Calls that cannot be checked (`openat2`, io_uring, x32, 32-bit programs) fail with
+//! ENOSYS, as if they did not exist. An unknown processor has no filter.
 //!
 //! Source: the kernel's `seccomp(2)`, `linux/filter.h`, and its tables of system calls.
 
@@ -18,19 +18,19 @@ const REFUSED: u32 = 0x0005_0001;
 const ABSENT: u32 = 0x0005_0026;
 /// The bits of a mode that make a program run as its owner or group.
 const SETID: u32 = 0o6000;
-/// `O_CREAT` and the bit of `O_TMPFILE`: only with one of these has a call a mode.
+/// `O_CREAT` and the bit of `O_TMPFILE`: a call has a mode only with one of these.
 const CREATES: u32 = 0o100 | 0o20_000_000;
 
-/// Code, steps to skip if it holds, steps to skip if it does not, operand.
+/// The code, the steps to skip if it holds, the steps to skip otherwise, and the operand.
 type Instruction = (u16, u8, u8, u32);
 
 struct Processor {
     architecture: u32,
     keyrings: [u32; 3],
     ioctl: u32,
-    /// Calls with a mode, and which argument it is.
+    /// Calls with a mode, and the index of that argument.
     modes: &'static [(u32, u32)],
-    /// Calls with flags, and which argument they are; the mode is the next.
+    /// Calls with flags, and the index of that argument; the mode is the next argument.
     opens: &'static [(u32, u32)],
 }
 
@@ -82,7 +82,7 @@ fn steps(processor: &Processor) -> Vec<Instruction> {
         (AT_LEAST, 0, 1, 0x4000_0000),
         (RETURN, 0, 0, ABSENT),
     ];
-    // openat2 and io_uring have the same numbers everywhere.
+    // The numbers of openat2 and io_uring are the same on all processors.
     for number in [437, 425, 426, 427] {
         steps.extend(for_call(number, &[(RETURN, 0, 0, ABSENT)]));
     }
@@ -109,7 +109,7 @@ fn steps(processor: &Processor) -> Vec<Instruction> {
     steps
 }
 
-/// Returns the steps for one system call; all that they do not decide is allowed.
+/// Returns the steps for one system call. Cases that they do not decide are allowed.
 fn for_call(number: u32, steps: &[Instruction]) -> Vec<Instruction> {
     let skipped = u8::try_from(steps.len() + 1).unwrap_or(u8::MAX);
     let mut decided = vec![(EQUAL, 0, skipped, number)];
@@ -126,7 +126,7 @@ fn refuse_setid(mode: u32) -> [Instruction; 3] {
     ]
 }
 
-/// The offset of an argument's lower half; both processors put that first.
+/// Returns the offset of an argument's lower half, which both processors store first.
 fn argument(index: u32) -> u32 {
     16 + 8 * index
 }

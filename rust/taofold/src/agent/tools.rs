@@ -1,7 +1,7 @@
-//! Tools of an agent file that are defined in place: a command with places for its parameters.
+//! Tools defined inline in an agent file: commands with placeholders for their parameters.
 //!
-//! A command is a list of arguments, never a shell's line: what a model writes fills places and can
-//! neither add an argument nor begin an option.
+//! A command is a list of arguments, never a shell line. Text from a model fills placeholders; it
+//! can neither add an argument nor start an option.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn sixty() -> f64 {
     60.0
 }
 
-/// A command with places for its parameters.
+/// A command with placeholders for its parameters.
 #[derive(Debug)]
 pub(super) struct InlineTool {
     declared: Declared,
@@ -52,7 +52,7 @@ pub(super) struct InlineTool {
 }
 
 impl InlineTool {
-    /// Reads an entry of `tools`.
+    /// Parses an entry of `tools`.
     pub(super) fn read(value: &Value, path: &str, shell: Shell) -> Result<Self, ConfigError> {
         let wrong = |message: String| ConfigError::new(path, message);
         let keys: InlineKeys = ConfigError::reading(path, value.clone())?;
@@ -87,7 +87,7 @@ impl InlineTool {
             )));
         }
         let declared = Tier::try_from(keys.tier).map_err(wrong)?;
-        // Commands that are not contained always ask.
+        // Commands that are not contained always need an approval.
         let least = if shell.contained() {
             Tier::Card
         } else {
@@ -112,7 +112,7 @@ impl InlineTool {
             .check(&parameters, &format!("the call of {}", self.name()))
     }
 
-    /// Returns the command with its places filled.
+    /// Returns the command with its placeholders filled.
     fn arguments(&self, parameters: &Object) -> Result<Vec<String>, String> {
         let values = self.checked(parameters)?;
         let mut filled = Vec::with_capacity(self.command.len());

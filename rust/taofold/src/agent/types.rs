@@ -1,4 +1,4 @@
-//! Types as people write them in files: `str`, `list[int]`, `{name: str}`, or JSON Schema.
+//! The notation of types in files: `str`, `list[int]`, `{name: str}`, or JSON Schema.
 
 use crate::json::{Object, Value, json};
 
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Record(Record),
 }
 
-/// Named, typed fields; nothing else is allowed.
+/// A record of named, typed fields. Other fields are rejected.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Record {
     pub(crate) title: String,
@@ -37,7 +37,7 @@ pub(crate) struct Field {
 }
 
 impl Kind {
-    /// Reads a type.
+    /// Parses a type.
     pub(crate) fn read(written: &Value, title: &str) -> Result<Self, String> {
         match written {
             Value::String(text) => Self::named(text.trim()),
@@ -147,7 +147,7 @@ impl Kind {
         }
     }
 
-    /// Returns the value as this type takes it.
+    /// Validates a value and returns it in the form of this type.
     pub(crate) fn accept(&self, value: &Value) -> Result<Value, String> {
         self.check(value, "the answer")
     }
@@ -211,7 +211,7 @@ impl Kind {
     }
 }
 
-/// Returns a float without a fraction as an integer.
+/// Converts a float without a fraction to an integer.
 #[expect(clippy::cast_possible_truncation, reason = "it is in range, and whole")]
 fn whole(number: &serde_json::Number) -> Option<i64> {
     const MOST: f64 = 9_007_199_254_740_992.0;
@@ -257,13 +257,13 @@ fn is_schema(members: &Object) -> bool {
         Some(Value::Array(_)) => "",
         _ => return false,
     };
-    // `{type: str}` is a record with a field `type`; JSON Schema says `string`.
+    // `{type: str}` is a record with a field `type`; JSON Schema uses `string`.
     let ours = ["str", "int", "float", "bool"].contains(&kind);
     members.keys().all(|key| KNOWN.contains(&key.as_str())) && (!ours || members.len() > 1)
 }
 
 impl Record {
-    /// Reads named fields; a `?` at the end of a name makes one optional.
+    /// Parses named fields. A `?` at the end of a name makes the field optional.
     pub(crate) fn read(members: &Object, title: &str) -> Result<Self, String> {
         let mut fields = Vec::with_capacity(members.len());
         for (key, inner) in members {
@@ -289,7 +289,7 @@ impl Record {
         })
     }
 
-    /// Returns the JSON Schema; for flat records it is the Python runtime's, byte for byte when
+    /// Returns the JSON Schema. For flat records it equals the Python runtime's, byte for byte when
     /// keys are sorted.
     pub(crate) fn schema(&self) -> Value {
         let mut properties = Object::new();
@@ -324,7 +324,7 @@ impl Record {
         schema
     }
 
-    /// Returns the members as the fields take them; a missing optional one is null.
+    /// Validates the members against the fields. A missing optional member is null.
     pub(crate) fn check(&self, members: &Object, place: &str) -> Result<Object, String> {
         let known = |name: &&String| self.fields.iter().any(|field| field.name == **name);
         if let Some(unknown) = members.keys().find(|name| !known(name)) {
@@ -351,7 +351,7 @@ impl Record {
     }
 }
 
-/// Returns a name as a title: `order_id` is `Order Id`.
+/// Converts a name to a title: `order_id` becomes `Order Id`.
 fn titled(name: &str) -> String {
     let mut title = String::new();
     let mut begins = true;

@@ -1,5 +1,7 @@
-//! Actions: `agent.NAME`, which runs another agent, and those that ask models: `reason.cot`, `reason.react`, `reason.self_correct`,
-//! `reason.decompose`, `reason.plan`; the keys of each, and the value that it gives to the flow.
+//! The actions of flows, with the keys of each action and its value for the flow.
+//!
+//! `agent.NAME` runs another agent. `reason.cot`, `reason.react`, `reason.self_correct`,
+//! `reason.decompose` and `reason.plan` call models.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use crate::values::{
     Action, FINISH, ModelSettings, Observation, ObservationStatus, StepRole, Thought, ThoughtType,
 };
 
-/// An `output_format` with these types the steps; only its `final_answer` types the answer.
+/// With these keys an `output_format` types the steps; only its `final_answer` types the answer.
 const STEP_KEYS: [&str; 5] = [
     "thought",
     "action",
@@ -29,13 +31,13 @@ const STEP_KEYS: [&str; 5] = [
     "final_answer",
 ];
 
-/// The end of an action: a value, an error, or the limit of the run that stopped it.
+/// The end of an action: a value, an error, or the run limit that stopped it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Done {
     pub(super) value: Value,
     pub(super) error: String,
     pub(super) stop: String,
-    /// The variables that it sets besides its output.
+    /// The variables that it sets in addition to its output.
     pub(super) state: Object,
 }
 
@@ -66,7 +68,7 @@ impl Done {
     }
 }
 
-/// An action as a file may use it.
+/// A kind of action in a flow file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Call,
@@ -75,36 +77,36 @@ pub(super) enum Kind {
     SelfCorrect,
     Decompose,
     Plan,
-    /// Another agent, which the file names.
+    /// Another agent, named in the file.
     Agent,
 }
 
-/// Stands before the name of an agent.
+/// The prefix of an agent's name.
 const AGENT: &str = "agent.";
 
 /// One use of an action in a node.
 pub(super) struct ActionCall<'a> {
     pub(super) node: &'a str,
-    /// The action as the node names it.
+    /// The action's name in the node.
     pub(super) uses: &'a str,
     pub(super) description: &'a str,
     pub(super) with: &'a Object,
     pub(super) task: Task,
     pub(super) variables: Object,
-    /// The settings with which the flow's models are asked.
+    /// The settings of the flow's model calls.
     pub(super) settings: ModelSettings,
 }
 
-/// A use of an action, and the models that it asks.
+/// A use of an action, with the models that it calls.
 struct Asked<'a> {
     call: &'a ActionCall<'a>,
     models: NodeModels,
 }
 
-/// Keys of every action that asks a model: how it is asked.
+/// The keys for model settings, which every model-calling action accepts.
 const SETTINGS: [&str; 5] = ["temperature", "top_p", "effort", "max_tokens", "extra"];
 
-/// Takes the keys that say which models are asked, and how, out of `keys`.
+/// Removes the keys for models and their settings from `keys` and returns them.
 fn node_models(keys: &mut Object, flow: &ModelSettings) -> Result<NodeModels, String> {
     let mut settings = Object::new();
     for name in SETTINGS {
@@ -294,7 +296,7 @@ impl Kind {
         known.map(|(_, kind)| kind)
     }
 
-    /// Returns the name of the agent that an action of this kind asks.
+    /// Returns the name of the agent that an action of this kind runs.
     pub(super) fn agent(self, uses: &str) -> Option<&str> {
         uses.strip_prefix(AGENT).filter(|_| self == Self::Agent)
     }
@@ -314,7 +316,7 @@ impl Kind {
         known.map_or("", |(name, _)| name)
     }
 
-    /// The key that is a template of the action's own, rendered inside it.
+    /// Returns the key whose template the action renders itself.
     fn deferred(self) -> &'static str {
         match self {
             Self::SelfCorrect => "critic_prompt",
@@ -323,10 +325,11 @@ impl Kind {
         }
     }
 
-    /// Finds names that the action does not know, before anything runs.
+    /// Rejects unknown keys of the action before anything runs.
     pub(super) fn check(self, with: &Object, path: &str) -> Result<(), ConfigError> {
         let templated = |value: &Value| value.as_str().is_some_and(|text| text.contains("{{"));
-        // A template's value is only known when it runs: in its place stands what any key takes.
+        // A template's value is only known at run time, so a placeholder that fits any key replaces
+        // it.
         let literal: Object = with
             .iter()
             .filter(|(name, value)| {
@@ -344,12 +347,12 @@ impl Kind {
             Self::Plan => with_required::<PlanKeys>(literal, "goal", with),
             Self::Agent => with_required::<AgentKeys>(literal, "goal", with),
         };
-        // The path says where that is.
+        // The path already contains the location.
         let bare = |error: String| error.strip_prefix("with: ").unwrap_or(&error).to_owned();
         result.map_err(|error| ConfigError::new(path, bare(error)))
     }
 
-    /// Runs the action.
+    /// Performs the action.
     pub(super) async fn run(self, scope: &Scope, call: &ActionCall<'_>) -> Result<Done, Halt> {
         let deferred = self.deferred();
         let mut keys = Object::new();
@@ -406,7 +409,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// As the end of the action: the variables are set on success and on failure.
+    /// Converts it to the end of the action. The variables are set on success and on failure.
     fn done(self, value: Value, state: Value) -> Done {
         let mut state = object(state);
         state.insert("reasoning_answer".to_owned(), self.output);
@@ -470,7 +473,7 @@ fn ended(solved: Solved, mut trace: Trace, name: &str) -> Ended {
     let good = solved.good();
     let (mut error, mut stop) = (String::new(), String::new());
     if !good {
-        // What a node's own bound stopped is the node's failure, not the end of the run.
+        // A node's own bound fails only the node and does not end the run.
         let limit = solved.limit().unwrap_or_default();
         let own = if limit == "max_steps" {
             trace.reached.as_str()
@@ -499,7 +502,7 @@ fn ended(solved: Solved, mut trace: Trace, name: &str) -> Ended {
     }
 }
 
-/// A strategy that is watched.
+/// A strategy with its trace.
 #[derive(Debug)]
 struct Watching {
     inner: Arc<dyn Strategy>,
@@ -521,7 +524,7 @@ impl Strategy for Watching {
     }
 }
 
-/// An end for which the strategy has no words: what the provider said when it failed.
+/// Adds the provider's error message to a failure for which the strategy has no message.
 fn explained(answer: Answer, trace: &SharedTrace) -> Answer {
     if answer.stop != "error" || !answer.error.is_empty() {
         return answer;
@@ -539,7 +542,7 @@ fn explained(answer: Answer, trace: &SharedTrace) -> Answer {
     }
 }
 
-/// Returns the type of the answer that `output_format` asks for.
+/// Returns the type of the answer for `output_format`.
 fn output_of(written: &Value) -> Result<Output, String> {
     let own = match written {
         Value::Object(members)
@@ -553,7 +556,7 @@ fn output_of(written: &Value) -> Result<Output, String> {
     crate::agent::output_of(own).map_err(|error| format!("output_format: {}", error.message))
 }
 
-/// Returns the run's tools of these names; all, if nothing is said.
+/// Returns the run's tools with these names, or all tools without names.
 fn offered(task: &Task, names: Option<&[String]>) -> Result<Vec<Offer>, String> {
     let Some(names) = names else {
         return Ok(task.offers.clone());
@@ -579,7 +582,7 @@ fn offered(task: &Task, names: Option<&[String]>) -> Result<Vec<Offer>, String> 
 
 type Outcome = Result<Result<Done, String>, Halt>;
 
-/// Returns from an action with what is wrong with its keys.
+/// Unwraps the keys of an action, or returns from the action with their error.
 macro_rules! usable {
     ($result:expr) => {
         match $result {
@@ -589,7 +592,7 @@ macro_rules! usable {
     };
 }
 
-/// Calls the tool behind which an agent stands, as a step of its own that the flow planned.
+/// Calls the tool of an agent, as a separate planned step.
 async fn ask_agent(scope: &Scope, call: &ActionCall<'_>, agent: &str, keys: Object) -> Outcome {
     let keys: AgentKeys = usable!(read(keys));
     let goal = match keys.goal {
@@ -617,7 +620,7 @@ async fn ask_agent(scope: &Scope, call: &ActionCall<'_>, agent: &str, keys: Obje
     Ok(Ok(observed(observation)))
 }
 
-/// Returns what a call brought as the end of an action.
+/// Converts an observation to the end of an action.
 fn observed(observation: Observation) -> Done {
     let status = observation.status;
     if matches!(
@@ -722,7 +725,7 @@ async fn plan(scope: &Scope, asked: &Asked<'_>, keys: Object) -> Outcome {
     Ok(Ok(stepped(ended, Kind::Plan)))
 }
 
-/// Returns the end of an action that acts: its steps, without the last one, and the answer.
+/// Returns the end of a `reason.react` action: the answer, and its steps without the last one.
 fn stepped(ended: Ended, kind: Kind) -> Done {
     let own = |step: &&Value| {
         let action = step.get("action").and_then(Value::as_str);
@@ -743,7 +746,7 @@ fn stepped(ended: Ended, kind: Kind) -> Done {
     ended.done(value, state)
 }
 
-/// Returns a prompt that renders the node's template with one more name.
+/// Returns a prompt that renders the node's template with one additional name.
 fn deferred(source: &str, name: &'static str, variables: &Object) -> Prompt {
     if source.is_empty() {
         return Prompt::Default;
@@ -789,9 +792,9 @@ async fn self_correct(scope: &Scope, asked: &Asked<'_>, keys: Object) -> Outcome
     Ok(Ok(ended.done(value, state)))
 }
 
-/// Returns the history of a self-correction, and how many revisions succeeded.
+/// Returns the history of a self-correction and the number of successful revisions.
 ///
-/// A version has what the critic said of it; a critic or reviser that failed has its error.
+/// A version contains the critic's feedback on it; a critic or reviser that failed has its error.
 fn improvement_history(steps: &[Value]) -> (Vec<Value>, u64) {
     let mut history: Vec<Value> = Vec::new();
     let mut versions: Vec<usize> = Vec::new();
@@ -858,13 +861,13 @@ async fn decompose(scope: &Scope, asked: &Asked<'_>, keys: Object) -> Outcome {
     Ok(Ok(ended.done(Value::Object(value), state)))
 }
 
-/// Returns the sub-problems and their answers, and how deep the decomposition went.
+/// Returns the sub-problems with their answers, and the depth of the decomposition.
 fn parts(steps: &[Value]) -> Object {
     let named = |name: &'static str| steps.iter().filter(move |step| step["action"] == name);
     let whole = named("decompose").find(|step| step["action_input"]["path"] == "");
     let levels = named("decompose").filter_map(|step| step["action_input"]["level"].as_u64());
     let put = named("synthesize").rfind(|step| step["action_input"]["path"] == "");
-    // Parts of parts belong to the answers of their own level.
+    // Nested parts belong to the answers of their own level.
     let answers: Vec<Value> = named("solve")
         .filter(|step| step["action_input"]["level"] == 1)
         .map(|step| {

@@ -12,10 +12,10 @@ use crate::values::ModelSettings;
 
 /// Targets of `goto` that leave the list of nodes.
 pub(super) const END: [&str; 2] = ["end", "__end__"];
-/// Visits of one node, turns of one loop.
+/// The maximum number of visits of one node and turns of one loop.
 pub(super) const MOST_VISITS: usize = 1000;
 const DEEPEST: usize = 20;
-/// Keys of actions that name a model.
+/// The keys of actions that name a model.
 pub(super) const MODEL_KEYS: [&str; 5] = [
     "model",
     "generator_model",
@@ -39,13 +39,13 @@ pub(super) struct FlowFile {
     pub(super) variables: Object,
     #[serde(default)]
     pub(super) settings: Settings,
-    /// The state's variable that holds the goal.
+    /// The state variable that holds the goal.
     #[serde(default)]
     pub(super) input: String,
-    /// Agent files by name: the action `agent.NAME` runs one as a child.
+    /// Agent files by name. The action `agent.NAME` runs one as a child.
     #[serde(default)]
     pub(super) agents: BTreeMap<String, String>,
-    /// The answer; the last node's value, if nothing is said.
+    /// The answer; by default the last node's value.
     #[serde(default)]
     pub(super) result: Option<Value>,
     pub(super) nodes: Vec<Node>,
@@ -54,12 +54,12 @@ pub(super) struct FlowFile {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
-    /// Keep `reasoning_trace` in the state.
+    /// True if the state keeps `reasoning_trace`.
     #[serde(default = "yes")]
     pub(super) tracing: bool,
     #[serde(default)]
     pub(super) model: String,
-    /// Completes bare names of models.
+    /// The provider that completes bare model names.
     #[serde(default)]
     pub(super) provider: String,
     #[serde(default)]
@@ -74,7 +74,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Returns how the flow's models are asked, where a node says nothing else.
+    /// Returns the default settings of the flow's model calls.
     pub(super) fn asks(&self) -> ModelSettings {
         ModelSettings {
             temperature: self.temperature,
@@ -106,10 +106,10 @@ fn yes() -> bool {
 #[serde(deny_unknown_fields)]
 pub(super) struct Node {
     pub(super) name: String,
-    /// The thought on the record of a call that the node makes itself.
+    /// The recorded thought of a call that the node makes itself.
     #[serde(default)]
     pub(super) description: String,
-    /// The action that it performs.
+    /// The action that the node performs.
     #[serde(default, alias = "action")]
     pub(super) uses: String,
     #[serde(default)]
@@ -162,7 +162,7 @@ impl Default for Goto {
     }
 }
 
-/// One way on. Without `if` it is always taken.
+/// An edge to another node. Without `if` it is always taken.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Edge {
@@ -201,7 +201,7 @@ impl FlowFile {
         Self::checked(file)
     }
 
-    /// Returns the tools that nodes name as they stand there.
+    /// Returns the tools that nodes name literally.
     pub(super) fn tools(&self) -> BTreeSet<String> {
         fn collect(nodes: &[Node], names: &mut BTreeSet<String>) {
             for node in nodes {
@@ -217,7 +217,7 @@ impl FlowFile {
         names
     }
 
-    /// Returns the models that nodes name as they stand there.
+    /// Returns the models that nodes name literally.
     pub(super) fn models(&self) -> BTreeSet<String> {
         fn collect(nodes: &[Node], names: &mut BTreeSet<String>) {
             for node in nodes {

@@ -1,7 +1,7 @@
-//! Runs a flow: a strategy like any other, a coroutine of effects.
+//! Runs a flow, which is a strategy: a coroutine of effects.
 //!
-//! It keeps its own copy of the state, which is a function of what the effects gave back, and puts
-//! every change on the record.
+//! The interpreter keeps its own copy of the state, which depends only on the results of the
+//! effects, and records every change.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -81,7 +81,7 @@ impl Run {
         Ok(Answer::new(output))
     }
 
-    /// Returns what templates and conditions see.
+    /// Returns the variables of templates and conditions.
     fn variables(&self) -> Object {
         let mut variables = object(json!({
             "state": self.state,
@@ -92,7 +92,7 @@ impl Run {
         variables
     }
 
-    /// Runs node after node, each where the one before sends it.
+    /// Runs the nodes in the order of their edges.
     fn sequence<'s>(&'s mut self, scope: &'s Scope, nodes: &'s [Node]) -> Visited<'s> {
         Box::pin(async move {
             let mut visits: HashMap<&str, usize> = HashMap::new();
@@ -100,7 +100,7 @@ impl Run {
             while let Some(node) = nodes.get(position) {
                 let count = visits.entry(node.name.as_str()).or_default();
                 *count += 1;
-                // `goto` can make a loop without a bound of its own.
+                // `goto` can create a loop without its own bound.
                 if *count > MOST_VISITS {
                     let name = &node.name;
                     return Ok(Done::error(format!(
@@ -123,7 +123,7 @@ impl Run {
         })
     }
 
-    /// Runs one node, with what its `on_error` says; returns where to go on.
+    /// Runs one node and applies its `on_error`. Returns the next target.
     async fn visit(&mut self, scope: &Scope, node: &Node) -> Result<(Done, String), Halt> {
         let outlook = scope.begin().await?;
         self.heard.extend(outlook.heard);
@@ -164,7 +164,7 @@ impl Run {
                 settings: self.file.settings.asks(),
             };
             let done = kind.run(scope, &call).await?;
-            // The action has told its model what people said.
+            // The action has already passed the user's messages to its model.
             self.heard.clear();
             return Ok(done);
         }
@@ -218,7 +218,8 @@ impl Run {
         Ok(Done::value(json!({"iterations": most, "exhausted": true})))
     }
 
-    /// Puts what the node gave on record. Returns the way on, or why it cannot go on.
+    /// Records the node's value. Returns the next target, or the reason why the flow cannot
+    /// continue.
     async fn pass(
         &mut self,
         scope: &Scope,
@@ -237,7 +238,8 @@ impl Run {
         if node.steps.is_empty() {
             self.last = done.value.clone();
         }
-        // A node that works again has no error any more: `goto` conditions read this.
+        // A node that succeeds again has no error any more, because `goto` conditions read the
+        // errors.
         if let Some(Value::Object(errors)) = self.state.get("errors")
             && errors.contains_key(&node.name)
         {
@@ -297,7 +299,7 @@ impl Run {
         Ok((Done { error, ..done }, String::new()))
     }
 
-    /// Returns the variables that an action sets besides its output.
+    /// Returns the variables that an action sets in addition to its output.
     fn own_variables(&self, done: &Done) -> Object {
         let kept = |name: &str| self.file.settings.tracing || name != TRACE;
         let variables = done.state.iter().filter(|(name, _)| kept(name));
@@ -326,7 +328,7 @@ fn outputs(node: &Node, value: &Value) -> Result<Object, String> {
     }
     match &node.output {
         Outputs::Name(name) => {
-            // Nested lists give no value of their own.
+            // Nested lists have no value of their own.
             let plain = !node.uses.is_empty() || node.repeat.is_some();
             let name = if name.is_empty() && plain {
                 &node.name
@@ -343,7 +345,7 @@ fn outputs(node: &Node, value: &Value) -> Result<Object, String> {
     }
 }
 
-/// Returns what lies at the dotted `path` of a value; `.` is all of it.
+/// Returns the part of a value at the dotted `path`; `.` is the whole value.
 fn at(value: &Value, path: &str) -> Result<Value, String> {
     if path == "." {
         return Ok(value.clone());

@@ -1,8 +1,8 @@
-//! Flows: strategies whose course is a graph of nodes in a YAML file.
+//! Flows: strategies defined as a graph of nodes in a YAML file.
 //!
-//! [`Flow::read`] reads and checks a file, [`Flow`] is a [`Strategy`] that runs it. Texts of the
-//! file may be templates; values that these read never are. A key that this runtime does not know
-//! is refused.
+//! [`Flow::read`] parses and checks a file; [`Flow`] is a [`Strategy`] that runs it. Texts of the
+//! file may be templates; the values that templates read never are. Keys that this runtime does not
+//! know are rejected.
 
 mod actions;
 mod expression;
@@ -19,41 +19,41 @@ use crate::flow::file::FlowFile;
 use crate::json::Value;
 use crate::strategy::{Strategy, Task};
 
-/// A flow file without faults.
+/// A validated flow file.
 #[derive(Debug, Clone)]
 pub struct Flow {
     file: std::sync::Arc<FlowFile>,
 }
 
 impl Flow {
-    /// Reads a flow file.
+    /// Parses a flow file.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with the place of the first fault.
+    /// [`ConfigError`] with the location of the first error.
     pub fn read(text: &str) -> Result<Self, ConfigError> {
         Ok(Self {
             file: std::sync::Arc::new(FlowFile::read(text)?),
         })
     }
 
-    /// Reads a flow from what its file holds, without the keys that it shares with agents.
+    /// Parses a flow from the content of its file, without the keys that it shares with agents.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] with the place of the first fault.
+    /// [`ConfigError`] with the location of the first error.
     pub fn from_value(value: Value) -> Result<Self, ConfigError> {
         Ok(Self {
             file: std::sync::Arc::new(FlowFile::from_value(value)?),
         })
     }
 
-    /// Returns the model that the flow's settings name; empty: none.
+    /// Returns the model in the flow's settings; empty for none.
     pub fn model(&self) -> &str {
         &self.file.settings.model
     }
 
-    /// Returns the provider that completes bare names of models; empty: none is said.
+    /// Returns the provider that completes bare model names; empty for none.
     pub fn provider(&self) -> &str {
         &self.file.settings.provider
     }
@@ -63,17 +63,17 @@ impl Flow {
         self.file.models()
     }
 
-    /// Returns the agent files that the nodes may ask, by name.
+    /// Returns the agent files that the nodes may run, by name.
     pub(crate) fn agents(&self) -> &std::collections::BTreeMap<String, String> {
         &self.file.agents
     }
 
-    /// Returns the backend of `web.search`; empty: there is none.
+    /// Returns the backend of `web.search`; empty for none.
     pub(crate) fn search(&self) -> &str {
         &self.file.settings.search
     }
 
-    /// Returns the names of tools that the nodes name.
+    /// Returns the tools that the nodes name.
     pub(crate) fn tools(&self) -> BTreeSet<String> {
         self.file.tools()
     }

@@ -1,13 +1,14 @@
 //! Templates in files: `{{ expression }}` in prompts and values, and conditions.
 //!
-//! A lone `{{ expression }}` gives the value itself, a mixture gives text. Rendering is bounded, an
-//! undefined name is an error, and a value that a template reads is never a template.
+//! A lone `{{ expression }}` evaluates to the value itself, and a mixture to text. Rendering is
+//! bounded and an undefined name is an error. A value that a template reads is never treated as a
+//! template.
 
 use crate::errors::ConfigError;
 use crate::flow::expression::Template;
 use crate::json::{Object, Value};
 
-/// Characters of a condition.
+/// The maximum number of characters of a condition.
 const LONGEST_CONDITION: usize = 2_000;
 
 pub(crate) fn is_template(text: &str) -> bool {
@@ -35,7 +36,7 @@ pub(crate) fn render_object(members: &Object, variables: &Object) -> Result<Obje
         .collect()
 }
 
-/// Returns a template's value: native if it is a lone expression, else text.
+/// Returns a template's value: the native value of a lone expression, otherwise text.
 pub(crate) fn render_text(text: &str, variables: &Object) -> Result<Value, String> {
     if !is_template(text) {
         return Ok(Value::String(text.to_owned()));
@@ -59,12 +60,12 @@ fn condition(text: &str) -> Result<Template, String> {
     Ok(template)
 }
 
-/// Returns whether a condition holds.
+/// Returns true if a condition holds.
 pub(crate) fn holds(text: &str, variables: &Object) -> Result<bool, String> {
     condition(text)?.holds(variables)
 }
 
-/// Finds faults of the templates in a value without rendering them.
+/// Checks the templates in a value without rendering them.
 pub(crate) fn check(value: &Value, path: &str) -> Result<(), ConfigError> {
     match value {
         Value::String(text) if is_template(text) => Template::new(text)
@@ -76,7 +77,7 @@ pub(crate) fn check(value: &Value, path: &str) -> Result<(), ConfigError> {
     }
 }
 
-/// Finds faults of a condition.
+/// Checks a condition.
 pub(crate) fn check_condition(text: &str, path: &str) -> Result<(), ConfigError> {
     condition(text)
         .map(drop)
@@ -145,8 +146,8 @@ mod tests {
         assert!(render_text(text, &variables()).is_err());
     }
 
-    /// Mutants: a repeated list that is made before its size is checked; a sum whose depth is not
-    /// counted.
+    /// Mutants: the size of a repeated list is checked after the list is created; the depth of a
+    /// sum is not counted.
     #[test]
     fn a_template_gives_what_the_kit_says_or_is_refused() {
         let path = concat!(

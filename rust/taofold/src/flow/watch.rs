@@ -1,4 +1,4 @@
-//! Watches an action: its trace, the models that answered, the bounds of its node.
+//! Watches an action: records its trace and its models, and enforces the bounds of its node.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,17 +8,17 @@ use crate::json::{Value, json};
 use crate::strategy::{Interceptor, forward};
 use crate::values::{Action, FINISH, ModelSettings, Observation, StepRole, Thought};
 
-/// Model calls that a node may make beyond its steps: replies that could not be read.
+/// The number of additional model calls for unreadable replies beyond a node's steps.
 const SPARE: u64 = 3;
 
 /// The events inside an action.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trace {
-    /// As the `ReAct` seed has them: step, thought, action, `action_input`, observation, status.
+    /// The steps in the `ReAct` form: step, thought, action, `action_input`, observation, status.
     pub(super) steps: Vec<Value>,
     models: Vec<(StepRole, String)>,
     pub(super) failures: Vec<String>,
-    /// The bound of the node that was reached, and the key to change.
+    /// The node's bound that was reached, and the key to change.
     pub(super) reached: String,
 }
 
@@ -55,7 +55,7 @@ impl Trace {
         }));
     }
 
-    /// Adds how it ended, if it ended without an answer.
+    /// Adds the error of an action that ended without an answer.
     pub(super) fn failed(&mut self, name: &str, error: &str) {
         self.steps.push(json!({
             "step": self.steps.len() + 1,
@@ -67,7 +67,7 @@ impl Trace {
         }));
     }
 
-    /// Returns the model that answered in the first of these roles that was played.
+    /// Returns the model that answered in the first of these roles that was used.
     pub(super) fn model(&self, roles: &[StepRole]) -> String {
         let of = |role: &StepRole| self.models.iter().find(|(known, _)| known == role);
         let first = roles.iter().find_map(of);
@@ -77,7 +77,7 @@ impl Trace {
 
 pub(super) type SharedTrace = Arc<Mutex<Trace>>;
 
-/// Returns what a trace holds.
+/// Takes the content out of a shared trace.
 pub(super) fn taken(trace: &SharedTrace) -> Trace {
     std::mem::take(&mut *trace.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -87,24 +87,24 @@ pub(super) fn taken(trace: &SharedTrace) -> Trace {
 pub(super) struct Rules {
     /// The only tools it may call.
     pub(super) allowed: BTreeSet<String>,
-    /// Turns; the last of them is without tools.
+    /// The maximum number of turns; the last one has no tools.
     pub(super) steps: Option<u64>,
     /// The models that the node names.
     pub(super) models: NodeModels,
 }
 
-/// The models that a node names, and how it asks them.
+/// The models that a node names, and their settings.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NodeModels {
-    /// Plays each role that has none of its own; empty: the run's.
+    /// The model for roles without their own; empty for the run's model.
     pub(super) default: String,
-    /// By role.
+    /// The models by role.
     pub(super) roles: HashMap<StepRole, String>,
-    /// The settings with which models are asked.
+    /// The settings of the model calls.
     pub(super) settings: ModelSettings,
 }
 
-/// Returns `strategy` under `rules`; what it does is added to `trace`.
+/// Returns `strategy` under `rules`; its activity is added to `trace`.
 pub(super) fn watched<T: Send + 'static>(
     strategy: Coroutine<T>,
     rules: Rules,
@@ -124,7 +124,7 @@ pub(super) fn watched<T: Send + 'static>(
     })
 }
 
-/// The effect that is being performed.
+/// The effect in progress.
 enum Last {
     Begin,
     Ask(StepRole),
@@ -163,7 +163,7 @@ impl Watch {
         self.reached(format!("all {steps} of max_steps were used"));
     }
 
-    /// Answers calls of tools that this node does not have.
+    /// Refuses calls of tools that this node does not allow.
     fn keep_to(&self, act: &mut Act) {
         act.local.resize(act.actions.len(), None);
         for (action, local) in act.actions.iter().zip(&mut act.local) {
@@ -188,7 +188,7 @@ impl Interceptor for Watch {
             Effect::Begin => Last::Begin,
             Effect::Ask(ask) => {
                 self.calls += 1;
-                // A reply that cannot be read is no turn, and would otherwise be free.
+                // An unreadable reply is not a turn, so it would not count otherwise.
                 if self
                     .rules
                     .steps
@@ -213,7 +213,8 @@ impl Interceptor for Watch {
                 Last::Act(act.thought.clone(), act.actions.clone())
             }
             Effect::Fork(branches) => {
-                // A trace for each branch, so that what ran at once is joined in declared order.
+                // One trace for each branch, so that concurrent activity is joined in the declared
+                // order.
                 let traces: Vec<SharedTrace> =
                     branches.iter().map(|_| SharedTrace::default()).collect();
                 let inner = std::mem::take(branches);
@@ -242,7 +243,7 @@ impl Interceptor for Watch {
             (Last::Ask(role), Resolution::Reply(reply, _)) => {
                 if reply.finish == "error" {
                     trace.failures.push(reply.content.thinking());
-                    // The strategy may still give the partial answer that it has.
+                    // The strategy may still return a partial answer.
                     return Resolution::Halt(Halt {
                         reason: "error".to_owned(),
                     });

@@ -1,8 +1,8 @@
-//! How one server is started or reached, and what it is called.
+//! The address and the label of one server.
 //!
-//! The digest and the label are those of the Python runtime: both find the same file of accepted
-//! definitions. Values of the environment and headers may hold `${NAME}`, so that no secret stands in
-//! a file.
+//! The digest and the label are those of the Python runtime, so that both find the same file of
+//! accepted definitions. Values of the environment and headers may contain `${NAME}`, so that files
+//! contain no secrets.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::text::clip;
 
 static VARIABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{(\w+)\}").ok());
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Address {
     /// A program to start.
@@ -28,22 +28,22 @@ pub enum Address {
         command: String,
         /// Its arguments.
         args: Vec<String>,
-        /// Its environment, beside `PATH`, `HOME` and the like.
+        /// Its environment, in addition to `PATH`, `HOME` and similar variables.
         env: BTreeMap<String, String>,
-        /// The folder that it is started in.
+        /// The folder in which it is started.
         cwd: PathBuf,
     },
     /// An address of streamable HTTP.
     Http {
         /// The address.
         url: String,
-        /// Sent with each request.
+        /// The headers of each request.
         headers: BTreeMap<String, String>,
     },
 }
 
 impl Address {
-    /// Returns the same for the same place, with any secrets.
+    /// Returns a digest of the address that does not depend on secrets.
     pub(super) fn digest(&self) -> String {
         let identity = match self {
             Self::Stdio {
@@ -110,7 +110,7 @@ fn program(command: &str, args: &[String]) -> String {
         .or(words.first())
         .copied()
         .unwrap_or_default();
-    // Without its version: `package@1.2`.
+    // Without its version, as in `package@1.2`.
     let word = match word.rfind('@') {
         Some(at) if at > 0 && !word[at..].contains('/') => &word[..at],
         _ => word,
@@ -129,7 +129,7 @@ fn host(url: &str) -> String {
     host.split('.').next().unwrap_or_default().to_owned()
 }
 
-/// Returns a name without the words around it that say what every server is.
+/// Returns a name without generic words at its ends, such as "server".
 fn around(name: &str) -> &str {
     let mut short = name;
     for word in ["mcp", "server"] {

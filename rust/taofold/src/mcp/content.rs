@@ -1,15 +1,17 @@
-//! The content of a server's result as an observation: texts as they are, everything else described.
+//! Converts a server's result to an observation: texts unchanged, other content described.
 
 use crate::json::{Object, Value, json};
 use crate::text::{clip, excerpt};
 use crate::tools::literal;
 use crate::values::Observation;
 
-/// Characters of a result that are kept.
+/// The maximum number of characters of a result.
 const FLOOD: usize = 1_000_000;
 
-/// Returns the observation of a call that is complete. `result` is the server's JSON, whatever its
-/// form: a block that cannot be read is a text that names it, and spoils no other.
+/// Returns the observation of a complete call.
+///
+/// `result` is the server's JSON in any form. A block that cannot be parsed becomes a text that
+/// names it, and does not affect the others.
 pub(super) fn observation(result: &Value) -> Observation {
     let blocks = match result.get("content") {
         None | Some(Value::Null) => Vec::new(),
@@ -34,7 +36,7 @@ pub(super) fn observation(result: &Value) -> Observation {
     }
 }
 
-/// Whether the server reports the call as failed.
+/// Returns true if the server reports the call as failed.
 pub(super) fn is_error(result: &Value) -> bool {
     match result.get("isError") {
         Some(Value::Bool(failed)) => *failed,
@@ -44,14 +46,15 @@ pub(super) fn is_error(result: &Value) -> bool {
     }
 }
 
-/// Returns the structured result without its wrapper, and what else came with it. Servers send it
-/// as text, too; any other text goes along.
+/// Returns the structured result without its wrapper, and any additional content.
+///
+/// Servers also send it as text, which is dropped; other texts are kept.
 fn structured(value: &Value, blocks: &[Value], texts: &[String]) -> Value {
     let value = match value {
         Value::Object(members) if members.len() == 1 => members.get("result").unwrap_or(value),
         value => value,
     };
-    // For a model a text in an object would be escaped.
+    // A text inside an object would be escaped in the prompt.
     if let (Value::Object(members), [text]) = (value, texts)
         && members.len() == 1
         && members.values().all(|it| it == text)
@@ -72,7 +75,7 @@ fn structured(value: &Value, blocks: &[Value], texts: &[String]) -> Value {
     json!({"result": value, "attached": attached})
 }
 
-/// Whether a text repeats the structured result, or one of its members.
+/// Returns true if a text repeats the structured result or one of its members.
 fn repeats(text: &str, value: &Value) -> bool {
     if text.trim().is_empty() || value == text {
         return true;

@@ -1,10 +1,10 @@
-//! The tools that a server declares: each [`Definition`], and [`Pins`], those that are let in.
+//! The tools that a server declares: each [`Definition`], and [`Pins`], the accepted ones.
 //!
-//! All of it is a server's word: data that is bounded and shown, and that may raise a tier, but never
-//! lowers one unless the agent's file says `trust`. The first time a server is met its definitions
-//! are taken as they are and kept in the operator's folder, in the file of the Python runtime. From
-//! then on a definition that changed, or a tool that is new, is not called: the Python runtime asks
-//! a person about it. Knows nothing about connections or calls.
+//! A definition is untrusted data. It is bounded and shown, and it may raise a tier. It never
+//! lowers a tier unless the agent's file has `trust`. On first contact, the definitions of a server
+//! are accepted and stored in the operator's folder, in the file of the Python runtime. Afterwards
+//! a changed definition or a new tool is not called, while the Python runtime asks for an approval.
+//! This module does not depend on connections or calls.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,16 +25,16 @@ use crate::text::{clip, visible};
 use crate::tools::literal;
 use crate::values::{ASK_USER, FINISH, Sideeffect};
 
-/// Characters of a description that a model is shown.
+/// The maximum number of characters of a description in the prompt.
 const DESCRIPTION: usize = 4000;
-/// Bytes that a definition may have.
+/// The maximum size of a definition, in bytes.
 const LARGEST: usize = 64_000;
 const UNACCEPTED: &str =
     "New at this server: a person is asked before it is called the first time.";
 const LONGEST_NAME: usize = 64;
-/// Keywords of a schema that only a reader needs.
+/// Keywords of a schema that only serve readers.
 const PROSE: [&str; 3] = ["description", "title", "$comment"];
-/// Keywords whose keys are names, not keywords.
+/// Keywords whose keys are names and not keywords.
 const NAMED: [&str; 5] = [
     "properties",
     "$defs",
@@ -48,11 +48,11 @@ const HINTS: [(&str, &str); 4] = [
     ("idempotentHint", "idempotent_hint"),
     ("openWorldHint", "open_world_hint"),
 ];
-/// The parameter that this runtime reserves, and what a server's own one is called.
+/// The parameter that this runtime reserves, and the replacement for a server's own one.
 pub(super) const RESERVED: &str = "timeout_s";
 pub(super) const RENAMED: &str = "timeout_s_of_tool";
 
-/// One tool, as its server describes it. The fields are those of the file of pins.
+/// One tool as its server describes it, with the fields of the file of pins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Definition {
     pub(super) name: String,
@@ -64,15 +64,16 @@ pub(super) struct Definition {
     pub(super) output: Option<Object>,
     #[serde(default)]
     pub(super) hints: BTreeMap<String, bool>,
-    /// What the server proposes; 0: nothing.
+    /// The tier that the server proposes; 0 for none.
     #[serde(default)]
     pub(super) tier: u8,
 }
 
 impl Definition {
-    /// Reads what a server listed, element by element: a tool that cannot be offered is an error,
-    /// and of the others the fields that have no use are dropped. `legacy`: of the protocol's older
-    /// era, in which a structured result is an object.
+    /// Parses the listed tools element by element.
+    ///
+    /// A tool that cannot be offered is an error; unused fields of the others are dropped. `legacy`
+    /// is true for the protocol's older era, in which a structured result is an object.
     pub(super) fn read(listed: &Value, legacy: bool) -> Result<Self, String> {
         let Some(entry) = listed.as_object() else {
             return Err("a tool without a name".to_owned());
@@ -116,12 +117,12 @@ impl Definition {
         Ok(definition)
     }
 
-    /// Changes when anything of it does; the same in both runtimes.
+    /// Returns a digest of the whole definition, the same in both runtimes.
     pub(super) fn digest(&self) -> String {
         hex(&Blake2b::<U16>::digest(canonical(&to_value(self))))
     }
 
-    /// Returns tier and effect by the hints: believed where they raise, else if `trusted`.
+    /// Returns the tier and effect from the hints, which may lower them only if `trusted` is true.
     pub(super) fn tier_and_effect(&self, trusted: bool) -> (Tier, Sideeffect) {
         let hint = |name: &str| self.hints.get(name) == Some(&true);
         let destroys = hint("destructive_hint");
@@ -137,7 +138,7 @@ impl Definition {
         (least.max(proposed), effect)
     }
 
-    /// Returns the description as a model is shown it.
+    /// Returns the description in the form shown to a model.
     pub(super) fn shown_description(&self) -> String {
         let text = visible(&self.description);
         match text.char_indices().nth(DESCRIPTION) {
@@ -146,8 +147,9 @@ impl Definition {
         }
     }
 
-    /// Returns the schema as a model sees it: no parameter has our reserved name, and prose hides
-    /// no text.
+    /// Returns the schema in the form shown to a model.
+    ///
+    /// No parameter has the reserved name, and invisible text is made visible.
     pub(super) fn shown_schema(&self) -> Value {
         let mut schema = match seen(&Value::Object(self.schema.clone())) {
             Value::Object(schema) => schema,
@@ -177,7 +179,7 @@ impl Definition {
         Value::Object(schema)
     }
 
-    /// Returns what a model is shown of a tool that no person has accepted: how to call it, no prose.
+    /// Returns the definition of a tool that has not been accepted: how to call it, without prose.
     pub(super) fn without_prose(&self) -> Self {
         let schema = match wordless(&Value::Object(self.schema.clone())) {
             Value::Object(schema) => schema,
@@ -200,7 +202,7 @@ impl Definition {
     }
 }
 
-/// Returns the schema without keywords whose value is none, or why it is no schema of parameters.
+/// Returns the schema without null keywords, or an error if it is no schema of parameters.
 fn sound_schema(schema: &Value) -> Result<Object, String> {
     let words = |value: &Value| clip(&literal(value), 200);
     let Value::Object(schema) = schema else {
@@ -277,8 +279,9 @@ fn proposed(meta: Option<&Value>) -> u8 {
         .unwrap_or(0)
 }
 
-/// Returns a name or a value in a schema that looks like another one. Both must be written exactly
-/// so, and cannot be shown to a model in another way.
+/// Returns a name or value in a schema that looks like another one.
+///
+/// Both must be written exactly, and cannot be shown to a model in another way.
 fn hidden_text(schema: &Value) -> Option<&str> {
     let differs = |text: &str| visible(text) != text;
     match schema {
@@ -295,7 +298,7 @@ fn hidden_text(schema: &Value) -> Option<&str> {
     }
 }
 
-/// Returns the schema with its prose made visible.
+/// Returns the schema with invisible text in its prose made visible.
 fn seen(schema: &Value) -> Value {
     mapped(schema, &seen, &|name, value| {
         let prose = PROSE.contains(&name);
@@ -306,7 +309,7 @@ fn seen(schema: &Value) -> Value {
     })
 }
 
-/// Returns the schema without what it says to a reader. Names of parameters stay.
+/// Returns the schema without prose. Names of parameters stay.
 fn wordless(schema: &Value) -> Value {
     mapped(schema, &wordless, &|name, value| {
         let prose = PROSE.contains(&name) || matches!(name, "examples" | "default");
@@ -323,8 +326,9 @@ enum Kept {
     Dropped,
 }
 
-/// Returns the schema with `keyword` applied to each keyword, and `inner` to the schemas that are
-/// named. Values that must be written exactly so stay.
+/// Returns the schema with `keyword` applied to each keyword, and `inner` to named schemas.
+///
+/// Values that must be written exactly stay.
 fn mapped(
     schema: &Value,
     inner: &dyn Fn(&Value) -> Value,
@@ -359,7 +363,7 @@ fn mapped(
     }
 }
 
-/// Returns what changed, in words for the person who looks at it.
+/// Returns the changes in a readable form.
 pub(super) fn differences(old: &Definition, new: &Definition) -> String {
     let mut parts = Vec::new();
     let short = |text: &str| literal(&json!(clip(&visible(text), 160)));
@@ -382,7 +386,7 @@ pub(super) fn differences(old: &Definition, new: &Definition) -> String {
     parts.join("; ")
 }
 
-/// Returns what a tool that its server calls `name` may be called here, the plainest form first.
+/// Returns the possible local names of a tool that its server calls `name`, plainest first.
 fn name_forms(name: &str, prefix: &str) -> Vec<String> {
     let mut plain = String::new();
     for character in name.chars() {
@@ -402,7 +406,7 @@ fn name_forms(name: &str, prefix: &str) -> Vec<String> {
     } else {
         format!("_{plain}")
     };
-    // The mark is of the server's own name, so it is the same at the next start.
+    // The mark is derived from the server's own name, so it is the same at the next start.
     let marks = [
         hex(&Blake2b::<U4>::digest(name)),
         hex(&Blake2b::<U16>::digest(name)),
@@ -415,8 +419,9 @@ fn name_forms(name: &str, prefix: &str) -> Vec<String> {
     fits.then_some(plain).into_iter().chain(marked).collect()
 }
 
-/// Returns what the tools of one server are called here, by its names, in any order.
-/// Each has its plainest form that is no form of another's, so that none takes another's name.
+/// Returns the local names of the tools of one server, by the server's names, in any order.
+///
+/// Each tool gets its plainest form that is no form of another tool, so that names never collide.
 pub(super) fn safe_names<'a>(
     names: impl IntoIterator<Item = &'a str>,
     prefix: &str,
@@ -441,11 +446,11 @@ pub(super) fn safe_names<'a>(
         .collect()
 }
 
-/// The definitions of one server that were accepted, in the file of the operator's folder.
+/// The accepted definitions of one server, in a file of the operator's folder.
 #[derive(Debug)]
 pub(super) struct Pins {
     path: PathBuf,
-    /// Says in the file, to people, whose tools they are.
+    /// The name of the server, for readers of the file.
     server: String,
 }
 
@@ -463,11 +468,12 @@ impl Pins {
         Self { path, server }
     }
 
-    /// Returns what was accepted, by the server's names; `None` if the server was never met.
+    /// Returns the accepted definitions by the server's names; `None` before the first contact.
     ///
     /// # Errors
     ///
-    /// The file is damaged, or another user could have written it, so what was accepted is unknown.
+    /// The file is damaged or could have been written by another user, so the accepted definitions
+    /// are unknown.
     pub(super) fn known(&self) -> Result<Option<BTreeMap<String, Definition>>, ConfigError> {
         let path = self.path.to_string_lossy();
         let wrong = |why: String| {
@@ -501,7 +507,7 @@ impl Pins {
         Ok(Some(tools.map(|it| (it.name.clone(), it)).collect()))
     }
 
-    /// Takes in what a server lists that is met for the first time.
+    /// Accepts the listed tools of a server on first contact.
     pub(super) fn meet<'a>(
         &self,
         definitions: impl Iterator<Item = &'a Definition>,
@@ -519,7 +525,7 @@ impl Pins {
     }
 }
 
-/// Writes a file of the operator's folder as a whole or not at all.
+/// Writes a file of the operator's folder atomically.
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut maker = fs::DirBuilder::new();
@@ -532,7 +538,7 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
         .open(&partial)
         .and_then(|mut file| {
             file.write_all(text.as_bytes())?;
-            // Before the rename: else a power loss may leave an empty file under the name.
+            // Before the rename: otherwise a power failure may leave an empty file under the name.
             file.sync_all()
         })
         .and_then(|()| fs::rename(&partial, path));

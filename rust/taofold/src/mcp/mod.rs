@@ -1,9 +1,10 @@
 //! Servers of the Model Context Protocol: their tools as tools of a run.
 //!
-//! A [`Server`] is asked for its tools by [`Server::tools`], which starts or reaches it; its calls use
-//! the same session, and open it again if it broke. A server's words are data: it never lowers a
-//! tier unless the file says `trust`, and a tool that changed since the server was met is not called.
-//! A session lives on the tokio runtime that opened it. The protocol is that of the crate `rmcp`.
+//! [`Server::tools`] starts or contacts a [`Server`] and returns its tools. Their calls use the
+//! same session, which is opened again if it broke. Definitions are untrusted data: a server never
+//! lowers a tier unless the file has `trust`, and a tool that changed since the first contact is
+//! not called. A session lives on the tokio runtime that opened it. The crate `rmcp` implements the
+//! protocol.
 
 mod address;
 mod content;
@@ -28,27 +29,27 @@ use crate::schema::Schema;
 use crate::tools::{CallContext, Declared, Tool, literal};
 use crate::values::{Observation, ObservationStatus};
 
-/// Seconds for which a list counts as fresh by default.
+/// The default time for which a list counts as fresh.
 const STALE: Duration = Duration::from_secs(300);
-/// Seconds that a call may take at most.
+/// The maximum duration of a call, in seconds.
 const LONGEST_S: f64 = 3600.0;
-/// Tools of one server that are looked at.
+/// The maximum number of tools of one server.
 const MOST_TOOLS: usize = 512;
 
-/// How a server is used.
+/// The options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Only these tools, by the server's names; `None`: all.
+    /// The only tools to use, by the server's names; `None` for all.
     pub tools: Option<Vec<String>>,
-    /// Whether to believe its hints about its tools: what reads only is tier 1 then.
+    /// True if its hints about its tools are trusted: a read-only tool then has tier 1.
     pub trust: bool,
-    /// Seconds that a call may take, if the model asks for no other time.
+    /// The default duration of a call, in seconds.
     pub timeout: f64,
-    /// Time that starting and connecting may take, and listing once more as long.
+    /// The maximum time for starting and connecting, and again for listing.
     pub connect_timeout: Duration,
-    /// Whether there is no agent without the server; else there are only no such tools.
+    /// True if the agent needs the server; otherwise only its tools are missing.
     pub required: bool,
-    /// Whether to greet it in the protocol's older way.
+    /// True if the connection starts with the protocol's older handshake.
     pub legacy: bool,
 }
 
@@ -75,7 +76,7 @@ pub struct Server {
     work: tokio::sync::Mutex<Work>,
 }
 
-/// The session, and what the server listed in it.
+/// The session and its list of tools.
 #[derive(Debug, Default)]
 struct Work {
     session: Option<Arc<Session>>,
@@ -86,23 +87,23 @@ struct Work {
 #[derive(Debug, Default)]
 struct Listing {
     definitions: BTreeMap<String, Definition>,
-    /// Of the tools that it lists, wanted or not.
+    /// The names of all tools that it lists, used or not.
     names: Vec<String>,
-    /// What cannot be offered, and why.
+    /// The tools that cannot be offered, with the reasons.
     skipped: Vec<String>,
 }
 
-/// The tools of a server, and what to tell a person about them.
+/// The tools of a server, with notes for the user.
 #[derive(Debug)]
 pub struct Offer {
     /// The tools.
     pub tools: Vec<Arc<RemoteTool>>,
-    /// What the server lists and cannot be offered, and why.
+    /// The listed tools that cannot be offered, with the reasons.
     pub skipped: Vec<String>,
 }
 
 impl Server {
-    /// Returns a server that is not reached yet. What is accepted of it is kept in the folder `mcp`
+    /// Returns a server without contacting it. Accepted definitions are stored in the folder `mcp`
     /// of `operator`.
     pub fn new(
         label: impl Into<String>,
@@ -120,11 +121,11 @@ impl Server {
         }
     }
 
-    /// Returns the tools that are accepted, without reaching the server: what a replay needs.
+    /// Returns the accepted tools without contacting the server, for a replay.
     ///
     /// # Errors
     ///
-    /// What was accepted cannot be read.
+    /// The accepted definitions cannot be read.
     pub fn accepted(self: &Arc<Self>) -> Result<Offer, ConfigError> {
         let known = self.pins.known()?.unwrap_or_default();
         Ok(Offer {
@@ -133,16 +134,18 @@ impl Server {
         })
     }
 
-    /// Starts or reaches the server and returns its tools, as they were accepted. When it is met for
-    /// the first time, all that it lists is accepted.
+    /// Starts or contacts the server and returns its accepted tools.
+    ///
+    /// On first contact, all listed tools are accepted.
     ///
     /// # Errors
     ///
-    /// The server is required and cannot be reached, or has not the tools that are named.
+    /// The server is required and cannot be reached, or lacks the named tools.
     pub async fn tools(self: &Arc<Self>) -> Result<Offer, ConfigError> {
         let listing = match self.listed().await {
             Ok(listing) => listing,
-            // The accepted definitions serve while the server is away; its calls fail one by one.
+            // The accepted definitions serve while the server is not reachable; each call then
+            // fails.
             Err(_) if self.pins.known()?.is_some() => return self.accepted(),
             Err(_) if !self.options.required => {
                 return Ok(Offer {
@@ -219,7 +222,7 @@ impl Server {
     ) -> Result<Vec<Arc<RemoteTool>>, ConfigError> {
         let definitions: Vec<Definition> =
             definitions.filter(|it| self.is_wanted(&it.name)).collect();
-        // Also those that are gone for now: their names stay taken.
+        // Includes tools that are currently missing: their names stay taken.
         let names: Vec<&str> = match &self.options.tools {
             Some(tools) => tools.iter().map(String::as_str).collect(),
             None => definitions
@@ -236,7 +239,7 @@ impl Server {
         definitions.into_iter().map(tool).collect()
     }
 
-    /// Returns what the server lists: asked again if it was opened again, or when it is time.
+    /// Returns the server's list, renewed after a reconnection or when it is no longer fresh.
     async fn listed(&self) -> Result<Arc<Listing>, Unanswered> {
         let mut work = self.work.lock().await;
         let session = match work.session.take().filter(|it| !it.is_closed()) {
@@ -312,7 +315,8 @@ impl Server {
         };
         match unfinished(&result) {
             Some(why) => Observation::failure(why),
-            // A structured result that breaks its promise would be taken for data of that shape.
+            // A structured result that violates its schema would be mistaken for data of that
+            // shape.
             None => match broken_promise(now, &result) {
                 Some(why) => Observation::failure(format!(
                     "the result of {name} is not what its server promised: {why}"
@@ -322,7 +326,8 @@ impl Server {
         }
     }
 
-    /// Checks that the tool as it is now is what was accepted, and what the call was allowed for.
+    /// Checks that the current tool equals the accepted one and the one for which the call was
+    /// allowed.
     fn accept(&self, pinned: &Definition, now: &Definition) -> Result<(), String> {
         let name = literal(&json!(pinned.name));
         let known = self.pins.known().map_err(|error| error.to_string())?;
@@ -350,7 +355,7 @@ impl Server {
     }
 }
 
-/// Says why a result is none yet.
+/// Returns the reason why a result is not complete yet.
 fn unfinished(result: &Value) -> Option<&'static str> {
     match result.get("resultType").and_then(Value::as_str) {
         Some("input_required") => {
@@ -402,7 +407,7 @@ impl RemoteTool {
         })
     }
 
-    /// Returns the seconds that a call may take.
+    /// Returns the maximum duration of a call, in seconds.
     fn seconds(&self, parameters: &Object) -> f64 {
         let wish = parameters.get(RESERVED).and_then(Value::as_f64);
         wish.filter(|it| *it > 0.0)
@@ -426,7 +431,7 @@ impl Tool for RemoteTool {
     async fn call(&self, mut parameters: Object, _: CallContext) -> Observation {
         let limit = Duration::try_from_secs_f64(self.seconds(&parameters));
         parameters.shift_remove(RESERVED);
-        // A parameter that bears a name of ours was shown under another one.
+        // A parameter with a reserved name was shown under another name.
         if let Some(own) = parameters.shift_remove(RENAMED) {
             parameters.insert(RESERVED.to_owned(), own);
         }

@@ -1,4 +1,4 @@
-//! A session with one server: opened, asked, closed. The messages are those of the crate `rmcp`.
+//! A session with one server: opens, requests, closes. The messages are those of the crate `rmcp`.
 
 use std::collections::VecDeque;
 use std::process::Stdio;
@@ -28,25 +28,25 @@ use crate::json::{Object, Value, to_value};
 use crate::process::Group;
 use crate::text::clip;
 
-/// Bytes of one message of a server: a result, or a page of its tools.
+/// The maximum size of one server message in bytes: a result, or a page of its tools.
 const LARGEST: usize = 32 * 1024 * 1024;
 const MOST_PAGES: usize = 100;
-/// Variables that a program inherits; all others may be secrets.
+/// The variables that a program inherits; all others may be secrets.
 const INHERITED: [&str; 6] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
-/// Set for every program that is started for an agent: which tool started it.
+/// The variable that names the tool that started a program for an agent.
 const MARK: &str = "TAOFOLD_STARTED_BY";
-/// Time that a program gets to end by itself.
+/// The time for which a program may shut down by itself.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Lines of what a program complains that are kept.
+/// The number of lines kept from a program's standard error.
 const LINES: usize = 3;
-/// Characters of one of them.
+/// The maximum number of characters of such a line.
 const LINE: usize = 300;
 
-/// A server gave no answer.
+/// The error of a server that did not answer.
 #[derive(Debug, Clone)]
 pub(super) struct Unanswered {
     pub(super) why: String,
-    /// Whether the time was over.
+    /// True if the time limit was reached.
     pub(super) late: bool,
 }
 
@@ -59,7 +59,7 @@ impl Unanswered {
     }
 }
 
-/// Notifications of the server.
+/// The handler for notifications of the server.
 #[derive(Debug, Clone, Default)]
 struct Client {
     changed: Arc<AtomicBool>,
@@ -67,7 +67,7 @@ struct Client {
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        // No capabilities: a server may ask neither people nor models through this client.
+        // No capabilities: a server must not ask users or models through this client.
         let own = Implementation::new("taofold", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(ClientCapabilities::default(), own)
     }
@@ -86,7 +86,7 @@ pub(super) struct Session {
     peer: rmcp::Peer<RoleClient>,
     words: String,
     changed: Arc<AtomicBool>,
-    /// Whether it is of the protocol's older era.
+    /// True for a session of the protocol's older era.
     pub(super) legacy: bool,
     program: tokio::sync::Mutex<Option<Program>>,
     tail: Tail,
@@ -95,7 +95,7 @@ pub(super) struct Session {
 #[derive(Debug)]
 struct Program {
     child: Child,
-    /// What it started in the background ends with it.
+    /// The process group, so that background processes end with the session.
     _group: Group,
 }
 
@@ -138,7 +138,7 @@ impl Session {
             Ok(Ok(running)) => running,
             Ok(Err(error)) => {
                 if program.is_some() {
-                    // What it complains of may still be in the pipe.
+                    // Its error output may still be in the pipe.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 return Err(unreachable(clip(&error.to_string(), LINE)));
@@ -166,12 +166,12 @@ impl Session {
         self.peer.is_transport_closed()
     }
 
-    /// Whether the server has announced a change of its list since the last look.
+    /// Returns true if the server has announced a change of its list since the last call.
     pub(super) fn has_changed(&self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns the elements of the server's list of tools, as they are.
+    /// Returns the elements of the server's list of tools, unchanged.
     pub(super) async fn list(&self, limit: Duration) -> Result<Vec<Value>, Unanswered> {
         let mut tools = Vec::new();
         let mut cursor: Option<String> = None;
@@ -225,7 +225,7 @@ impl Session {
             Err(error) => Err(error),
         };
         match answered {
-            // A list or a result with an element that is none comes as it was sent.
+            // A list or result with an invalid element is returned as it was sent.
             Ok(ServerResult::CustomResult(result)) => Ok(result.0),
             Ok(result) => Ok(to_value(&result)),
             Err(error) => Err(self.told(&error, limit)),
@@ -257,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Ends the session, and the program: it is let end by itself first.
+    /// Ends the session and the program, which may first shut down by itself.
     pub(super) async fn close(&self) {
         if let Some(mut running) = self.running.lock().await.take() {
             let _ = running.close_with_timeout(PATIENCE).await;
@@ -290,7 +290,7 @@ fn start(label: &str, address: &Address, tail: &Tail) -> Result<(Program, Pipes)
         .env_clear()
         .envs(inherited)
         .envs(env)
-        // The mark last: an agent file cannot clear it.
+        // The mark is set last, so that an agent file cannot clear it.
         .env(MARK, format!("MCP server {label}"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -316,13 +316,13 @@ fn start(label: &str, address: &Address, tail: &Tail) -> Result<(Program, Pipes)
     Ok((program, transport))
 }
 
-/// Keeps the last lines of what a program complains; the rest goes.
+/// Keeps the last lines of a program's standard error and discards the rest.
 async fn listen(errors: ChildStderr, tail: Tail) {
     let mut reader = BufReader::new(errors);
     let mut line = Vec::new();
     loop {
         line.clear();
-        // A line without an end is read in pieces, so that it fills no memory.
+        // A line without an end is read in pieces, to bound the memory.
         let mut piece = tokio::io::AsyncReadExt::take(&mut reader, 64 * 1024);
         match piece.read_until(b'\n', &mut line).await {
             Ok(1..) => {}
@@ -356,18 +356,18 @@ fn reach(address: &Address) -> Result<StreamableHttpClientTransport<reqwest::Cli
     let headers = with_environment(headers).map_err(|error| Unanswered::new(error.message))?;
     let mut map = HeaderMap::new();
     for (name, value) in &headers {
-        // A value is a secret: the error of the crate would not show it, and this does not.
+        // A value is a secret. The crate's error would not contain it, and neither does this one.
         let wrong = || Unanswered::new(format!("the header {name:?} cannot be sent"));
         let key: HeaderName = name.parse().map_err(|_| wrong())?;
         let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
         value.set_sensitive(true);
         map.insert(key, value);
     }
-    // One provider of cryptography for the process; it may be installed already.
+    // One cryptography provider for the process; it may be installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
         .default_headers(map)
-        // A redirect would hand the headers to another host.
+        // A redirect would pass the headers to another host.
         .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|error| Unanswered::new(error.to_string()))?;

@@ -379,7 +379,7 @@ impl Batch<'_, '_> {
             }
             starts
         };
-        // Recording starts here, and includes how often the call was lost.
+        // The recorded past ends here: the record shows how often the call was lost.
         self.ledger.touch(self.key)?;
         if self.agent_of(tool.name()).is_some() {
             // A child run finds its progress in its own log.
@@ -947,7 +947,8 @@ enum Earlier {
     Answered,
 }
 
-/// In a fork that is replayed, the recorded limits apply, because the order of branches decides.
+/// Returns the recorded outcome of the limits for a call in a fork that is replayed, where the
+/// order of branches decides it.
 #[expect(
     clippy::option_option,
     reason = "not settled, or settled with or without a refusal"

@@ -203,7 +203,8 @@ impl<'a> Ledger<'a> {
         self.record(&mut book, event.into()).map(drop)
     }
 
-    /// Marks the start of external work, which an exact replay never reaches.
+    /// Checks that an external call may be made: an exact replay makes none. Call it before each
+    /// one.
     pub(super) fn touch(&self, key: &str) -> Result<(), Interrupt> {
         let mut book = self.book();
         if book.recording.exact {

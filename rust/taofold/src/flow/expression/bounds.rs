@@ -1,26 +1,26 @@
-//! The budget of one rendering: units of work, and sizes of what it makes.
+//! The budget of one rendering: units of work and sizes of results.
 //!
-//! A unit is one turn of a loop, 200 characters that are read, or 20 values of a list or mapping,
-//! however deep. The figures and messages are those of the Python runtime.
+//! One unit is one turn of a loop, 200 characters read, or 20 values of a list or mapping at any
+//! depth. The figures and messages are those of the Python runtime.
 
 use std::cell::Cell;
 
 use crate::json::Value;
 
-/// Characters of a text, or characters and values of a list with all it holds, that may be made.
+/// The maximum size of a new value: characters of a text, or characters and values of a list.
 pub(super) const LARGEST: usize = 1 << 20;
-/// The same limit for values that are only passed on: all that a result of a tool can hold.
+/// The maximum size of a value that is only passed on, which is that of a tool's result.
 pub(super) const PASSED: usize = 4 * LARGEST;
-/// Units of work for one rendering.
+/// The units of work for one rendering.
 const WORK: usize = 100_000;
-/// Characters that are read for one unit.
+/// The number of characters read for one unit.
 const READ: usize = 200;
-/// Values that are visited for one unit.
+/// The number of values visited for one unit.
 const VALUES: usize = 20;
-/// Digits of a rounding, at most.
+/// The maximum number of digits of a rounding.
 const DIGITS: i64 = 1000;
 
-/// Units of work that a rendering has left.
+/// The remaining units of work of a rendering.
 pub(super) struct Budget {
     left: Cell<usize>,
 }
@@ -32,14 +32,14 @@ impl Budget {
         }
     }
 
-    /// Returns a budget for what has been paid for already.
+    /// Returns an unlimited budget for work that was already charged.
     pub(super) fn unbounded() -> Self {
         Self {
             left: Cell::new(usize::MAX),
         }
     }
 
-    /// Takes units from the budget.
+    /// Deducts units from the budget.
     pub(super) fn spend(&self, units: usize) -> Result<(), String> {
         let left = self.left.get().checked_sub(units).ok_or_else(|| {
             let most = grouped(WORK);
@@ -49,7 +49,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes the cost of reading all of a value.
+    /// Charges for reading a complete value.
     pub(super) fn charge(&self, value: &Value) -> Result<(), String> {
         match value {
             Value::String(text) => self.spend(1 + text.len() / READ),
@@ -58,7 +58,7 @@ impl Budget {
         }
     }
 
-    /// Takes the cost of visiting the entries of a value, without what they hold.
+    /// Charges for visiting the entries of a value, without nested values.
     pub(super) fn skim(&self, value: &Value) -> Result<(), String> {
         let length = match value {
             Value::String(text) => text.len(),
@@ -69,11 +69,11 @@ impl Budget {
         self.spend(1 + length / VALUES)
     }
 
-    /// Returns the characters and values that a value holds.
+    /// Returns the number of characters and values in a value.
     ///
     /// # Errors
     ///
-    /// They are more than `most`, or the budget is spent.
+    /// The number exceeds `most`, or the budget is spent.
     pub(super) fn weigh(&self, value: &Value, most: usize) -> Result<usize, String> {
         let mut weight = 0;
         let mut read = 0;
@@ -123,7 +123,7 @@ pub(super) fn characters(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Refuses a value that is too large.
+/// Rejects a value that is too large.
 pub(super) fn check_size(length: usize, most: usize) -> Result<(), String> {
     if length <= most {
         return Ok(());
@@ -134,7 +134,7 @@ pub(super) fn check_size(length: usize, most: usize) -> Result<(), String> {
     ))
 }
 
-/// Returns a number of digits to round to.
+/// Validates the number of digits of a rounding.
 pub(super) fn digits(count: i64) -> Result<i32, String> {
     if count.abs() > DIGITS {
         return Err(format!("{count} digits are too many"));

@@ -1,4 +1,4 @@
-//! Walks the tree of a template with variables.
+//! Evaluates the tree of a template with its variables.
 
 use std::rc::Rc;
 
@@ -9,17 +9,17 @@ use super::tree::{Arguments, Expr, Kind, Part};
 use crate::json::{Object, Value, json, render};
 use crate::text::near;
 
-/// Names that are compared with one that is missing.
+/// The maximum number of names compared with a missing one for a suggestion.
 const COMPARED: usize = 200;
 
 /// A value of an expression.
 #[derive(Clone)]
 pub(super) enum Item<'v> {
-    /// A name or entry that does not exist, with the fault that its use is.
+    /// A missing name or entry, with the error for its use.
     Missing(String),
-    /// A value of the variables or of the template.
+    /// A borrowed value of the variables or of the template.
     Lent(&'v Value),
-    /// A value that the expression made.
+    /// A value that the expression created.
     Made(Rc<Value>),
     /// The variable `loop`.
     Loop { at: usize, length: usize },
@@ -30,7 +30,7 @@ impl<'v> Item<'v> {
         Self::Made(Rc::new(value))
     }
 
-    /// Returns the value of what exists.
+    /// Returns the value, or the error of a missing one.
     pub(super) fn value(&self) -> Result<&Value, String> {
         match self {
             Self::Missing(fault) => Err(fault.clone()),
@@ -42,7 +42,7 @@ impl<'v> Item<'v> {
         }
     }
 
-    /// Returns an entry of the value that `part` selects; it is copied out of a made value.
+    /// Returns the entry that `part` selects, copied if the value was created by the expression.
     pub(super) fn entry<'s>(
         &'s self,
         budget: &Budget,
@@ -166,7 +166,7 @@ impl<'v> Evaluation<'v> {
         Ok(())
     }
 
-    /// Returns what a loop goes over.
+    /// Returns the entries that a loop visits.
     fn entries(&self, values: &Item<'v>) -> Result<Vec<Item<'v>>, String> {
         if let Item::Lent(Value::Array(entries)) = values {
             return Ok(entries.iter().map(Item::Lent).collect());
@@ -280,7 +280,7 @@ impl<'v> Evaluation<'v> {
         for part in parts {
             let item = self.item(part)?;
             let value = item.value()?;
-            // Before it is copied: afterwards the memory would be taken already.
+            // Checked before the copy, which would already allocate the memory.
             weight += self.budget.weigh(value, LARGEST)?;
             check_size(weight, LARGEST)?;
             made.push(value.clone());
@@ -322,7 +322,7 @@ impl<'v> Evaluation<'v> {
         }
     }
 
-    /// Returns the item that stands for a name that a value does not have.
+    /// Returns the missing item for a name that a value does not have.
     fn missing(&self, of: &Item<'v>, name: &str) -> Evaluated<'v> {
         let value = of.value()?;
         let Value::Object(members) = value else {
@@ -463,7 +463,7 @@ impl<'v> Evaluation<'v> {
     }
 }
 
-/// Text that stops growing at its limit.
+/// A text that stops growing at its limit.
 #[derive(Default)]
 struct Output {
     text: String,
@@ -491,7 +491,7 @@ fn key_of(key: &Value) -> Result<String, String> {
     }
 }
 
-/// Returns a whole number that stands for a place.
+/// Returns an integer index.
 fn place(value: &Value) -> Option<i64> {
     match value {
         Value::Bool(flag) => Some(i64::from(*flag)),
@@ -499,14 +499,14 @@ fn place(value: &Value) -> Option<i64> {
     }
 }
 
-/// Returns a place from the start; a negative one is counted from the end.
+/// Returns an index from the start; negative indexes count from the end.
 fn from_end(place: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     let at = if place < 0 { place + length } else { place };
     usize::try_from(at).ok().filter(|_| at < length)
 }
 
-/// Returns the places of a slice, as Python has them.
+/// Returns the indexes of a slice with Python's semantics.
 fn slice_places(
     length: usize,
     start: Option<i64>,

@@ -1,4 +1,4 @@
-//! Filters, functions, methods and tests of expressions, under the names of the Python runtime.
+//! Filters, functions, methods and tests of expressions, with the names of the Python runtime.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -94,17 +94,17 @@ pub(super) const TESTS: [&str; 23] = [
     "true",
     "undefined",
 ];
-/// Filters and functions that visit the entries of a value, but not what they hold.
+/// Filters and functions that visit the entries of a value, but no nested values.
 const SHALLOW: [&str; 15] = [
     "all", "any", "count", "d", "default", "first", "get", "items", "keys", "last", "len",
     "length", "list", "reverse", "values",
 ];
-/// Spaces that `indent` puts before a line, at most.
+/// The maximum number of spaces that `indent` inserts before a line.
 const WIDE: usize = 100;
-/// Spaces that `tojson` puts before an entry, at most.
+/// The maximum number of spaces that `tojson` inserts before an entry.
 const INDENT: usize = 8;
 
-/// Returns the name of a test without its spelling as a constant: `None` is `none`.
+/// Returns the canonical name of a test: `None` is `none`.
 pub(super) fn test_named(name: &str) -> Option<&'static str> {
     let name = match name {
         "None" | "null" => "none",
@@ -127,7 +127,7 @@ impl<'v> Given<'v> {
     ///
     /// # Errors
     ///
-    /// One has another name, is given twice, or there are more.
+    /// An argument has an unknown name, is given twice, or there are too many.
     fn bind<const N: usize>(self, names: [&str; N]) -> Result<[Option<Item<'v>>; N], String> {
         let mut bound = [const { None }; N];
         if self.positional.len() > N {
@@ -162,7 +162,7 @@ impl<'v> Given<'v> {
 
 type Called<'v> = Result<Item<'v>, String>;
 
-/// Takes the cost of reading the arguments of a filter or function.
+/// Charges for reading the arguments of a filter or function.
 fn charge(budget: &Budget, name: &str, item: &Item<'_>) -> Result<(), String> {
     match item.value() {
         Ok(value) if SHALLOW.contains(&name) => budget.skim(value),
@@ -297,7 +297,7 @@ fn plain_filter(budget: &Budget, name: &str, value: &Value) -> Result<Value, Str
     })
 }
 
-/// Applies a filter that makes text, or parts of it.
+/// Applies a filter that returns text or parts of a text.
 fn text_filter(name: &str, value: &Value, given: Given<'_>) -> Result<Value, String> {
     Ok(match name {
         "join" => {
@@ -354,7 +354,7 @@ fn text_filter(name: &str, value: &Value, given: Given<'_>) -> Result<Value, Str
     })
 }
 
-/// Applies a filter that goes over a list.
+/// Applies a filter to a list.
 fn list_filter(name: &str, value: &Value, given: Given<'_>) -> Result<Value, String> {
     Ok(match name {
         "map" => {
@@ -463,7 +463,7 @@ pub(super) fn function<'v>(budget: &Budget, name: &str, given: Given<'v>) -> Cal
     Ok(Item::of(made))
 }
 
-/// Returns whether a value has a method.
+/// Returns true if a value has a method.
 pub(super) fn is_method(value: &Value, name: &str) -> bool {
     match value {
         Value::Object(_) => ["get", "items", "keys", "values"].contains(&name),
@@ -534,7 +534,7 @@ pub(super) fn method<'v>(
     Ok(Item::of(made))
 }
 
-/// Returns whether a test holds of a value that exists.
+/// Returns true if a test holds for an existing value.
 pub(super) fn test(
     budget: &Budget,
     name: &str,
@@ -581,7 +581,7 @@ pub(super) fn test(
     })
 }
 
-/// Returns what a loop over a value visits: entries, the characters of a text, the keys.
+/// Returns the elements that a loop over a value visits: entries, characters of a text, or keys.
 pub(super) fn entries(value: &Value) -> Result<Vec<Value>, String> {
     match value {
         Value::Array(entries) => Ok(entries.clone()),
@@ -594,7 +594,7 @@ pub(super) fn entries(value: &Value) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Returns a text as it is, and another value as Python writes it.
+/// Returns a text unchanged, and other values in Python's notation.
 fn as_str(value: &Value) -> String {
     match value {
         Value::Bool(true) => "True".to_owned(),
@@ -611,7 +611,7 @@ fn text_of(item: Option<&Item<'_>>) -> Result<Option<String>, String> {
 fn whole_of(item: Option<&Item<'_>>) -> Result<Option<i64>, String> {
     let Some(item) = item else { return Ok(None) };
     match Number::of(item.value()?) {
-        // What does not fit is as far as this runtime can tell.
+        // Values outside the range are clamped to it.
         Some(Number::Whole(number)) => Ok(Some(i64::try_from(number).unwrap_or(if number < 0 {
             i64::MIN
         } else {
@@ -676,7 +676,7 @@ fn sort(mut entries: Vec<Value>, reverse: bool, path: &str) -> Result<Value, Str
         .drain(..)
         .map(|entry| (key(&entry), entry))
         .collect();
-    // Equal entries keep their order, also where the list is reversed.
+    // Equal entries keep their order, even in a reversed list.
     if reverse {
         keyed.reverse();
     }
@@ -731,7 +731,7 @@ fn extreme<'v>(name: &str, given: Given<'v>) -> Called<'v> {
         .ok_or_else(|| format!("ValueError: {name}() iterable argument is empty"))
 }
 
-/// Reads an entry that may not exist.
+/// Returns an entry that may be missing.
 fn get<'v>(
     budget: &Budget,
     mapping: &Item<'v>,
@@ -799,7 +799,7 @@ fn int(value: &Value) -> Result<Value, String> {
     }
 }
 
-/// Returns a float without a fraction as a whole number.
+/// Converts a float without a fraction to an integer.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 fn truncated(number: f64) -> Result<Value, String> {
     if number.abs() < 1e30 {
@@ -835,7 +835,7 @@ fn round(value: &Value, places: Option<&Item<'_>>) -> Result<Value, String> {
             whole((floor + up) * unit)
         }
         Number::Real(number) if places > 0 => {
-            // The text is rounded to even from all digits, as Python's own function does.
+            // The text is rounded half to even from all digits, like Python's own function.
             let places = usize::try_from(places).unwrap_or_default();
             let text = format!("{number:.places$}");
             real(text.parse().unwrap_or(number))
@@ -862,7 +862,7 @@ fn split(text: &str, separator: Option<&Item<'_>>) -> Result<Value, String> {
     }
 }
 
-/// Returns the lines of a text, at every character that ends one in Python.
+/// Returns the lines of a text, split at every line boundary of Python's `splitlines`.
 fn lines(text: &str) -> Value {
     const ENDS: [char; 10] = [
         '\n', '\r', '\x0b', '\x0c', '\x1c', '\x1d', '\x1e', '\u{85}', '\u{2028}', '\u{2029}',
@@ -893,7 +893,7 @@ fn indent(text: &str, width: i64, first: bool) -> Result<Value, String> {
     Ok(json!(padded.collect::<Vec<_>>().join("\n")))
 }
 
-/// Returns a text with each word's first letter in capitals and the others small.
+/// Returns a text with the first letter of each word in upper case and the others in lower case.
 fn title(text: &str) -> String {
     let mut inside = false;
     let mut titled = String::new();

@@ -1,11 +1,12 @@
-//! Splits a template into text and tokens, with Jinja's rules for blanks around tags.
+//! Splits a template into text and tokens, with Jinja's rules for whitespace around tags.
 //!
-//! The first line break after a block or comment is dropped, and blanks between a line's start and
-//! a block or comment. `-` beside a tag drops all blanks on its side, `+` keeps them.
+//! The first line break after a block or comment is removed, and so is whitespace between the start
+//! of a line and a block or comment. `-` beside a tag removes all whitespace on its side; `+` keeps
+//! it.
 
-/// Characters of a template's source.
+/// The maximum number of characters of a template.
 const LONGEST: usize = 200_000;
-/// Words and signs of a template; text between tags counts once.
+/// The maximum number of tokens of a template; a text between tags counts as one.
 const MOST: usize = 10_000;
 
 const OPERATORS: [&str; 27] = [
@@ -13,7 +14,7 @@ const OPERATORS: [&str; 27] = [
     "]", "{", "}", ".", ",", ":", "|", ";", "@",
 ];
 
-/// A word or sign.
+/// A token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
     Text(String),
@@ -28,7 +29,7 @@ pub(super) enum Token {
     Sign(&'static str),
 }
 
-/// Returns the words and signs of a template.
+/// Returns the tokens of a template.
 pub(super) fn tokens(source: &str) -> Result<Vec<Token>, String> {
     let length = source.chars().count();
     if length > LONGEST {
@@ -124,7 +125,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Returns the text before a tag, without the blanks that the tag drops.
+    /// Returns the text before a tag, without the whitespace that the tag removes.
     fn before(&self, place: usize, tag: Tag) -> String {
         let text = &self.rest[..place];
         match self.rest[place + 2..].chars().next() {
@@ -140,7 +141,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Passes the end of a tag if it is here.
+    /// Consumes the end of a tag if it is next.
     fn ends(&mut self, tag: Tag) -> bool {
         let end = tag.end();
         if let Some(after) = self.rest.strip_prefix('-')
@@ -182,11 +183,11 @@ impl Lexer<'_> {
         raw_tag(self.rest, "raw").is_some()
     }
 
-    /// Passes `{% raw %}` text `{% endraw %}`, whose text is taken as it is.
+    /// Consumes `{% raw %}` text `{% endraw %}` and keeps its text unchanged.
     fn raw(&mut self) -> Result<(), String> {
         let start = raw_tag(self.rest, "raw").unwrap_or_default();
         self.advance(start);
-        // `raw` drops no line break after it.
+        // `raw` removes no line break after it.
         if self.rest.starts_with('-') {
             self.ends(Tag::Block);
         } else {
@@ -209,7 +210,7 @@ impl Lexer<'_> {
         Err(unreadable("Missing end of raw directive"))
     }
 
-    /// Reads the words and signs up to the end of a tag.
+    /// Reads the tokens up to the end of a tag.
     fn tag(&mut self, tag: Tag) -> Result<(), String> {
         let mut open: Vec<&str> = Vec::new();
         loop {
@@ -273,7 +274,7 @@ impl Lexer<'_> {
             from + end
         };
         let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
-        // `a.1.2` reads two entries, and no fraction.
+        // `a.1.2` selects two entries and contains no fraction.
         let after_dot = self.tokens.last() == Some(&Token::Sign("."));
         let mut end = run(0);
         let mut float = false;
@@ -364,7 +365,7 @@ impl Lexer<'_> {
     }
 }
 
-/// Returns where the first tag begins, and its kind.
+/// Returns the position and the kind of the first tag.
 fn first_tag(text: &str) -> Option<(usize, Tag)> {
     text.match_indices('{').find_map(|(place, _)| {
         let tag = match text.as_bytes().get(place + 1)? {
@@ -377,7 +378,7 @@ fn first_tag(text: &str) -> Option<(usize, Tag)> {
     })
 }
 
-/// Returns the length of `raw` or `endraw` with its blanks, if the end of the tag follows.
+/// Returns the length of `raw` or `endraw` with its whitespace if the end of the tag follows.
 fn raw_tag(rest: &str, word: &str) -> Option<usize> {
     let after = rest.trim_start().strip_prefix(word)?.trim_start();
     let ends = ["%}", "-%}"].iter().any(|end| after.starts_with(end))

@@ -1,8 +1,8 @@
-//! Templates of files, compiled and rendered: a subset of Jinja with bounded cost.
+//! Compiles and renders templates of files: a subset of Jinja with bounded cost.
 //!
-//! A template has expressions, `if` and `for`. Filters, functions, methods and tests are those of
-//! the Python runtime under the same names. Every loop, operator, call and filter spends from a
-//! budget, and large results are refused before they are made. Knows nothing about flows.
+//! A template has expressions, `if` and `for`. Filters, functions, methods and tests have the names
+//! of the Python runtime. Every loop, operator, call and filter spends from a budget. Large results
+//! are rejected before they are created. This module does not depend on flows.
 
 mod bounds;
 mod evaluate;
@@ -17,7 +17,7 @@ use bounds::Budget;
 use evaluate::Evaluation;
 use tree::{Expr, Part};
 
-/// A text of a file, compiled.
+/// A compiled template.
 pub(super) struct Template {
     source: String,
     parts: Vec<Part>,
@@ -28,7 +28,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// The text is no template, is too long, or uses what templates may not.
+    /// The text is not a template, is too long, or uses a forbidden construct.
     pub(super) fn new(source: &str) -> Result<Self, String> {
         let parts = parser::parse(lexer::tokens(source)?)?;
         Ok(Self {
@@ -37,7 +37,7 @@ impl Template {
         })
     }
 
-    /// Returns the expression of a template that is one `{{ expression }}` and blanks around it.
+    /// Returns the expression of a template that consists of one `{{ expression }}` and whitespace.
     fn lone(&self) -> Option<&Expr> {
         let blank = |part: &&Part| !matches!(part, Part::Text(text) if text.trim().is_empty());
         let mut parts = self.parts.iter().filter(blank);
@@ -47,12 +47,12 @@ impl Template {
         }
     }
 
-    /// Returns whether the template is one `{{ expression }}` and blanks around it.
+    /// Returns true if the template consists of one `{{ expression }}` and whitespace.
     pub(super) fn is_expression(&self) -> bool {
         self.lone().is_some()
     }
 
-    /// Returns whether the value of a lone expression counts as true.
+    /// Returns true if the value of a lone expression is truthy.
     ///
     /// # Errors
     ///
@@ -61,11 +61,11 @@ impl Template {
         self.render(variables).map(|value| operators::truth(&value))
     }
 
-    /// Renders the template: the value itself of a lone expression, else text.
+    /// Renders the template: the native value of a lone expression, otherwise text.
     ///
     /// # Errors
     ///
-    /// A name is undefined, types do not fit, or the rendering would cost too much.
+    /// A name is undefined, types do not match, or the rendering would cost too much.
     pub(super) fn render(&self, variables: &Object) -> Result<Value, String> {
         let mut evaluation = Evaluation::new(variables, Budget::new());
         let rendered = match self.lone() {

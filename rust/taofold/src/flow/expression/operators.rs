@@ -1,19 +1,19 @@
-//! The operators of an expression, as Python has them for values of JSON, and bounded.
+//! The operators of expressions: Python's semantics for JSON values, with bounds.
 //!
-//! Whole numbers are those of JSON in 64 bits. The Python runtime has more of them.
+//! Integers have 64 bits, as in JSON; the Python runtime supports larger ones.
 
 use std::cmp::Ordering;
 
 use super::bounds::{Budget, LARGEST, characters, check_size};
 use crate::json::{Value, json};
 
-/// Bits of a power, at most.
+/// The maximum number of bits of a power.
 const BITS: u128 = 4096;
-/// The exponent of a power of floats, at most.
+/// The maximum exponent of a power of floats.
 const EXPONENT: f64 = 1000.0;
 const INFINITE: &str = "it makes a number that is not finite: JSON has none";
 
-/// A number of an operation. A boolean counts as 0 or 1.
+/// A numeric operand. A boolean counts as 0 or 1.
 #[derive(Clone, Copy)]
 pub(super) enum Number {
     Whole(i128),
@@ -43,7 +43,7 @@ impl Number {
     }
 }
 
-/// Returns a whole number as JSON.
+/// Returns an integer as JSON.
 pub(super) fn whole(number: i128) -> Result<Value, String> {
     if let Ok(signed) = i64::try_from(number) {
         return Ok(json!(signed));
@@ -62,7 +62,7 @@ pub(super) fn real(number: f64) -> Result<Value, String> {
     Err(INFINITE.to_owned())
 }
 
-/// Returns the name of a type, as Python's messages have it.
+/// Returns the name of a type in Python's messages.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "NoneType",
@@ -75,7 +75,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns whether a value counts as true.
+/// Returns true if a value is truthy.
 pub(super) fn truth(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -159,7 +159,7 @@ fn arithmetic(operator: &str, left: Number, right: Number) -> Result<Value, Stri
             "-" => left.checked_sub(right),
             "*" => left.checked_mul(right),
             "//" => Some(left.div_euclid(right)).map(|quotient| {
-                // Python rounds down, also where the divisor is negative.
+                // Python rounds down, even for a negative divisor.
                 let exact = left.rem_euclid(right) == 0;
                 quotient - i128::from(right < 0 && !exact)
             }),
@@ -230,7 +230,7 @@ fn power(left: Number, right: Number) -> Result<Value, String> {
     real(left.powf(right))
 }
 
-/// Negates a number, or returns it.
+/// Applies a unary sign to a number.
 pub(super) fn signed(sign: &str, value: &Value) -> Result<Value, String> {
     match Number::of(value) {
         Some(Number::Whole(number)) => whole(if sign == "-" { -number } else { number }),
@@ -242,7 +242,7 @@ pub(super) fn signed(sign: &str, value: &Value) -> Result<Value, String> {
     }
 }
 
-/// Returns whether two values are equal. Numbers are compared by value.
+/// Returns true if two values are equal. Numbers are compared by value.
 #[expect(clippy::float_cmp, reason = "Python's == is exact")]
 pub(super) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
@@ -293,7 +293,7 @@ pub(super) fn order(sign: &str, left: &Value, right: &Value) -> Result<Ordering,
     }
 }
 
-/// Returns whether `left sign right` holds.
+/// Returns true if `left sign right` holds.
 pub(super) fn compare(sign: &str, left: &Value, right: &Value) -> Result<bool, String> {
     Ok(match sign {
         "==" => equal(left, right),

@@ -1,4 +1,4 @@
-//! Reads the tree of a template from its tokens, by Jinja's grammar without its other tags.
+//! Parses the tokens of a template to a tree, with Jinja's grammar for the supported tags.
 
 use super::functions::{self, FILTERS, FUNCTIONS, TESTS};
 use super::lexer::Token;
@@ -6,14 +6,14 @@ use super::tree::{Arguments, Expr, Kind, Part, TOO_DEEP};
 use crate::json::{Value, json};
 use crate::text::near;
 
-/// Brackets and calls inside one another.
+/// The maximum nesting of brackets and calls.
 const NESTED: usize = 70;
-/// Blocks inside one another.
+/// The maximum nesting of blocks.
 const BLOCKS: usize = 90;
-/// Loops inside one another.
+/// The maximum nesting of loops.
 const LOOPS: usize = 20;
 
-/// Returns the pieces of a template.
+/// Returns the parts of a template.
 pub(super) fn parse(tokens: Vec<Token>) -> Result<Vec<Part>, String> {
     let mut parser = Parser {
         tokens,
@@ -26,7 +26,8 @@ pub(super) fn parse(tokens: Vec<Token>) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-/// Returns the known name that is nearest, behind a semicolon, or nothing: there are too many.
+/// Returns the closest known name after a semicolon; empty if none is close. The lists are too long
+/// to print.
 fn similar(name: &str, known: &[&str]) -> String {
     let hint = near(name, known.iter().copied());
     if hint.starts_with("did you mean") {
@@ -106,7 +107,7 @@ impl Parser {
         unreadable(format!("unexpected {}", self.here()))
     }
 
-    /// Describes the token that is next.
+    /// Describes the next token.
     fn here(&self) -> String {
         match self.peek() {
             None => "the end of the template".to_owned(),
@@ -120,7 +121,7 @@ impl Parser {
         }
     }
 
-    /// Reads up to a block of one of these names; returns its name too.
+    /// Parses up to a block with one of these names and returns that name too.
     fn parts(&mut self, ends: &[&str]) -> Parsed<(Vec<Part>, String)> {
         let mut parts = Vec::new();
         while let Some(token) = self.take() {
@@ -237,7 +238,7 @@ impl Parser {
         })
     }
 
-    /// Reads one expression, or several between commas: a list.
+    /// Parses one expression, or several expressions separated by commas as a list.
     fn tuple(&mut self, choices: bool) -> Parsed {
         let first = if choices {
             self.expression()?
@@ -600,7 +601,7 @@ impl Parser {
         Ok(tested)
     }
 
-    /// Returns whether an argument without brackets follows the name of a test.
+    /// Returns true if an argument without brackets follows the name of a test.
     fn test_argument(&self) -> Parsed<bool> {
         match self.peek() {
             Some(Token::Name(word)) if word == "is" => {

@@ -1,11 +1,11 @@
-//! The tree of a template. A node knows its depth, so that no tree is deeper than may be walked.
+//! The tree of a template. Each node knows its depth, so that no tree exceeds the maximum depth.
 
 use crate::json::Value;
 
-/// Nodes on the longest way through an expression.
+/// The maximum depth of an expression.
 const DEEPEST: usize = 200;
 
-/// A piece of a template.
+/// A part of a template.
 pub(super) enum Part {
     Text(String),
     Show(Expr),
@@ -54,7 +54,7 @@ pub(super) enum Kind {
     },
 }
 
-/// Arguments of a call.
+/// The arguments of a call.
 #[derive(Default)]
 pub(super) struct Arguments {
     pub(super) positional: Vec<Expr>,
