@@ -1,7 +1,8 @@
 //! The messages of a conversation with a model, and their parts.
 //!
-//! Text, media, calls and results mean the same to every provider. Opaque parts are a provider's
-//! own items: only the endpoint that issued them can read them. Knows nothing about wire formats.
+//! Text, media, calls and results have the same meaning for every provider. Opaque parts are a
+//! provider's own items, which only their issuing endpoint can read. This module does not depend on
+//! wire formats.
 
 use blake2::digest::consts::U20;
 use blake2::{Blake2b, Digest};
@@ -9,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::json::is_default;
 
-/// Who wrote a message of a conversation.
+/// The role of a message in a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Instructions of the application.
     System,
-    /// The person, or what the runtime says for them.
+    /// The user, or the runtime on behalf of the user.
     User,
     /// The model.
     Assistant,
@@ -23,12 +24,12 @@ pub enum Role {
     Tool,
 }
 
-/// Who made a reply: wire format, host and model.
+/// The issuer of a reply: wire format, host and model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issuer {
     /// The provider's format: `responses`, `chat`, `messages`, `gemini` or `ollama`.
     pub wire: String,
-    /// The host, as `api.openai.com`.
+    /// The host, such as `api.openai.com`.
     pub host: String,
     /// The model.
     pub model: String,
@@ -42,12 +43,12 @@ pub struct TextPart {
     /// OpenAI's phase: `commentary` or `final_answer`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub phase: String,
-    /// Fields that the issuer wants back with it, as JSON text.
+    /// Fields that the issuer expects back with the part, as JSON text.
     #[serde(default, skip_serializing_if = "is_default")]
     pub opaque: String,
 }
 
-/// An image, document, sound or film: bytes in the log under `digest`, or an address.
+/// An image, document, audio or video: bytes in the log under `digest`, or an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MediaPart {
     /// `image`, `document`, `audio` or `video`.
@@ -71,56 +72,56 @@ pub struct MediaPart {
     pub detail: String,
 }
 
-/// Readable thinking, for people.
+/// Readable thinking, for display.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThinkingPart {
     /// The text.
     pub text: String,
-    /// The field in which the same endpoint wants the text back; empty: it is never sent.
+    /// The field in which the same endpoint expects the text back; empty if it is never sent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub echo: String,
 }
 
-/// A provider's item as it came, as JSON text.
+/// A provider's item in its original form, as JSON text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpaquePart {
     /// The item.
     #[serde(default, skip_serializing_if = "is_default")]
     pub data: String,
-    /// What it is, as its provider names it.
+    /// The provider's name for the kind of item.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kind: String,
-    /// Where a long item lies in the log.
+    /// The digest of a long item in the log.
     #[serde(default, skip_serializing_if = "is_default")]
     pub digest: String,
-    /// Size in bytes of a long item.
+    /// The size of a long item in bytes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub size: u64,
 }
 
-/// A native tool call as a provider returns it: `arguments` is JSON text, unread.
+/// A native tool call as returned by a provider. `arguments` is unparsed JSON text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The tool.
     pub name: String,
-    /// JSON text of the parameters, as the model wrote it.
+    /// The JSON text of the parameters, as the model wrote it.
     pub arguments: String,
     /// The provider's id of the call.
     #[serde(default, skip_serializing_if = "is_default")]
     pub id: String,
-    /// Fields that the issuer wants back with it, as JSON text.
+    /// Fields that the issuer expects back with the part, as JSON text.
     #[serde(default, skip_serializing_if = "is_default")]
     pub opaque: String,
 }
 
-/// What came back from the call `id`.
+/// The result of the call `id`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// The id of the call.
     pub id: String,
     /// Text, or text and media.
     pub content: Content,
-    /// Whether the call failed.
+    /// True if the call failed.
     #[serde(default, skip_serializing_if = "is_default")]
     pub error: bool,
 }
@@ -131,7 +132,7 @@ pub struct ToolResult {
 pub enum Part {
     /// Text.
     Text(TextPart),
-    /// An image, document, sound or film.
+    /// An image, document, audio or video.
     Media(MediaPart),
     /// Readable thinking.
     Thinking(ThinkingPart),
@@ -139,15 +140,15 @@ pub enum Part {
     Opaque(OpaquePart),
     /// A native tool call.
     Call(ToolCall),
-    /// The result of one.
+    /// The result of a native tool call.
     Result(ToolResult),
 }
 
-/// What a message holds. Plain text is the short form of one text part.
+/// The content of a message. Plain text is the short form of one text part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// Text alone.
+    /// Only text.
     Text(String),
     /// Parts in order.
     Parts(Vec<Part>),
@@ -183,7 +184,7 @@ impl Content {
         }
     }
 
-    /// Returns the content as parts; empty text is none.
+    /// Returns the content as parts; an empty text has none.
     pub fn to_parts(&self) -> Vec<Part> {
         match self {
             Self::Text(text) if text.is_empty() => Vec::new(),
@@ -195,7 +196,7 @@ impl Content {
         }
     }
 
-    /// Returns what it says, without thinking, calls and media.
+    /// Returns the text, without thinking, calls and media.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -210,7 +211,7 @@ impl Content {
         }
     }
 
-    /// Returns the readable thinking in it.
+    /// Returns the readable thinking.
     pub fn thinking(&self) -> String {
         match self {
             Self::Text(_) => String::new(),
@@ -224,7 +225,7 @@ impl Content {
         }
     }
 
-    /// Returns the native tool calls in it, in order.
+    /// Returns the native tool calls, in order.
     pub fn calls(&self) -> Vec<ToolCall> {
         match self {
             Self::Text(_) => Vec::new(),
@@ -238,7 +239,7 @@ impl Content {
         }
     }
 
-    /// Returns the content with `text` in place of its own text; thinking and calls stay.
+    /// Returns the content with its text replaced by `text`; thinking and calls stay.
     pub fn with_text(&self, text: &str) -> Self {
         if text == self.text() {
             return self.clone();
@@ -268,7 +269,7 @@ impl Content {
         )
     }
 
-    /// Whether it holds anything that only its issuer understands.
+    /// Returns true if it holds parts that only their issuer understands.
     pub fn is_bound(&self) -> bool {
         match self {
             Self::Text(_) => false,
@@ -282,14 +283,15 @@ impl Content {
         }
     }
 
-    /// Returns the content without what only its issuer understands: text, media, calls, results.
+    /// Returns the content without parts that only their issuer understands: text, media, calls,
+    /// results.
     #[must_use]
     pub fn without_issuer_parts(self) -> Self {
         let Self::Parts(parts) = self else {
             return self;
         };
         let kept = parts.into_iter().filter_map(|part| match part {
-            // Readable thinking goes too: only the endpoint that made it wants it back.
+            // Readable thinking is removed too, because only its endpoint expects it back.
             Part::Opaque(_) | Part::Thinking(_) => None,
             Part::Text(part) => Some(Part::Text(TextPart {
                 opaque: String::new(),
@@ -304,7 +306,7 @@ impl Content {
         Self::from_parts(kept.collect())
     }
 
-    /// Returns about how many characters of a model's window it takes.
+    /// Returns the approximate number of characters that it takes in a model's window.
     pub fn chars(&self) -> usize {
         const IMAGE: usize = 6_000;
         match self {
@@ -324,14 +326,14 @@ impl Content {
     }
 }
 
-/// One entry of the conversation that is sent to a model.
+/// A message of the conversation that is sent to a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who wrote it.
+    /// The role of the author.
     pub role: Role,
-    /// What it holds.
+    /// The content.
     pub content: Content,
-    /// Who made it, if it is a model's.
+    /// The issuer, for a model's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<Issuer>,
 }
@@ -365,8 +367,8 @@ impl From<Vec<Part>> for Content {
 
 /// An append-only list of messages with a running digest.
 ///
-/// Appending costs the same however long the conversation is. An [`Ask`](crate::effects::Ask) moves
-/// it to the runtime and the reply brings it back, so nothing is copied.
+/// Appending has constant cost. An [`Ask`](crate::effects::Ask) moves the conversation to the
+/// runtime and the reply brings it back, so nothing is copied.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
     messages: Vec<Message>,
@@ -394,7 +396,8 @@ impl Conversation {
         self.messages.push(message);
     }
 
-    /// Takes out what only its issuer understands. The digest stays: it stands for what was said.
+    /// Removes parts that only their issuer understands. The digest stays, because it represents
+    /// the original messages.
     pub fn cut(&mut self) {
         for message in &mut self.messages {
             let content = std::mem::take(&mut message.content);
@@ -403,7 +406,7 @@ impl Conversation {
         self.chars = self.messages.iter().map(|it| it.content.chars()).sum();
     }
 
-    /// Whether it holds anything that only its issuer understands.
+    /// Returns true if it holds parts that only their issuer understands.
     pub fn is_bound(&self) -> bool {
         self.messages.iter().any(|it| it.content.is_bound())
     }
@@ -413,7 +416,7 @@ impl Conversation {
         &self.messages
     }
 
-    /// Returns about how many characters of a model's window it takes.
+    /// Returns the approximate number of characters that it takes in a model's window.
     pub fn chars(&self) -> usize {
         self.chars
     }
@@ -424,7 +427,7 @@ impl Conversation {
     }
 }
 
-/// Returns the name under which bytes lie in a log: BLAKE2b-160 in hex.
+/// Returns the name of bytes in a log: their BLAKE2b-160 digest in hex.
 pub fn blob_digest(bytes: &[u8]) -> String {
     hex(&Blake2b::<U20>::digest(bytes))
 }

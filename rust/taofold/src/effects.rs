@@ -1,9 +1,10 @@
-//! Effects: what a strategy may ask the runtime to do, and the coroutine that asks.
+//! Effects: the operations that a strategy requests from the runtime, and the coroutine that
+//! requests them.
 //!
 //! A strategy is an `async` block that gets a [`Scope`]. Each method of the scope yields one
-//! [`Effect`] and awaits its [`Resolution`]. The compiler makes a state machine of the block;
-//! [`Coroutine`] drives it by hand, without an executor: a strategy never reads a clock or opens a
-//! file, so the same strategy runs live, replays from a log and is tested with
+//! [`Effect`] and awaits its [`Resolution`]. The compiler turns the block into a state machine, and
+//! [`Coroutine`] drives it without an executor. A strategy never reads a clock or opens a file.
+//! Therefore the same strategy runs live, replays from a log and is tested with
 //! [`Coroutine::resume`].
 //!
 //! ```
@@ -33,37 +34,38 @@ use crate::errors::Error;
 use crate::json::{Object, Value};
 use crate::values::{Action, ModelSettings, Observation, Reply, StepRole, Thought};
 
-/// Asks the model.
+/// Calls the model.
 #[derive(Debug, Clone, Default)]
 pub struct Ask {
-    /// What it is shown. The resolution brings it back.
+    /// The conversation, which the resolution returns.
     pub conversation: Conversation,
-    /// Which of the run's models answers.
+    /// The role of the model that answers.
     pub role: StepRole,
     /// Names of tools that are offered natively.
     pub tools: Vec<String>,
-    /// A schema for constrained decoding, where the model has it.
+    /// The schema for constrained decoding, if the model supports it.
     pub schema: Option<Value>,
-    /// Which of the run's models, by name; empty: the one that plays `role`.
+    /// The name of one of the run's models; empty for the model of `role`.
     pub model: String,
-    /// What of the run's settings is another for this call.
+    /// The settings that replace those of the run for this call.
     pub settings: ModelSettings,
-    /// Which of `tools` may be called now; `None`: all.
+    /// The subset of `tools` that may be called now; `None` for all.
     pub allowed: Option<Vec<String>>,
-    /// A provider's failure is no end of the run but a reply whose `finish` is `error`.
+    /// True if a provider failure does not end the run, but is a reply whose `finish` is `error`.
     pub tolerant: bool,
 }
 
-/// Takes one step: records the thought and performs its batch.
+/// Performs one step: records the thought and runs its batch.
 #[derive(Debug, Clone, Default)]
 pub struct Act {
-    /// Why.
+    /// The thought that gives the reason.
     pub thought: Thought,
-    /// What.
+    /// The batch of actions.
     pub actions: Vec<Action>,
-    /// Observations that the strategy makes itself, by place in the batch.
+    /// Observations that the strategy makes itself, by index in the batch.
     pub local: Vec<Option<Observation>>,
-    /// A person wrote these calls down: the repetition guard, which is for models, is silent.
+    /// True if a user defined these calls, so that the repetition guard, which checks models, is
+    /// disabled.
     pub planned: bool,
 }
 
@@ -79,57 +81,57 @@ impl Act {
     }
 }
 
-/// Puts something derived on the record; it takes no place of its own.
+/// Records derived data. A note has no key of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Note {
-    /// `violation`, `compacted`, `state`, or a strategy's own word.
+    /// The kind: `violation`, `compacted`, `state`, or a kind defined by the strategy.
     pub kind: String,
-    /// Its content.
+    /// The content.
     pub data: Object,
 }
 
-/// What a strategy yields.
+/// An operation that a strategy yields.
 #[derive(Debug)]
 pub enum Effect {
     /// Opens a turn. Resolves to an [`Outlook`].
     Begin,
-    /// Asks the model. Resolves to a [`Reply`].
+    /// Calls the model. Resolves to a [`Reply`].
     Ask(Box<Ask>),
-    /// Takes one step. Resolves to its observations.
+    /// Performs one step. Resolves to its observations.
     Act(Box<Act>),
-    /// Puts something on the record.
+    /// Records data.
     Note(Note),
-    /// Runs strategies at the same time, each to its end.
+    /// Runs strategies concurrently, each to its end.
     Fork(Vec<Coroutine<()>>),
 }
 
-/// What an effect resolves to.
+/// The result of an effect.
 #[derive(Debug)]
 pub enum Resolution {
-    /// Of [`Effect::Begin`].
+    /// The result of [`Effect::Begin`].
     Outlook(Outlook),
-    /// Of [`Effect::Ask`]: the reply and the conversation that was sent.
+    /// The result of [`Effect::Ask`]: the reply and the conversation that was sent.
     Reply(Box<Reply>, Conversation),
-    /// Of [`Effect::Act`].
+    /// The result of [`Effect::Act`].
     Observations(Vec<Observation>),
-    /// Of [`Effect::Note`] and [`Effect::Fork`].
+    /// The result of [`Effect::Note`] and [`Effect::Fork`].
     Done,
-    /// A limit stops the strategy: it may return a partial answer, and no effect follows.
+    /// A limit stops the strategy. It may return a partial answer and yields no further effect.
     Halt(Halt),
 }
 
-/// What a turn starts with.
+/// The conditions at the start of a turn.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outlook {
-    /// Messages of people since the last turn.
+    /// The users' messages since the last turn.
     pub heard: Vec<Message>,
-    /// The stop reason of the limit that makes this turn the last one; no tools may be offered.
+    /// The stop reason of the limit that makes this turn the last one, which must offer no tools.
     pub wrap_up: String,
     /// The reason to stop now, without another model call.
     pub stop: String,
-    /// What the repetition guard tells the model.
+    /// The repetition guard's hint for the model.
     pub hint: String,
-    /// Whether the repetition guard wants an answer without tools.
+    /// True if the repetition guard requires an answer without tools.
     pub toolless: bool,
 }
 
@@ -141,19 +143,19 @@ pub struct Halt {
     pub reason: String,
 }
 
-/// What a strategy returns.
+/// The answer that a strategy returns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The answer as JSON.
     pub output: Value,
-    /// Why the strategy stopped.
+    /// The reason why the strategy stopped.
     pub stop: String,
-    /// What went wrong; an answer with an error is no success.
+    /// The error message. An answer with an error is no success.
     pub error: String,
 }
 
 impl Answer {
-    /// Returns an answer that ends a run well.
+    /// Returns an answer that ends a run successfully.
     pub fn new(output: Value) -> Self {
         Self {
             output,
@@ -162,7 +164,7 @@ impl Answer {
         }
     }
 
-    /// Returns no answer, and the reason to stop.
+    /// Returns an answer without output, with the reason to stop.
     pub fn stopped(reason: impl Into<String>) -> Self {
         Self {
             output: Value::Null,
@@ -200,23 +202,23 @@ struct Channel(Mutex<Slot>);
 
 impl Channel {
     fn lock(&self) -> MutexGuard<'_, Slot> {
-        // No code panics while it holds the lock; the value is whole in any case.
+        // No code panics while it holds the lock, and the value is consistent in any case.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A strategy's only way to the world: each method yields an effect and awaits its resolution.
+/// A strategy's only access to the runtime. Each method yields an effect and awaits its resolution.
 #[derive(Debug, Clone)]
 pub struct Scope {
     channel: Arc<Channel>,
 }
 
 impl Scope {
-    /// Yields `effect` and returns what it resolves to.
+    /// Yields `effect` and returns its resolution.
     ///
     /// # Errors
     ///
-    /// [`Halt`] if a limit stops the strategy; it yields nothing more.
+    /// [`Halt`] if a limit stops the strategy, which must then yield nothing more.
     pub async fn perform(&self, effect: Effect) -> Result<Resolution, Halt> {
         *self.channel.lock() = Slot::Requested(effect);
         std::future::poll_fn(|_| {
@@ -245,7 +247,7 @@ impl Scope {
         }
     }
 
-    /// Asks the model with `conversation`, which is moved into the effect and brought back.
+    /// Calls the model with `conversation`, which is moved into the effect and returned.
     ///
     /// # Errors
     ///
@@ -261,7 +263,7 @@ impl Scope {
         }
     }
 
-    /// Takes one step.
+    /// Performs one step.
     ///
     /// # Errors
     ///
@@ -273,7 +275,7 @@ impl Scope {
         }
     }
 
-    /// Puts `data` on the record.
+    /// Records `data`.
     ///
     /// # Errors
     ///
@@ -286,7 +288,7 @@ impl Scope {
         self.perform(Effect::Note(note)).await.map(drop)
     }
 
-    /// Runs branches at the same time and returns their results in order.
+    /// Runs branches concurrently and returns their results in order.
     ///
     /// # Errors
     ///
@@ -315,7 +317,7 @@ impl Scope {
     }
 }
 
-/// A runtime that answers with the wrong kind of resolution is broken: the strategy stops.
+/// Returns the halt for a resolution of the wrong kind, which only a faulty runtime gives.
 fn unexpected(resolution: &Resolution) -> Halt {
     debug_assert!(false, "unexpected resolution {resolution:?}");
     Halt {
@@ -323,16 +325,16 @@ fn unexpected(resolution: &Resolution) -> Halt {
     }
 }
 
-/// Where a coroutine stands after it was resumed.
+/// The state of a coroutine after it was resumed.
 #[derive(Debug)]
 pub enum Resumed<T> {
-    /// It wants this effect performed.
+    /// The coroutine yielded this effect.
     Yielded(Effect),
-    /// It has returned.
+    /// The coroutine returned.
     Complete(T),
 }
 
-/// A strategy that is being driven.
+/// A strategy in execution.
 pub struct Coroutine<T> {
     future: Pin<Box<dyn Future<Output = T> + Send>>,
     channel: Arc<Channel>,
@@ -360,7 +362,7 @@ impl<T: 'static> Coroutine<T> {
         }
     }
 
-    /// Returns a coroutine that gives its result to `then`.
+    /// Returns a coroutine that passes its result to `then`.
     pub(crate) fn map<U: 'static>(self, then: impl FnOnce(T) -> U + Send + 'static) -> Coroutine<U>
     where
         T: Send,
@@ -376,23 +378,23 @@ impl<T: 'static> Coroutine<T> {
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignAwait`] if the strategy awaits something that is no effect.
+    /// [`Error::ForeignAwait`] if the strategy awaits something other than an effect.
     pub fn start(&mut self) -> Result<Resumed<T>, Error> {
         self.advance()
     }
 
-    /// Answers the last effect and runs up to the next one.
+    /// Resolves the last effect and runs up to the next one.
     ///
     /// # Errors
     ///
-    /// [`Error::ForeignAwait`] if the strategy awaits something that is no effect.
+    /// [`Error::ForeignAwait`] if the strategy awaits something other than an effect.
     pub fn resume(&mut self, resolution: Resolution) -> Result<Resumed<T>, Error> {
         *self.channel.lock() = Slot::Resolved(resolution);
         self.advance()
     }
 
     fn advance(&mut self) -> Result<Resumed<T>, Error> {
-        // Nothing ever wakes a strategy: it is polled again when its effect is resolved.
+        // Nothing wakes a strategy: it is polled again when its effect is resolved.
         let mut context = Context::from_waker(Waker::noop());
         let future = pin!(&mut self.future);
         if let Poll::Ready(result) = future.poll(&mut context) {

@@ -1,6 +1,6 @@
-//! The errors of this crate, sorted by who can act on them.
+//! The errors of this crate, grouped by the party that can correct them.
 //!
-//! A mistake of a model is no error: it becomes an observation.
+//! A mistake of a model is not an error but an observation.
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -12,10 +12,10 @@ use crate::json::Value;
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// A row that is not of the format.
+    /// A row does not have the log's format.
     #[error("{message}")]
     Format {
-        /// What is wrong with it.
+        /// The description of the fault.
         message: String,
     },
     /// The log was written by a newer release.
@@ -26,14 +26,14 @@ pub enum LogError {
         /// The highest schema that this release knows.
         known: u64,
     },
-    /// A record that belongs to no open step: the log was changed.
+    /// A record belongs to no open step, because the log was changed.
     #[error("{tag} of {key}[{index}] belongs to no open step: the log was changed")]
     NoSuchSlot {
         /// The kind of event.
         tag: &'static str,
         /// The key of the step.
         key: String,
-        /// The action's place in its batch.
+        /// The index of the action in its batch.
         index: u64,
     },
     /// Another process appended to this run, or owns it now.
@@ -53,22 +53,22 @@ pub enum LogError {
     /// The store failed.
     #[error("the log cannot be used: {message}")]
     Store {
-        /// The store's words.
+        /// The error message of the store.
         message: String,
     },
 }
 
-/// A provider that failed after its retries.
+/// A provider failed after its retries.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("the model failed ({kind}): {message}")]
 pub struct ModelError {
     /// `auth`, `rate`, `overflow`, `request`, `binding`, `server`, `network`, `reply` or `timeout`.
     pub kind: String,
-    /// The provider's words.
+    /// The provider's error message.
     pub message: String,
-    /// The status of the answer; 0: there was none, or the error came inside of one.
+    /// The HTTP status; 0 without a response, or if the error came inside a stream.
     pub status: u16,
-    /// Seconds after which the provider wants to be asked again.
+    /// The seconds after which the provider accepts a retry.
     pub retry_after: Option<f64>,
 }
 
@@ -88,9 +88,9 @@ impl ModelError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}{message}", if path.is_empty() { String::new() } else { format!("{path}: ") })]
 pub struct ConfigError {
-    /// Where it is; empty if it has no place.
+    /// The location; empty if there is none.
     pub path: String,
-    /// What is wrong and what to do.
+    /// The description of the fault and the correction.
     pub message: String,
 }
 
@@ -103,7 +103,7 @@ impl ConfigError {
         }
     }
 
-    /// Reads what a file holds. The error has the place of the value below `path`.
+    /// Parses the content of a file. The error contains the location of the value below `path`.
     pub(crate) fn reading<T: DeserializeOwned>(path: &str, value: Value) -> Result<T, Self> {
         serde_path_to_error::deserialize(value).map_err(|error| {
             let inner = error.path().to_string();
@@ -117,12 +117,13 @@ impl ConfigError {
     }
 }
 
-/// Returns serde's words about an unknown key as ours, with the nearest known one.
+/// Converts serde's message about an unknown key to this crate's wording, with the closest known
+/// key.
 fn plain(message: &str) -> String {
     if !message.starts_with("unknown field `") {
         return message.to_owned();
     }
-    // Every second piece stands between backticks.
+    // Every second part is between backticks.
     let mut names = message.split('`').skip(1).step_by(2);
     let unknown = names.next().unwrap_or_default();
     format!(
@@ -131,20 +132,20 @@ fn plain(message: &str) -> String {
     )
 }
 
-/// Deriving a run again gave another event than its log holds.
+/// A replay derived an event that differs from the log.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("the run diverges at effect {key:?}:\n  recorded  {}\n  requested {}",
     shown(recorded.as_deref()), shown(requested.as_deref()))]
 pub struct ReplayDiverged {
-    /// The place of the effect.
+    /// The key of the effect.
     pub key: String,
-    /// What the log holds there.
+    /// The recorded event.
     pub recorded: Option<Box<Event>>,
-    /// What this code derives.
+    /// The derived event.
     pub requested: Option<Box<Event>>,
 }
 
-/// Returns an event as a person reads it: as the log has it.
+/// Returns an event in its readable log form.
 pub fn shown(event: Option<&Event>) -> String {
     const LONGEST: usize = 500;
     let text = event.map(|event| crate::json::to_value(event).to_string());
@@ -157,7 +158,7 @@ pub fn shown(event: Option<&Event>) -> String {
     }
 }
 
-/// What ends a drive with an error.
+/// An error that ends a drive.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -170,10 +171,10 @@ pub enum Error {
     /// Code or configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The replay gave something else.
+    /// The replay differs from the log.
     #[error(transparent)]
     Diverged(#[from] ReplayDiverged),
-    /// The strategy awaited something that is no effect.
+    /// The strategy awaited something other than an effect.
     #[error("the strategy awaited something that is no effect: use its scope only")]
     ForeignAwait,
     /// The strategy yielded an effect after a limit had stopped it.
@@ -184,9 +185,9 @@ pub enum Error {
     Ended {
         /// The run.
         run: String,
-        /// How it ended.
+        /// The status of the run.
         status: String,
-        /// Why it ended.
+        /// The stop reason of the run.
         stop_reason: String,
     },
 }

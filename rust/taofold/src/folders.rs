@@ -1,6 +1,7 @@
-//! This user's folders, as the XDG Base Directory Specification names them.
+//! The user's folders, as the XDG Base Directory Specification defines them.
 //!
-//! They hold what is the user's and no project's: policies, accepted servers, the secret of logs.
+//! They hold data of the user that belongs to no project: policies, accepted servers, the secret of
+//! logs.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ fn folder(
     name: &str,
     otherwise: impl AsRef<Path>,
 ) -> Option<PathBuf> {
-    // The specification has relative paths ignored.
+    // The specification requires that relative paths are ignored.
     let set = variable(name).filter(|it| it.is_absolute());
     let base = set.or_else(|| Some(variable("HOME")?.join(otherwise)));
     base.map(|it| it.join("taofold"))

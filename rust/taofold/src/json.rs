@@ -1,6 +1,6 @@
-//! JSON values: their text, their serde helpers and the numbers that JSON cannot hold.
+//! JSON values: their text, serde helpers, and numbers that JSON cannot represent.
 //!
-//! Knows nothing about events or schemas.
+//! This module does not depend on events or schemas.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde::{Serialize, Serializer};
 pub use serde_json::{Map, Value, json};
 
-/// A JSON object. Keys keep their order; two objects are equal in any order.
+/// A JSON object. Keys keep their order, but objects are equal in any order.
 pub type Object = Map<String, Value>;
 
-/// Returns whether a field holds its default, so that the encoder leaves it out.
+/// Returns true if a field has its default, so that the encoder omits it.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -110,8 +110,9 @@ fn number_end(bytes: &[u8], start: usize) -> usize {
     start + length.max(1)
 }
 
-/// Reads JSON text, and refuses an object in which a key has two different values: `serde_json` takes
-/// the last of them, and nothing says which was meant.
+/// Parses JSON text and rejects an object in which a key has two different values.
+///
+/// `serde_json` would take the last of them, although the intended one is unknown.
 pub(crate) fn unambiguous(text: &str) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Unambiguous.deserialize(&mut reader)?;
@@ -185,7 +186,7 @@ impl<'de> Visitor<'de> for Unambiguous {
     }
 }
 
-/// Serializes any value to a [`Value`]; a value that JSON cannot hold becomes `null`.
+/// Serializes any value to a [`Value`]. A value that JSON cannot represent becomes `null`.
 pub(crate) fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or(Value::Null)
 }

@@ -29,7 +29,7 @@ pub mod tools;
 pub mod trace;
 pub mod values;
 
-/// The example of the README is compiled and run.
+/// The README's example, which is compiled and run as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;

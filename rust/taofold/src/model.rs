@@ -11,12 +11,12 @@ use crate::errors::ModelError;
 use crate::json::Value;
 use crate::values::{ModelSettings, Profile, Reply, StepRole};
 
-/// A tool as a model is offered it.
+/// A tool as it is offered to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolOffer {
     /// The name.
     pub name: String,
-    /// What it does.
+    /// The description.
     pub description: String,
     /// The JSON Schema of its parameters.
     pub schema: Value,
@@ -25,17 +25,17 @@ pub struct ToolOffer {
 /// One request to a model.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// What the model is shown.
+    /// The conversation.
     pub conversation: &'a Conversation,
     /// Tools that are offered natively.
     pub tools: &'a [ToolOffer],
-    /// Which of them may be called now; `None`: all.
+    /// The subset of tools that may be called now; `None` for all.
     pub allowed: Option<&'a [String]>,
-    /// A schema for constrained decoding, where the profile has it.
+    /// The schema for constrained decoding, if the profile supports it.
     pub schema: Option<&'a Value>,
-    /// How the model is asked.
+    /// The settings of the call.
     pub settings: &'a ModelSettings,
-    /// Hears text while it arrives; without a listener nothing is streamed.
+    /// The listener for text while it arrives; without one, the reply is not streamed.
     pub on_text: Option<&'a (dyn Fn(&str) + Send + Sync)>,
 }
 
@@ -49,16 +49,16 @@ impl std::fmt::Debug for Request<'_> {
     }
 }
 
-/// A model. An implementation retries what may be retried and counts what it cost.
+/// A model. An implementation performs retries and counts the consumed tokens and cost.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// The name in the log, as `openai:gpt-4`.
+    /// Returns the name in the log, such as `openai:gpt-4`.
     fn name(&self) -> &str;
 
-    /// What the model can do.
+    /// Returns the capabilities of the model.
     fn profile(&self) -> &Profile;
 
-    /// Asks the model.
+    /// Calls the model.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl std::fmt::Debug for Models {
 }
 
 impl Models {
-    /// Returns models of which `main` plays every role.
+    /// Returns models in which `main` plays every role.
     pub fn new(main: Arc<dyn Model>) -> Self {
         Self {
             main,
@@ -90,21 +90,21 @@ impl Models {
         }
     }
 
-    /// Lets `model` play `role`.
+    /// Assigns `model` to `role`.
     #[must_use]
     pub fn with_role(mut self, role: StepRole, model: Arc<dyn Model>) -> Self {
         self.roles.insert(role, model);
         self
     }
 
-    /// Adds a model under a name that an [`Ask`](crate::effects::Ask) may give.
+    /// Adds a model under a name that an [`Ask`](crate::effects::Ask) may use.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.named.insert(name.into(), model);
         self
     }
 
-    /// Returns the model with this name, else the one that plays `role`.
+    /// Returns the model with this name, or the one that plays `role`.
     pub fn get(&self, name: &str, role: StepRole) -> &Arc<dyn Model> {
         let by_role = self.roles.get(&role).unwrap_or(&self.main);
         self.named.get(name).unwrap_or(by_role)
@@ -116,7 +116,7 @@ impl Models {
     }
 }
 
-/// A model that returns prepared replies in order: for tests and examples.
+/// A model that returns prepared replies in order, for tests and examples.
 #[derive(Debug)]
 pub struct ScriptedModel {
     profile: Profile,
@@ -124,7 +124,7 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// Returns a model with replies of text.
+    /// Returns a model with text replies.
     pub fn new(replies: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self::with_replies(
             replies.into_iter().map(Reply::text_only),
@@ -132,7 +132,7 @@ impl ScriptedModel {
         )
     }
 
-    /// Returns a model with whole replies, as native tool calls.
+    /// Returns a model with complete replies, such as native tool calls.
     pub fn with_replies(replies: impl IntoIterator<Item = Reply>, profile: Profile) -> Self {
         Self {
             profile,

@@ -1,8 +1,9 @@
-//! Parameters and results held against a JSON Schema, of a server or of a built-in tool.
+//! Validates parameters and results against a JSON Schema of a server or a built-in tool.
 //!
-//! The rules are `type`, `properties`, `required`, `additionalProperties`, `items`, `enum`, `const`,
-//! `minimum` and `maximum`: what a model gets wrong, told before anybody is asked. Every other rule
-//! is left to the server, which checks again. A schema may be hostile, so each check has a bound of steps.
+//! The supported rules are `type`, `properties`, `required`, `additionalProperties`, `items`,
+//! `enum`, `const`, `minimum` and `maximum`. They cover typical mistakes of models, which are
+//! reported before any approval. All other rules are left to the server, which validates again. A
+//! schema may be hostile, so the number of steps of each check is bounded.
 
 use std::cell::Cell;
 
@@ -16,12 +17,12 @@ const KINDS: [&str; 7] = [
     "string", "integer", "number", "boolean", "null", "array", "object",
 ];
 
-/// A schema that can be used.
+/// A valid schema.
 #[derive(Debug, Clone)]
 pub(crate) struct Schema(Value);
 
 impl Schema {
-    /// Returns the schema, or why it is none.
+    /// Returns the schema, or the reason why it is invalid.
     pub(crate) fn new(schema: Value) -> Result<Self, String> {
         flaw(&schema, 0).map_or(Ok(Self(schema)), Err)
     }
@@ -33,7 +34,7 @@ impl Schema {
         };
         let mut faults = Vec::new();
         check.visit(&self.0, value, "", &mut faults);
-        // A check that was not completed refuses nothing: the server checks again.
+        // An incomplete check rejects nothing, because the server validates again.
         if faults.is_empty() || check.left.get() == 0 {
             return Ok(());
         }
@@ -47,7 +48,7 @@ impl Schema {
     }
 }
 
-/// Returns why it is no schema, as far as the rules that are checked here go.
+/// Returns the reason why the schema is invalid, considering only the supported rules.
 fn flaw(schema: &Value, depth: u32) -> Option<String> {
     if depth > 64 {
         return Some("it is nested too deeply".to_owned());
@@ -165,7 +166,7 @@ impl Check {
             "" => name.to_owned(),
             path => format!("{path}.{name}"),
         };
-        // A pattern may allow what `additionalProperties` forbids.
+        // A pattern may allow names that `additionalProperties` forbids.
         let closed = rules.get("additionalProperties") == Some(&Value::Bool(false))
             && !rules.contains_key("patternProperties");
         for (name, value) in members {
@@ -228,7 +229,7 @@ fn is_whole(number: f64) -> bool {
     number.fract() == 0.0
 }
 
-/// Whether two values are equal as JSON Schema has it: `1` and `1.0` are.
+/// Returns true if two values are equal in JSON Schema, where `1` equals `1.0`.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {

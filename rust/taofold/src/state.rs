@@ -1,7 +1,7 @@
-//! A run's state is a fold over its records. There is no other state.
+//! The state of a run: a fold over its records. There is no other state.
 //!
-//! [`RunState::apply`] is one step of it and costs the same however long the run is. [`fold`] also
-//! leaves out what a rewind took back. Knows nothing about storage.
+//! [`RunState::apply`] performs one step with constant cost. [`fold`] also skips rewound records.
+//! This module does not depend on storage.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,24 +12,25 @@ use crate::events::{Event, Observed, Record, Replied, RunStarted};
 use crate::json::{Object, Value};
 use crate::values::{Action, Observation, Step, Thought, Usage};
 
-/// Where one action of an open step stands.
+/// The state of one action of an open step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slot {
-    /// The action, perhaps edited by a person.
+    /// The action, including an approver's edits.
     pub action: Action,
-    /// Whether it was started.
+    /// True if it was started.
     pub started: bool,
-    /// How often it was started.
+    /// The number of starts.
     pub attempts: u64,
-    /// How many activations ended during the call without recording an end, as by a kill.
+    /// The number of activations that ended during the call without recording an end, for example
+    /// when killed.
     pub lost: u64,
-    /// Whether its last start was lost in this way: a further start counts against the limits.
+    /// True if its last start was lost this way. A further start then counts against the limits.
     pub cut: bool,
-    /// Whether its last decision asks a person in the middle of the call.
+    /// True if its last decision asks a question during the call.
     asking: bool,
-    /// What came back.
+    /// The observation.
     pub observation: Option<Observation>,
-    /// The name and value that go over the state.
+    /// The name and value that update the state.
     pub update: Option<(String, Value)>,
 }
 
@@ -47,39 +48,39 @@ impl Slot {
         }
     }
 
-    /// Whether the call was started, is not over, and asks no person in the middle of it.
+    /// Returns true if the call was started, has not ended, and asks no question.
     pub(crate) fn is_at_work(&self) -> bool {
         self.started && self.observation.is_none() && !self.asking
     }
 }
 
-/// A step whose last observation is not in yet.
+/// A step whose last observation is still missing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenStep {
-    /// Why.
+    /// The thought that gives the reason.
     pub thought: Thought,
-    /// One for each action.
+    /// One slot for each action.
     pub slots: Vec<Slot>,
 }
 
-/// Everything that is known of a run after some prefix of its log.
+/// The state of a run after a prefix of its log.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunState {
     /// The goal.
     pub goal: String,
     /// `new`, `running`, `waiting`, `finished`, `limited`, `failed` or `cancelled`.
     pub status: Status,
-    /// Why the run ended.
+    /// The reason why the run ended.
     pub stop_reason: String,
-    /// Whether the goal was reached.
+    /// True if the goal was reached.
     pub success: bool,
     /// The answer.
     pub output: Value,
-    /// The answer without masks, if `output` has some.
+    /// The answer without masks, if `output` contains masks.
     pub accepted: Value,
-    /// What went wrong.
+    /// The error message.
     pub error: String,
-    /// What a waiting run waits for.
+    /// The reason why a waiting run waits.
     pub waiting_for: String,
     /// The start of the run.
     pub started: Option<Box<RunStarted>>,
@@ -89,43 +90,43 @@ pub struct RunState {
     pub steps: Vec<Step>,
     /// Open steps by key.
     pub open: BTreeMap<String, OpenStep>,
-    /// Model calls that cost something.
+    /// Model calls, without those answered from a cache.
     pub model_calls: u64,
-    /// Tool calls that were started.
+    /// Started tool calls.
     pub tool_calls: u64,
-    /// The same by tool.
+    /// Started tool calls by tool.
     pub per_tool: BTreeMap<String, u64>,
     /// Model calls of child runs.
     pub child_model_calls: u64,
     /// Tool calls of child runs.
     pub child_tool_calls: u64,
-    /// Calls that were not run.
+    /// Calls that did not run.
     pub refused_calls: u64,
-    /// Calls in a row that were not run.
+    /// Consecutive calls that did not run.
     pub refused_row: u64,
     /// Tokens and dollars.
     pub usage: Usage,
-    /// The same by model.
+    /// Tokens and dollars by model.
     pub usage_by_model: BTreeMap<String, Usage>,
     /// Limits that were reached.
     pub limits_hit: Vec<String>,
-    /// What people said.
+    /// The messages of users.
     pub heard: Vec<Message>,
     /// The fencing token.
     pub epoch: u64,
-    /// How often the run was resumed.
+    /// The number of resumes.
     pub wakes: u64,
-    /// How often it was rewound.
+    /// The number of rewinds.
     pub rewinds: u64,
     /// The time of the last record.
     pub at: i64,
-    /// Whether a mask replaced a secret in what the model reads.
+    /// True if a mask replaced a secret in text for the model.
     pub masked: bool,
     /// Milliseconds of activity.
     pub active_ms: u64,
 }
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status(String);
 
@@ -136,12 +137,12 @@ impl Default for Status {
 }
 
 impl Status {
-    /// Returns the word in the log.
+    /// Returns the name in the log.
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// Whether only a resume may follow.
+    /// Returns true if only a resume may follow.
     pub fn ended(&self) -> bool {
         matches!(
             self.0.as_str(),
@@ -149,7 +150,7 @@ impl Status {
         )
     }
 
-    /// Whether time that passes is no activity.
+    /// Returns true if elapsed time does not count as activity.
     fn idle(&self) -> bool {
         matches!(self.0.as_str(), "new" | "waiting")
     }
@@ -249,7 +250,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Returns the milliseconds of work from the last record to this one.
+    /// Returns the milliseconds of activity from the previous record to this one.
     fn activity(&self, record: &Record) -> u64 {
         let event = &record.event;
         if matches!(
@@ -258,7 +259,7 @@ impl RunState {
         ) {
             return 0;
         }
-        // Only where the machine's clock was set does a record carry its own time.
+        // A record contains its own time only if the system clock was set.
         if let Some(elapsed) = record.elapsed {
             return elapsed;
         }
@@ -308,10 +309,10 @@ impl RunState {
         step.slots.get_mut(place).ok_or_else(missing)
     }
 
-    /// Marks the calls that the activation before left unfinished.
+    /// Marks the calls that the previous activation left unfinished.
     ///
-    /// One that ended in order has recorded it: then the status is no longer `running`. The first
-    /// owner of a run has epoch 1 and records no `resumed`.
+    /// An orderly end is recorded, so the status is then no longer `running`. The first owner of a
+    /// run has epoch 1 and records no `resumed`.
     fn mark_lost_calls(&mut self, epoch: u64) {
         if self.status.name() != "running" || epoch <= self.epoch.max(1) {
             return;
@@ -340,8 +341,8 @@ impl RunState {
 
     fn start(&mut self, record: &Record, retry: u64) -> Result<(), LogError> {
         let slot = self.slot(record)?;
-        // A call that goes on after an orderly stop counts once. One that is made again because it
-        // failed, or took its process with it, is another.
+        // A call that continues after an orderly stop counts once. A call that is repeated after a
+        // failure or a crash counts again.
         let counts = !slot.started || slot.cut || retry > 0;
         slot.started = true;
         slot.cut = false;
@@ -371,7 +372,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Moves the step `key` to the complete ones if every slot has its observation.
+    /// Moves the step `key` to the complete steps if every slot has its observation.
     fn close(&mut self, key: &str) {
         let complete = |step: &OpenStep| step.slots.iter().all(|slot| slot.observation.is_some());
         if !self.open.get(key).is_some_and(complete) {
@@ -385,7 +386,7 @@ impl RunState {
         for slot in step.slots {
             actions.push(slot.action);
             observations.extend(slot.observation);
-            // In the order of the batch, not of arrival.
+            // In the order of the batch and not of arrival.
             self.data.extend(slot.update);
         }
         self.steps.push(Step {
@@ -397,7 +398,7 @@ impl RunState {
     }
 }
 
-/// Returns the records that still count: what a rewind took back is left out.
+/// Returns the records that count, without rewound ones.
 pub fn live(records: &[Record]) -> Vec<&Record> {
     let mut surviving: Vec<&Record> = Vec::with_capacity(records.len());
     for record in records {
@@ -411,7 +412,7 @@ pub fn live(records: &[Record]) -> Vec<&Record> {
     surviving
 }
 
-/// Returns the state after `records`. Time travel is the fold of a prefix.
+/// Returns the state after `records`. A prefix gives an earlier state.
 ///
 /// # Errors
 ///
@@ -425,7 +426,7 @@ pub fn fold(records: &[Record]) -> Result<RunState, LogError> {
     if counted.len() == records.len() {
         return Ok(state);
     }
-    // Money and tokens of a branch that was taken back are spent all the same.
+    // Tokens and dollars of a rewound branch still count.
     let surviving: HashSet<u64> = counted.iter().map(|record| record.seq).collect();
     for record in records.iter().filter(|it| !surviving.contains(&it.seq)) {
         match &record.event {

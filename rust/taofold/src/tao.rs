@@ -1,7 +1,8 @@
 //! TAO documents in the form of the AIWG rules: `ralph_tao_log`, or `tao_iteration` documents.
 //!
-//! Reading one gives the records of a run that fold, replay nothing and can be judged. Unknown
-//! thought types and statuses become `reasoning` and `partial`, with a violation on record.
+//! An imported document becomes the records of a run, which fold and can be judged but replay
+//! nothing. Unknown thought types and statuses become `reasoning` and `partial`, with a recorded
+//! violation.
 
 use crate::errors::ConfigError;
 use crate::events::{
@@ -16,14 +17,14 @@ use crate::values::{
     ASK_USER, Action, FINISH, Observation, ObservationStatus, Sideeffect, Thought, ThoughtType,
 };
 
-/// The strategy of a run that was taken in from a document.
+/// The strategy name of a run imported from a document.
 const IMPORTED: &str = "imported";
 
-/// Reads a document as the records of a run. `at` dates what has no timestamp.
+/// Parses a document to the records of a run. `at` is the time for entries without a timestamp.
 ///
 /// # Errors
 ///
-/// [`ConfigError`] with the path of the field that is missing, unknown or of the wrong kind.
+/// [`ConfigError`] with the path of the field that is missing, unknown or of the wrong type.
 pub fn import(text: &str, run: &str, at: i64) -> Result<Vec<Record>, ConfigError> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)
         .map_err(|error| ConfigError::new("", format!("not readable YAML: {error}")))?;
@@ -136,7 +137,7 @@ fn read_iteration(
 ) -> Result<(), ConfigError> {
     let mut fields = Fields::new(value, path)?;
     let given = fields.either("iteration", "iteration_number")?;
-    // Numbers of a foreign file are checked, not trusted: `because` refers to them.
+    // Numbers of a foreign file are checked and not trusted, because `because` refers to them.
     if given.is_some_and(|given| given.as_u64() != Some(number)) {
         return Err(fields.fault("", &format!("is not iteration {number}: number from 1")));
     }
@@ -178,7 +179,7 @@ fn listed(value: Option<Value>) -> Vec<Value> {
     }
 }
 
-/// Whether a call was started where the document does not say it.
+/// Returns true if a call was probably started, for documents without that information.
 fn likely_started(call: &TracedCall) -> bool {
     let refused = |it: &Observation| !it.refused.is_empty();
     let reserved = matches!(call.action.tool.as_str(), FINISH | ASK_USER);
@@ -247,7 +248,7 @@ fn read_action(value: &Value, path: &str, at: i64) -> Result<TracedCall, ConfigE
     let started_at = fields.instant("timestamp", at)?;
     let mut effect = None;
     match fields.take("parameters") {
-        // Arguments may stand beside `tool`, as in the rules' second example.
+        // Arguments may be beside `tool`, as in the rules' second example.
         None | Some(Value::Null) => action.parameters = fields.rest(),
         Some(Value::Object(parameters)) => {
             action.parameters = parameters;
@@ -292,7 +293,7 @@ fn read_observation(
             format!("unknown status {named:?}")
         };
         writer.mended("status", detail, number);
-        // An unknown word must not improve the run's rate of success.
+        // An unknown status must not improve the run's success rate.
         ObservationStatus::Partial
     });
     let observation = Observation {
@@ -312,7 +313,7 @@ fn read_observation(
     Ok((observation, seen))
 }
 
-/// Puts turns together as the records of a run.
+/// A writer that assembles turns to the records of a run.
 struct Writer {
     run: String,
     at: i64,
@@ -338,7 +339,7 @@ impl Writer {
             thought,
             actions: calls.iter().map(|call| call.action.clone()).collect(),
         });
-        // All starts before the first observation, as a run writes a batch.
+        // All starts before the first observation, in the order in which a run writes a batch.
         for (index, call) in (0..).zip(&calls).filter(|(_, call)| call.started) {
             self.at = call.started_at;
             let key = key.clone();
@@ -376,7 +377,7 @@ impl Writer {
         });
     }
 
-    /// Dates a start that has no time of its own: no later than what follows.
+    /// Dates a start without its own time, not after the following record.
     fn begin_with_the_first(&mut self) {
         let first = self.records.iter().map(|record| record.at).min();
         if let (Some(start), Some(first)) = (self.records.first_mut(), first) {
@@ -385,7 +386,7 @@ impl Writer {
     }
 }
 
-/// A mapping of the document, read once, key by key.
+/// A mapping of the document, whose keys are consumed one by one.
 struct Fields {
     left: Object,
     path: String,
@@ -423,7 +424,7 @@ impl Fields {
         self.take(key).ok_or_else(|| self.fault(key, "is missing"))
     }
 
-    /// Takes the value under either of two spellings; both are a fault.
+    /// Takes the value under either of two spellings. Both at once are an error.
     fn either(&mut self, one: &str, other: &str) -> Result<Option<Value>, ConfigError> {
         match (self.take(one), self.take(other)) {
             (Some(_), Some(_)) => Err(self.fault(
@@ -505,7 +506,7 @@ impl Fields {
     }
 }
 
-/// Reads a time in UTC or with an offset as milliseconds since the epoch.
+/// Parses a time in UTC or with an offset to milliseconds since the epoch.
 fn milliseconds(text: &str) -> Option<i64> {
     let number = |part: &str| -> Option<i64> {
         let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -551,6 +552,8 @@ fn milliseconds(text: &str) -> Option<i64> {
     Some((days_from_civil(year, month, day) * 86_400 + seconds) * 1000 + number(&fraction)?)
 }
 
+/// Returns the days since 1970-01-01.
+///
 /// Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `days_from_civil`.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -601,7 +604,7 @@ fn iteration(turn: &TracedTurn) -> Value {
     }
     let mut actions: Vec<Value> = turn.calls.iter().map(|it| action(it, turn.at)).collect();
     let mut observations: Vec<Value> = turn.calls.iter().map(observation).collect();
-    // The rules' own form for one action; lists only where a batch needs them.
+    // The rules' own form for one action; lists are used only for larger batches.
     if let ([_], [seen]) = (actions.as_slice(), observations.as_slice()) {
         let seen = !seen.is_null();
         document.extend(actions.pop().map(|it| ("action".to_owned(), it)));
@@ -640,7 +643,7 @@ fn action(call: &TracedCall, proposed: i64) -> Value {
     if let Some(effect) = call.effect {
         document.insert("effect".to_owned(), json!(effect));
     }
-    // Written only where a reader would guess wrong.
+    // Written only if a reader would infer it wrongly.
     if call.started != likely_started(call) {
         document.insert("started".to_owned(), json!(call.started));
     }
@@ -670,7 +673,7 @@ fn observation(call: &TracedCall) -> Value {
     Value::Object(document)
 }
 
-/// Adds a field that says something.
+/// Adds a field unless it is empty.
 fn put_filled(document: &mut Object, name: &str, value: Value) {
     let empty = match &value {
         Value::Null => true,

@@ -1,7 +1,7 @@
-//! Text for people and the log: excerpts, key lines, and what nobody would see made visible.
+//! Text for display and the log: excerpts, key lines, and visible forms of invisible characters.
 //!
-//! The words are those of the Python runtime, because logs of both hold them. Knows nothing about
-//! runs or tools.
+//! The texts are those of the Python runtime, because logs of both contain them. This module does
+//! not depend on runs or tools.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -9,13 +9,13 @@ use std::sync::LazyLock;
 use regex::Regex;
 use unicode_normalization::char::is_combining_mark;
 
-/// How alike a word must be to one that is known to be taken for it, of 1.
+/// The minimum similarity, out of 1, for a suggested name.
 const ALIKE: f64 = 0.6;
 
-/// Returns what an unknown name was probably meant to be, else what there is, for a person.
+/// Returns a suggestion for an unknown name, or the list of known names.
 pub(crate) fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    // A name may be said without the group before its last point.
+    // A name may be given without the group before its last dot.
     let alike = |other: &&str| {
         let last = other.rsplit('.').next().unwrap_or_default();
         let alike = strsim::normalized_damerau_levenshtein;
@@ -32,7 +32,7 @@ pub(crate) fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> 
     }
 }
 
-/// Characters of a key line.
+/// The maximum number of characters of a key line.
 const LINE: usize = 200;
 
 static ERROR: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -42,8 +42,9 @@ static ERROR: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Characters that a screen does not show or that change how others are shown: control characters,
-/// bidirectional marks, joiners, fillers, selectors and tags.
+/// Returns true for characters that are not displayed or change how others are displayed.
+///
+/// These are control characters, bidirectional marks, joiners, fillers, selectors and tags.
 fn is_unseen(character: char) -> bool {
     matches!(character,
         '\0'..='\x08' | '\x0b'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{34f}' | '\u{61c}'
@@ -54,8 +55,9 @@ fn is_unseen(character: char) -> bool {
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Returns the text with control, bidirectional and invisible characters made visible. Tabs and line
-/// ends stay.
+/// Returns the text with control, bidirectional and invisible characters made visible.
+///
+/// Tabs and line ends stay.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unseen) {
         return Cow::Borrowed(text);
@@ -72,8 +74,10 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Returns bytes as text in which no two of them look alike: also bytes that are no UTF-8, blanks
-/// at ends of lines, blanks beyond ASCII, tabs (⇥) and its own escapes.
+/// Returns bytes as text in which different bytes look different.
+///
+/// This includes invalid UTF-8, blanks at line ends, blanks beyond ASCII, tabs (⇥) and its own
+/// escapes.
 pub(crate) fn unambiguous(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len() + 16);
     let escape = |shown: &mut String, code: u32| shown.push_str(&format!("\\u{{{code:x}}}"));
@@ -81,7 +85,7 @@ pub(crate) fn unambiguous(bytes: &[u8]) -> String {
         let text = chunk.valid();
         for (at, character) in text.char_indices() {
             let rest = &text[at + character.len_utf8()..];
-            // Whether only blanks follow in the line. What is no UTF-8 behind them is no line end.
+            // True if only blanks follow in the line. Invalid UTF-8 after them is not a line end.
             let trailing = || match rest.trim_start_matches([' ', '\t']) {
                 "" => chunk.invalid().is_empty(),
                 left => left.starts_with('\n'),
@@ -97,8 +101,8 @@ pub(crate) fn unambiguous(bytes: &[u8]) -> String {
                 | '\u{202f}'
                 | '\u{205f}'
                 | '\u{3000}' => escape(&mut shown, u32::from(character)),
-                // Marks that are drawn over what stands before them; those of scripts only at the
-                // start of a line, where they would change the sign of a difference.
+                // Marks that are drawn over the preceding character. Those of scripts only at the
+                // start of a line, where they would change the sign of a diff.
                 '\u{300}'..='\u{36f}'
                 | '\u{483}'..='\u{489}'
                 | '\u{1ab0}'..='\u{1aff}'
@@ -167,7 +171,7 @@ fn errors(text: &str, mut limit: usize) -> String {
 }
 
 fn is_error(line: &str) -> bool {
-    // A minified file is one line of megabytes: only its beginning is looked at.
+    // A minified file can be one line of megabytes, so only its beginning is checked.
     let end = line
         .char_indices()
         .nth(2000)
@@ -177,7 +181,7 @@ fn is_error(line: &str) -> bool {
         .is_some_and(|error| error.is_match(&line[..end]))
 }
 
-/// Returns the first line that holds something; of a failure the first that looks like an error.
+/// Returns the first line with content or, after a failure, the first that looks like an error.
 pub(crate) fn key_line(text: &str, failed: bool) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.clone().next();

@@ -1,4 +1,4 @@
-//! Tools: the trait, a registry, and tools made of functions with typed parameters.
+//! Tools: the trait, a registry, and tools made from functions with typed parameters.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,14 +17,14 @@ use crate::model::ToolOffer;
 use crate::policy::Tier;
 use crate::values::{Observation, Sideeffect};
 
-/// What a tool is called with, besides its parameters.
+/// The context of a tool call, in addition to its parameters.
 #[derive(Debug, Clone)]
 pub struct CallContext {
-    /// The run.
+    /// The id of the run.
     pub run: String,
-    /// The call's name, the same after a crash: `run/key/index`.
+    /// The id of the call, the same after a crash: `run/key/index`.
     pub effect_id: String,
-    /// The variables of the run's state when the call begins.
+    /// The variables of the run's state at the start of the call.
     pub data: Object,
     update: Arc<Mutex<Option<(String, Value)>>>,
 }
@@ -40,45 +40,47 @@ impl CallContext {
         }
     }
 
-    /// Returns the context in a run whose variables are `data`.
+    /// Returns the context with `data` as the variables of the run.
     #[must_use]
     pub fn with_data(mut self, data: Object) -> Self {
         self.data = data;
         self
     }
 
-    /// Lets `value` be the variable `name` of the run's state when the call is observed.
+    /// Sets the variable `name` of the run's state to `value` when the call is observed.
     pub fn set(&self, name: impl Into<String>, value: Value) {
         let mut update = self.update.lock().unwrap_or_else(PoisonError::into_inner);
         *update = Some((name.into(), value));
     }
 
-    /// Returns what the tool set.
+    /// Returns the variable set by the tool.
     pub(crate) fn update(&self) -> Option<(String, Value)> {
         let update = self.update.lock().unwrap_or_else(PoisonError::into_inner);
         update.clone()
     }
 }
 
-/// What a tool declares. An approval of a call is bound to it.
+/// The declaration of a tool. An approval of a call is bound to it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Declared {
     /// The name.
     pub name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
     /// The JSON Schema of its parameters.
     pub schema: Value,
-    /// What it does to the world.
+    /// The side effect.
     pub effect: Sideeffect,
-    /// How much say a person has before it runs.
+    /// The approval tier.
     pub tier: Tier,
-    /// The role that the requester needs; empty: none.
+    /// The role that the requester needs; empty for none.
     pub role: String,
 }
 
 impl Declared {
-    /// Returns what a tool declares that runs without asking and is never repeated without asking.
+    /// Returns a declaration with tier 1 and side effect [`Sideeffect::Once`].
+    ///
+    /// Such a tool runs without approval and is never repeated without one.
     pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
         Self {
             name: name.into(),
@@ -91,48 +93,49 @@ impl Declared {
     }
 }
 
-/// Something a model may call.
+/// A tool that a model may call.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// What it declares.
+    /// Returns its declaration.
     fn declared(&self) -> &Declared;
 
-    /// The name.
+    /// Returns its name.
     fn name(&self) -> &str {
         &self.declared().name
     }
 
-    /// What it does to the world.
+    /// Returns its side effect.
     fn effect(&self) -> Sideeffect {
         self.declared().effect
     }
 
-    /// How much say a person has before it runs.
+    /// Returns its approval tier.
     fn tier(&self) -> Tier {
         self.declared().tier
     }
 
-    /// Shows a person what the call would do.
+    /// Returns a preview of the call's effect for approvers.
     fn preview(&self, parameters: &Object) -> String {
         call_line(self.name(), parameters)
     }
 
-    /// Says what is wrong with the parameters of a call, before it is decided on.
+    /// Checks the parameters of a call before the decision about it.
     ///
     /// # Errors
     ///
-    /// The words that the model is told.
+    /// The feedback for the model.
     fn check(&self, parameters: &Object) -> Result<(), String> {
         let _ = parameters;
         Ok(())
     }
 
-    /// Runs it. What goes wrong is an observation. One without a key line gets its first line, or
-    /// its first error.
+    /// Runs the tool. A failure is an observation.
+    ///
+    /// If the key line is empty, it becomes the first line of the result, or its first error.
     async fn call(&self, parameters: Object, context: CallContext) -> Observation;
 }
 
-/// Returns a call on one line, as `name(a=1, b="x")`.
+/// Returns a call on one line, such as `name(a=1, b="x")`.
 pub fn call_line(name: &str, parameters: &Object) -> String {
     let pairs: Vec<String> = parameters
         .iter()
@@ -144,15 +147,16 @@ pub fn call_line(name: &str, parameters: &Object) -> String {
     format!("{name}({})", pairs.join(", "))
 }
 
-/// Whether a name can be told from the values around it.
+/// Returns true if a name can be distinguished from the values around it.
 fn is_identifier(name: &str) -> bool {
     !name.starts_with(|first: char| first.is_ascii_digit())
         && !name.is_empty()
         && name.chars().all(|one| one.is_alphanumeric() || one == '_')
 }
 
-/// Returns a value as a literal of Python. What a person is shown before a call is approved is
-/// compared when it is used, so both runtimes write it alike.
+/// Returns a value as a Python literal.
+///
+/// A preview is compared when its approval is used, so both runtimes must write it alike.
 pub fn literal(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
@@ -174,7 +178,7 @@ pub fn literal(value: &Value) -> String {
     }
 }
 
-/// Returns text as a literal of Python.
+/// Returns a text as a Python literal.
 pub(crate) fn quoted(text: &str) -> String {
     let mark = if text.contains('\'') && !text.contains('"') {
         '"'
@@ -199,8 +203,9 @@ pub(crate) fn quoted(text: &str) -> String {
     out
 }
 
-/// Returns a digest of what a tool declares: an approval is bound to it. It is the same as the
-/// Python runtime's for the same tool.
+/// Returns a digest of a tool's declaration, to which approvals are bound.
+///
+/// It equals the Python runtime's for the same tool.
 pub fn definition(tool: &dyn Tool) -> String {
     let tool = tool.declared();
     let facts = json!([
@@ -232,7 +237,7 @@ impl Toolset {
         Self::default()
     }
 
-    /// Adds a tool; one of the same name is replaced.
+    /// Adds a tool and replaces one with the same name.
     pub fn insert(&mut self, tool: Arc<dyn Tool>) {
         self.tools.insert(tool.name().to_owned(), tool);
     }
@@ -244,7 +249,7 @@ impl Toolset {
         self
     }
 
-    /// Returns the tool of this name.
+    /// Returns the tool with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(name)
     }
@@ -254,7 +259,7 @@ impl Toolset {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Returns the tools as a model is offered them, sorted by name.
+    /// Returns the tools in the form offered to a model, sorted by name.
     pub fn offers(&self) -> Vec<ToolOffer> {
         self.tools
             .values()
@@ -272,7 +277,7 @@ fn offer(tool: &dyn Tool) -> ToolOffer {
     }
 }
 
-/// A tool made of an async function whose parameters have a type.
+/// A tool made from an async function with typed parameters.
 ///
 /// ```
 /// use schemars::JsonSchema;
@@ -299,7 +304,7 @@ pub struct FunctionTool<P, F> {
 }
 
 impl<P: DeserializeOwned + JsonSchema, F> FunctionTool<P, F> {
-    /// Returns a tool that calls `function`; an `Err` is a failed observation.
+    /// Returns a tool that calls `function`. An `Err` becomes a failed observation.
     pub fn new(name: impl Into<String>, description: impl Into<String>, function: F) -> Self {
         let schema = to_value(&schemars::schema_for!(P));
         Self {
@@ -309,7 +314,7 @@ impl<P: DeserializeOwned + JsonSchema, F> FunctionTool<P, F> {
         }
     }
 
-    /// Says what the tool does to the world.
+    /// Sets the side effect of the tool.
     #[must_use]
     pub fn with_effect(mut self, effect: Sideeffect) -> Self {
         self.declared.effect = effect;
@@ -348,7 +353,7 @@ where
 }
 
 fn read_parameters<P: DeserializeOwned>(tool: &str, mut parameters: Object) -> Result<P, String> {
-    // Reserved: how long the call may take, not a parameter of the function.
+    // Reserved: the time limit of the call, not a parameter of the function.
     parameters.shift_remove("timeout_s");
     serde_json::from_value(Value::Object(parameters))
         .map_err(|error| format!("the parameters of {tool} are invalid: {error}"))

@@ -1,4 +1,4 @@
-//! The log as a person reads it: turn after turn, call by call, and the `ReAct` trace.
+//! The log in readable form: turn by turn, call by call, and the `ReAct` trace.
 
 use std::collections::HashMap;
 
@@ -7,22 +7,22 @@ use crate::json::{Value, json};
 use crate::state::live;
 use crate::values::{ASK_USER, Action, FINISH, Observation, Sideeffect, Thought};
 
-/// One action and what became of it. Times are milliseconds since the epoch, 0: never.
+/// One action and its progress. Times are milliseconds since the epoch; 0 if there is none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TracedCall {
-    /// The action, perhaps edited by a person.
+    /// The action, including an approver's edits.
     pub action: Action,
-    /// What came back.
+    /// The observation.
     pub observation: Option<Observation>,
-    /// When it was started.
+    /// The time of the start.
     pub started_at: i64,
-    /// When it was observed.
+    /// The time of the observation.
     pub observed_at: i64,
-    /// Whether a tool was started.
+    /// True if a tool was started.
     pub started: bool,
-    /// Who approved it with other parameters than were proposed; empty: nobody.
+    /// The approver that changed the parameters; empty for none.
     pub edited_by: String,
-    /// What it does to the world, where the log says that it changes something.
+    /// The side effect, if the log records one that changes something.
     pub effect: Option<Sideeffect>,
     observed_seq: u64,
 }
@@ -42,7 +42,7 @@ impl TracedCall {
         }
     }
 
-    /// Whether it was a step of the strategy's own, or reserved, rather than a tool.
+    /// Returns true if it was a step of the strategy itself or a reserved action, and not a tool.
     pub fn local(&self) -> bool {
         let refused = |it: &Observation| !it.refused.is_empty();
         let own = !self.started && self.observation.as_ref().is_some_and(|it| !refused(it));
@@ -50,34 +50,33 @@ impl TracedCall {
     }
 }
 
-/// A thought and its batch. `number` is the step's where the turn is complete.
+/// A thought and its batch. In a complete turn, `number` is that of the step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TracedTurn {
-    /// From 1.
+    /// The number of the turn, from 1.
     pub number: u64,
-    /// The effect's place.
+    /// The key of the effect.
     pub key: String,
-    /// When it was proposed.
+    /// The time of the proposal.
     pub at: i64,
-    /// Why.
+    /// The thought that gives the reason.
     pub thought: Thought,
-    /// What, and what came of it.
+    /// The batch of calls.
     pub calls: Vec<TracedCall>,
     seq: u64,
 }
 
 impl TracedTurn {
-    /// Whether it has an action, and an observation for each.
+    /// Returns true if it has an action, and an observation for each action.
     pub fn complete(&self) -> bool {
         !self.calls.is_empty() && self.calls.iter().all(|call| call.observation.is_some())
     }
 }
 
-/// Returns the turns that still count, numbered from 1.
+/// Returns the turns that count, numbered from 1.
 ///
-/// Complete turns come in the order in which they closed and so bear the numbers of their steps. A
-/// turn that its branch left open and went on from keeps its place; what is open at the end of the
-/// log comes last.
+/// Complete turns are in the order in which they closed and have the numbers of their steps. A turn
+/// that its branch left open keeps its position; turns still open at the end of the log come last.
 pub fn turns(records: &[Record]) -> Vec<TracedTurn> {
     let branch = |key: &str| key.rsplit_once('.').map_or("", |it| it.0).to_owned();
     let mut opened: Vec<TracedTurn> = Vec::new();
@@ -107,7 +106,7 @@ pub fn turns(records: &[Record]) -> Vec<TracedTurn> {
         let call = current
             .get(event.key())
             .and_then(|&place| opened.get_mut(place)?.calls.get_mut(index?));
-        // An imported log may point anywhere; what points to no call is left out.
+        // An imported log may contain invalid references, which are skipped.
         if let Some(call) = call {
             enter(call, record);
         }
@@ -153,7 +152,7 @@ fn enter(call: &mut TracedCall, record: &Record) {
         _ => None,
     };
     if let Some((action, decided)) = edited {
-        // A void takes the edit back.
+        // A void revokes the edit.
         let allowed = decided.verdict == Verdict::Allow;
         call.edited_by = if allowed {
             decided.by.clone()
@@ -202,7 +201,7 @@ pub fn react_trace(records: &[Record]) -> Value {
     }
 }
 
-/// Whether the call only says that the work is done: its answer stands in `final_answer`.
+/// Returns true if the call only ends the work: its answer is in `final_answer`.
 fn closes(call: &TracedCall) -> bool {
     match call.action.tool.as_str() {
         FINISH => true,

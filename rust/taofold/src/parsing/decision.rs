@@ -1,4 +1,4 @@
-//! What an object decides: its thought and its calls.
+//! Reads a decision, which is a thought with its calls, from a JSON object.
 
 use crate::json::{Object, Value};
 use crate::parsing::outcome::{Call, Remark, Repair, Turn};
@@ -16,7 +16,7 @@ const PARAMETER_KEYS: [&str; 6] = [
 ];
 const BATCH_KEYS: [&str; 2] = ["actions", "tool_calls"];
 const ANSWER_KEYS: [&str; 2] = ["final_answer", "answer"];
-/// Keys beside a call's parameters that are the protocol's.
+/// The keys of the protocol beside a call's parameters.
 const ENVELOPE: [&str; 13] = [
     "learned",
     "thought",
@@ -33,7 +33,7 @@ const ENVELOPE: [&str; 13] = [
     "action",
 ];
 
-/// Whether an object carries a marker of the protocol.
+/// Returns true if an object has a marker of the protocol.
 pub(super) fn is_decision(value: &Value) -> bool {
     let Value::Object(keys) = value else {
         return false;
@@ -49,7 +49,7 @@ pub(super) fn is_decision(value: &Value) -> bool {
         || (has(&["answer", "reasoning", "thinking"]) && only_protocol())
 }
 
-/// Reads one protocol object.
+/// Parses one protocol object.
 pub(super) fn turn_of(object: &Object) -> Turn {
     Turn {
         remark: remark(object),
@@ -123,7 +123,7 @@ fn calls(object: &Object) -> Vec<Call> {
     }]
 }
 
-/// Reads one call; `around` is the object that holds it, for what stands beside the action.
+/// Parses one call. `around` is the enclosing object, which may hold keys of the call.
 fn call_of(item: &Value, around: Option<&Object>) -> Call {
     let Value::Object(object) = item else {
         let error = match item {
@@ -170,7 +170,7 @@ fn call_of(item: &Value, around: Option<&Object>) -> Call {
     }
 }
 
-/// Reads the call that an object makes with the name under `used`.
+/// Parses the call of an object with the tool's name under the key `used`.
 fn named(name: &str, object: &Object, used: &str) -> Call {
     let call = Call {
         tool: name.trim().to_owned(),
@@ -184,7 +184,7 @@ fn named(name: &str, object: &Object, used: &str) -> Call {
     {
         return with_arguments(call, arguments);
     }
-    // Parameters may stand beside the name, without a key of their own.
+    // Parameters may be beside the name, without a key of their own.
     let inline: Object = object
         .iter()
         .filter(|(key, _)| {
@@ -206,7 +206,7 @@ fn named(name: &str, object: &Object, used: &str) -> Call {
     }
 }
 
-/// Reads the arguments of a call: an object, or JSON text of one.
+/// Parses the arguments of a call: an object, or JSON text of one.
 pub(super) fn with_arguments(call: Call, arguments: &Value) -> Call {
     match arguments {
         Value::Object(parameters) => Call {

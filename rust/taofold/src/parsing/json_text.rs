@@ -1,4 +1,4 @@
-//! JSON objects in the text of a model: fenced, in prose, or nearly JSON.
+//! Finds JSON objects in the text of a model: fenced, in prose, or nearly valid.
 
 use std::sync::LazyLock;
 
@@ -7,10 +7,10 @@ use regex::Regex;
 use crate::json::{Object, Value, unambiguous};
 use crate::parsing::outcome::{Repair, Unparsed};
 
-/// Characters of a text that a reading looks at.
+/// The maximum number of characters that are searched.
 const LONGEST: usize = 1_000_000;
 
-/// An object that was found in a text, with what stands around it.
+/// An object found in a text, with its surroundings.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Found {
     pub(super) value: Value,
@@ -19,31 +19,31 @@ pub(super) struct Found {
     pub(super) repairs: Vec<Repair>,
 }
 
-/// What a search for objects ends in.
+/// The result of a search for objects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Search {
     pub(super) found: Vec<Found>,
-    /// Where an object begins that never ends.
+    /// The position of an object without an end.
     pub(super) cut: Option<usize>,
-    /// Why an object could not be read.
+    /// The reason why an object could not be parsed.
     pub(super) fault: Option<String>,
 }
 
-/// A brace that begins an object: a key follows, or the end of the object. Another one is text.
+/// A brace that begins an object: a key or the end of the object follows. Any other brace is text.
 static OPENING: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"\A\{\s*(?:["'“}]|[\p{L}_][\w-]*\s*:)"#).ok());
 
-/// A key without quotes, as `JavaScript` has it.
+/// A key without quotes, as in `JavaScript`.
 static BARE_KEY: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\A[\w$][\w$.-]{0,63}(?:\s*:)").ok());
 
-/// Returns a key without quotes that begins the text, before its colon.
+/// Returns an unquoted key at the start of the text, before its colon.
 fn bare_key(text: &str) -> Option<&str> {
     let found = BARE_KEY.as_ref()?.find(text)?.as_str();
     Some(found.strip_suffix(':')?.trim_end())
 }
 
-/// Finds the objects of a text, the outermost ones, in order.
+/// Finds the outermost objects of a text, in order.
 pub(super) fn objects(text: &str) -> Search {
     let mut search = Search::default();
     if text.len() > LONGEST {
@@ -60,7 +60,7 @@ pub(super) fn objects(text: &str) -> Search {
         }
         let Some(end) = balanced(text, start) else {
             search.cut = Some(start);
-            // What looks like an object in it may be half of it: nothing behind counts.
+            // A nested object may be only half of a value, so nothing after it counts.
             break;
         };
         match lenient(&text[start..end]) {
@@ -111,14 +111,17 @@ fn balanced(text: &str, start: usize) -> Option<usize> {
     None
 }
 
-/// Whether a character begins a string. An apostrophe does where a key or a value is due, `before`
-/// being what stands in front of it: Python writes its strings so.
+/// Returns true if a character begins a string.
+///
+/// An apostrophe begins one only where a key or value is expected, as in Python; `before` is the
+/// preceding character.
 fn opens_string(character: char, before: char) -> bool {
     character == '"' || (character == '\'' && matches!(before, '{' | '[' | ',' | ':'))
 }
 
-/// Returns the end of the string whose quote stands at `start`; `None` if it has none. An apostrophe
-/// ends one only before a mark: `'it's'` has one inside.
+/// Returns the end of the string whose quote is at `start`; `None` if it has none.
+///
+/// An apostrophe ends a string only before a punctuation mark: `'it's'` contains one.
 fn string_end(text: &str, start: usize) -> Option<usize> {
     let quote = text[start..].chars().next()?;
     let mut escaped = false;
@@ -139,7 +142,7 @@ fn string_end(text: &str, start: usize) -> Option<usize> {
     None
 }
 
-/// Reads JSON text strictly, else with the changes that cannot alter what it says.
+/// Parses JSON text strictly, or with changes that cannot alter its meaning.
 fn lenient(text: &str) -> Result<(Value, Vec<Repair>), String> {
     let strict = match exact(text) {
         Ok(value) => return Ok((value, Vec::new())),
@@ -149,12 +152,12 @@ fn lenient(text: &str) -> Result<(Value, Vec<Repair>), String> {
     if repairs.is_empty() {
         return Err(strict);
     }
-    // Of a text that nothing mends, the first fault is the one to tell.
+    // If no repair helps, the first error is reported.
     let value = exact(&mended).map_err(|_| strict)?;
     Ok((value, repairs))
 }
 
-/// Reads JSON text strictly; a number that would lose digits is refused.
+/// Parses JSON text strictly and rejects numbers that would lose digits.
 fn exact(text: &str) -> Result<Value, String> {
     let value = unambiguous(text).map_err(|error| error.to_string())?;
     match crate::json::oversized_integer(text) {
@@ -163,8 +166,8 @@ fn exact(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Takes away trailing commas and comments, escapes line breaks in strings, quotes keys, and writes
-/// Python's strings and constants as JSON.
+/// Removes trailing commas and comments, escapes line breaks in strings, quotes keys, and converts
+/// Python's strings and constants to JSON.
 fn mended(text: &str) -> (String, Vec<Repair>) {
     let mut out = String::with_capacity(text.len());
     let mut kinds: Vec<&'static str> = Vec::new();
@@ -175,7 +178,7 @@ fn mended(text: &str) -> (String, Vec<Repair>) {
     };
     let mut rest = text;
     let mut before = ' ';
-    // The brackets that are open: in an object a key is due behind its brace and each comma.
+    // The open brackets: in an object a key is expected after its brace and after each comma.
     let mut open: Vec<char> = Vec::new();
     while let Some(character) = rest.chars().next() {
         let length = character.len_utf8();
@@ -227,7 +230,7 @@ fn mended(text: &str) -> (String, Vec<Repair>) {
     (out, repairs)
 }
 
-/// Appends what stands between the quotes of a string as a string of JSON. Returns whether it held a
+/// Appends the text between the quotes of a string as a JSON string. Returns true if it contained a
 /// line break.
 fn string_of(body: &str, out: &mut String) -> bool {
     let mut breaks = false;
@@ -266,12 +269,12 @@ fn constant(rest: &str, before: &str) -> Option<(&'static str, &'static str)> {
     alone.then_some((python, json))
 }
 
-/// Reads the one JSON object of a reply, in whatever wrapping.
+/// Parses the only JSON object of a reply, in any wrapping.
 ///
 /// # Errors
 ///
-/// [`Unparsed`] with what the model is told: the reply is empty, cut off, holds several objects or
-/// none, or an object that cannot be read.
+/// [`Unparsed`] with feedback for the model: the reply is empty, cut off, holds several objects or
+/// none, or an object that cannot be parsed.
 pub fn read_object(text: &str, finish: &str) -> Result<(Object, Vec<Repair>), Unparsed> {
     let whole = text.len();
     let text = super::reply::without_reasoning(text);
@@ -321,7 +324,7 @@ pub fn read_object(text: &str, finish: &str) -> Result<(Object, Vec<Repair>), Un
     }
 }
 
-/// Whether a text is a list in JSON, perhaps fenced.
+/// Returns true if a text is a JSON list, optionally fenced.
 fn is_array(text: &str) -> bool {
     let text = text
         .trim()

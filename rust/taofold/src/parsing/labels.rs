@@ -16,8 +16,9 @@ static LABEL: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 const EXCERPT: usize = 500;
 
-/// Reads a reply in the text protocol; `None` if it has no action and no final answer, and does not
-/// begin with a thought.
+/// Parses a reply in the text protocol.
+///
+/// Returns `None` if it has no action and no final answer, and does not begin with a thought.
 pub(super) fn read(text: &str) -> Option<Turn> {
     let pattern = LABEL.as_ref()?;
     let marks: Vec<(String, usize, usize)> = pattern
@@ -45,7 +46,7 @@ pub(super) fn read(text: &str) -> Option<Turn> {
         let body = text[*end..until].trim();
         match name.as_str() {
             "thought" if turn.calls.is_empty() => body.clone_into(&mut thought),
-            // A model that writes the observation itself invents it: nothing behind it counts.
+            // An observation written by the model is invented, so nothing after it counts.
             "observation" => {
                 turn.role_violation = text[*start..].chars().take(EXCERPT).collect();
                 break;
@@ -70,7 +71,7 @@ pub(super) fn read(text: &str) -> Option<Turn> {
             _ => {}
         }
     }
-    // What stands before the first label is thinking, too.
+    // Text before the first label also belongs to the thought.
     if thought.is_empty() {
         let first = marks.first().map_or(0, |mark| mark.1);
         text[..first].trim().clone_into(&mut thought);
@@ -99,7 +100,7 @@ fn with_input(call: Call, body: &str) -> Call {
     if body.starts_with('{') || body.is_empty() {
         return with_arguments(call, &Value::String(body.to_owned()));
     }
-    // Bare text: which parameter it is only the tool knows.
+    // Plain text: only the tool knows the parameter to which it belongs.
     Call {
         parameters: Object::from_iter([(
             "input".to_owned(),

@@ -1,9 +1,9 @@
-//! Replies of models as turns: a thought and its calls, prose, or a refusal for the model.
+//! Parses replies of models: a turn with a thought and its calls, prose, or feedback for the model.
 //!
-//! [`read_reply`] reads the JSON protocol and the ReAct text protocol, [`read_call`] a native call,
-//! [`read_object`] one JSON object for a typed question. What had to be changed to read a text is
-//! in the receipt (`repairs`); a change that may have altered what the model says marks the call as
-//! guessed. Pure; knows nothing about whether a tool exists.
+//! [`read_reply`] parses the JSON protocol and the ReAct text protocol, [`read_call`] a native
+//! call, and [`read_object`] one JSON object for a typed question. `repairs` lists every change
+//! that parsing required. A change that may have altered the meaning marks the call as guessed. The
+//! functions are pure and do not check that a tool exists.
 
 mod decision;
 mod json_text;

@@ -1,13 +1,13 @@
-//! What a reading ends in. Values only.
+//! The results of parsing, as plain values.
 
 use crate::json::Object;
 
-/// One thing that was changed to read a text.
+/// A change that was needed to parse a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repair {
-    /// A short name, as `trailing_comma`.
+    /// A short name, such as `trailing_comma`.
     pub kind: &'static str,
-    /// Whether it may have changed what the text says, rather than its envelope.
+    /// True if it may have changed the content and not only the envelope.
     pub content: bool,
 }
 
@@ -20,7 +20,7 @@ impl Repair {
         }
     }
 
-    /// Returns a repair that may have changed what the text says.
+    /// Returns a repair that may have changed the content.
     pub(super) const fn content(kind: &'static str) -> Self {
         Self {
             kind,
@@ -29,7 +29,7 @@ impl Repair {
     }
 }
 
-/// One tool call as the model asked for it.
+/// One tool call as requested by the model.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Call {
     /// The name as written.
@@ -38,11 +38,11 @@ pub struct Call {
     pub parameters: Object,
     /// The model's reason for this call.
     pub rationale: String,
-    /// The provider's or the model's own identifier of the call.
+    /// The id of the call, given by the provider or the model.
     pub id: String,
-    /// What was changed to read this call.
+    /// The changes that were needed to parse this call.
     pub repairs: Vec<Repair>,
-    /// Why its arguments could not be read: the tool must not run.
+    /// The reason why its arguments could not be parsed; the tool must not run.
     pub error: String,
 }
 
@@ -51,15 +51,15 @@ pub struct Call {
 pub struct Remark {
     /// The text.
     pub content: String,
-    /// Lower-case label as the model wrote it, unchecked.
+    /// The lower-case label from the model, unchecked.
     pub kind: Option<String>,
-    /// Numbers of the steps that it cites.
+    /// The numbers of the cited steps.
     pub because: Vec<u64>,
-    /// As the model claims, unchecked.
+    /// The confidence stated by the model, unchecked.
     pub confidence: Option<f64>,
-    /// Whether the model asks to pause.
+    /// True if the model asks to pause.
     pub critical: bool,
-    /// What it learned from the observations before.
+    /// The model's summary of the previous observations.
     pub learned: String,
 }
 
@@ -70,9 +70,9 @@ pub struct Turn {
     pub remark: Option<Remark>,
     /// The batch of actions; empty for a thought without an action.
     pub calls: Vec<Call>,
-    /// What was changed to read the reply as a whole.
+    /// The changes that were needed to parse the whole reply.
     pub repairs: Vec<Repair>,
-    /// What was cut because the model wrote an observation itself.
+    /// The text that was cut because the model wrote an observation itself.
     pub role_violation: String,
 }
 
@@ -83,12 +83,13 @@ pub struct Prose {
     pub text: String,
 }
 
-/// A refusal.
+/// A reply that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unparsed {
-    /// Why, for programs: `empty`, `incomplete`, `ambiguous`, `no_candidate` or `invalid`.
+    /// The machine-readable reason: `empty`, `incomplete`, `ambiguous`, `no_candidate` or
+    /// `invalid`.
     pub reason: &'static str,
-    /// Why, for the model.
+    /// The feedback for the model.
     pub feedback: String,
 }
 
@@ -101,13 +102,13 @@ impl Unparsed {
     }
 }
 
-/// What a reply is.
+/// The result of parsing a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Read {
     /// A thought, calls, or both.
     Turn(Turn),
     /// Text without a protocol.
     Prose(Prose),
-    /// Nothing that can be acted on.
+    /// A reply that cannot be used.
     Unparsed(Unparsed),
 }

@@ -1,4 +1,4 @@
-//! A whole reply: the JSON protocol, the text protocol, or prose.
+//! Parses a complete reply: the JSON protocol, the text protocol, or prose.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -36,7 +36,7 @@ pub(super) fn without_reasoning(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether the reply ends before the reasoning that it begins with.
+/// Returns true if the reply ends inside the reasoning with which it begins.
 pub(crate) fn ends_inside_reasoning(text: &str) -> bool {
     let pattern = UNFINISHED.as_ref();
     pattern.is_some_and(|pattern| pattern.is_match(text))
@@ -46,19 +46,20 @@ pub(super) fn unfinished() -> Unparsed {
     Unparsed::new("incomplete", "The reply ends inside its reasoning.")
 }
 
-/// Whether a decision begins in the text, as JSON.
+/// Returns true if the text contains the beginning of a JSON decision.
 fn is_begun(text: &str) -> bool {
     BEGUN.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// Whether an object that never ends may be half a decision: the reply begins with it, or it has a
-/// key of one. Behind words it is text.
+/// Returns true if an object without an end may be half of a decision.
+///
+/// The reply must begin with it, or it must have a key of a decision. After other words it is text.
 fn is_cut(text: &str, search: &Search) -> bool {
     let begun = |start: usize| text[..start].trim().is_empty() || is_begun(&text[start..]);
     search.cut.is_some_and(begun)
 }
 
-/// Reads a reply's text. `finish` is why it ended, in the provider's word or ours.
+/// Parses a reply's text. `finish` is the provider's or the normalized finish reason.
 pub fn read_reply(text: &str, finish: &str) -> Read {
     let text = without_reasoning(text);
     let text = text.as_ref();
@@ -91,7 +92,7 @@ pub fn read_reply(text: &str, finish: &str) -> Read {
             let outside = [&text[..first.start], &text[first.end..]];
             let around = outside.map(|it| it.replace("```json", "").replace("```", ""));
             if around.iter().any(|it| !it.trim().is_empty()) {
-                // The prose may show the call, or take it back.
+                // The prose may only quote the call, or revoke it.
                 turn.repairs.push(Repair::content("beside_prose"));
                 turn.remark = turn.remark.or_else(|| remark(&text[..first.start]));
             }
@@ -138,7 +139,7 @@ fn cut_off() -> Unparsed {
     )
 }
 
-/// Reads a native tool call, whose arguments are JSON text.
+/// Parses a native tool call, whose arguments are JSON text.
 pub fn read_call(call: &ToolCall, finish: &str) -> Call {
     let bare = Call {
         tool: call.name.clone(),

@@ -1,8 +1,9 @@
-//! A conversation as the providers want it: each call has a result before anything else is written.
+//! Converts a conversation to the order that providers require: the result of each call directly
+//! follows it.
 
 use crate::content::{Message, Part, Role};
 
-/// What stands for a result that a conversation lacks.
+/// The placeholder for a missing result.
 const NO_RESULT: &str = "(no result)";
 
 /// A message, or the result of one call.
@@ -17,7 +18,7 @@ pub(super) enum Entry<'a> {
     },
 }
 
-/// Returns the entries of a conversation, with a result for each call that has none.
+/// Returns the entries of a conversation, with a placeholder for each missing result.
 pub(super) fn answered(conversation: &[Message]) -> Vec<Entry<'_>> {
     let mut entries = Vec::with_capacity(conversation.len());
     let mut open: Vec<String> = Vec::new();

@@ -1,8 +1,8 @@
-//! Chat completions: everybody who speaks the format that OpenAI began.
+//! Chat completions: the format introduced by OpenAI, which many servers support.
 //!
-//! What a server does not support (a response format, a parameter) is left out after its first
-//! refusal, and that is remembered. The reader is lenient where servers differ and strict about the
-//! end: a stream without one is an error.
+//! A feature that a server does not support, such as a response format or a parameter, is omitted
+//! after its first refusal. The refusal is remembered. The reader is lenient about differences
+//! between servers and strict about the end: a stream without an end is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -16,9 +16,9 @@ use crate::errors::ModelError;
 use crate::json::{Object, Value, json};
 use crate::values::finish_of;
 
-/// Formats of an answer in the order in which they are tried.
+/// The response formats in the order in which they are tried.
 const FORMATS: [&str; 3] = ["json_schema", "json_object", "none"];
-/// What a server may refuse without the request losing its meaning.
+/// Fields that can be omitted without changing the meaning of the request.
 const DROPPABLE: [&str; 7] = [
     "temperature",
     "top_p",
@@ -28,7 +28,7 @@ const DROPPABLE: [&str; 7] = [
     "reasoning_effort",
     "service_tier",
 ];
-/// A call that is said to cost more than this was not: its tokens are priced instead.
+/// The maximum plausible reported cost. Above it, the cost is computed from the tokens.
 const MOST_USD: f64 = 1e6;
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ struct Learnt {
 
 pub(super) struct Chat {
     model: String,
-    /// It says `max_completion_tokens` instead of `max_tokens`.
+    /// True if the server expects `max_completion_tokens` instead of `max_tokens`.
     new_limit: bool,
     learnt: Mutex<Learnt>,
 }
@@ -136,7 +136,7 @@ impl Wire for Chat {
         let about_format = ["response_format", "json_schema", "json_object", "grammar"]
             .iter()
             .any(|mark| error.message.contains(mark));
-        // Each round leaves out one thing more, so it ends after a handful of attempts.
+        // Each round omits one more feature, so the loop ends after a few attempts.
         if about_format && learnt.level + 1 < FORMATS.len() {
             learnt.level += 1;
             return true;
@@ -149,7 +149,7 @@ impl Wire for Chat {
     }
 }
 
-/// Returns the conversation, in which every call has a result.
+/// Returns the conversation with a result for every call.
 fn messages(conversation: &[Message], issuer: &Issuer) -> Vec<Value> {
     answered(conversation)
         .into_iter()
@@ -191,7 +191,7 @@ fn assistant(message: &Message, issuer: &Issuer) -> Value {
     if !calls.is_empty() {
         written.insert("tool_calls".to_owned(), Value::Array(calls));
     }
-    // A server that sent its thinking under a field wants it back there; another one does not.
+    // Only the server that sent its thinking in a field expects it back there.
     if message.issuer.as_ref() == Some(issuer) {
         for part in message.content.to_parts() {
             if let Part::Thinking(thinking) = part
@@ -243,12 +243,13 @@ impl ChatReader {
         let last = self.calls.keys().next_back().copied();
         let next = last.map_or(0, |last| last + 1);
         let index = match call["index"].as_u64() {
-            // Whole calls that all say they are the first.
+            // Some servers send complete calls that all have the index 0.
             Some(index) => match self.calls.get(&index) {
                 Some(known) if !id.is_empty() && known.id != id => next,
                 _ => index,
             },
-            // No index: a new call if it says what it is, else more of the last one.
+            // Without an index, a call with an id or a name is new; otherwise it continues the last
+            // one.
             None if !id.is_empty() || !name.is_empty() => next,
             None => last.unwrap_or_default(),
         };
@@ -261,7 +262,7 @@ impl ChatReader {
         }
         match &function["arguments"] {
             Value::String(piece) => grown.arguments.push_str(piece),
-            // Some servers send an object where the format has a string of JSON.
+            // Some servers send an object although the format requires a JSON string.
             Value::Object(whole) => grown.arguments = json!(whole).to_string(),
             _ => {}
         }
@@ -291,7 +292,7 @@ impl Reader for ChatReader {
         if !tier.is_empty() {
             tier.clone_into(&mut self.tier);
         }
-        // The last event may hold the usage alone.
+        // The last event may contain only the usage.
         let choice = &event["choices"][0];
         if let Some(reason) = choice["finish_reason"].as_str() {
             self.finish = Some(reason.to_owned());

@@ -1,4 +1,4 @@
-//! One address with one key: sends a request, reads the answer, tries again while that may help.
+//! One address with one key: sends a request, reads the response, and retries where useful.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +11,21 @@ use super::sse::EventDecoder;
 use crate::errors::{ConfigError, ModelError};
 use crate::json::Value;
 
-/// An answer that is larger than any model writes.
+/// The maximum size of a response, above that of any model reply.
 const MOST_BYTES: usize = 16 << 20;
 const CONNECT: Duration = Duration::from_secs(10);
-/// Until a whole answer is there, or between two pieces of a stream.
+/// The timeout for a complete response, or between two chunks of a stream.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// Kinds of errors that may pass by themselves. A timeout has cost its time already.
+/// The kinds of errors that may be temporary. A timeout is not retried, because it already took
+/// long.
 const AGAIN: [&str; 4] = ["rate", "server", "network", "reply"];
 const ATTEMPTS: u32 = 3;
-/// After 429, which waiting does cure.
+/// The number of attempts after status 429, which waiting resolves.
 const RATE_ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: f64 = 0.5;
 const LONGEST_PAUSE: f64 = 20.0;
-/// No retry starts later than this after the first attempt.
+/// The time in seconds after the first attempt after which no retry starts.
 const PATIENCE: f64 = 300.0;
 
 pub(super) type OnText<'a> = Option<&'a (dyn Fn(&str) + Send + Sync)>;
@@ -57,13 +58,13 @@ impl Endpoint {
             value.set_sensitive(*name != "anthropic-version");
             map.insert(HeaderName::from_static(name), value);
         }
-        // One provider of cryptography for the process; it may be installed already.
+        // One cryptography provider for the process; it may be installed already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .default_headers(map)
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
-            // A redirect would hand the key to another host.
+            // A redirect would pass the key to another host.
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| wrong(error.to_string()))?;
@@ -152,7 +153,7 @@ impl Endpoint {
         while let Some(chunk) = chunks.next().await {
             let chunk = match chunk {
                 Ok(chunk) => chunk,
-                // A reply that is whole stays whole, however the connection ends.
+                // A complete reply stays valid even if the connection breaks.
                 Err(_) if reader.complete() => break,
                 Err(error) => return Err(broken(&error)),
             };
@@ -195,7 +196,7 @@ impl Endpoint {
         Ok(ended)
     }
 
-    /// Finds an error that came with status 200.
+    /// Detects an error in a response with status 200.
     fn reported(&self, answer: &Value) -> Result<(), ModelError> {
         let error = match answer.get("error") {
             Some(error) if !error.is_null() => error,
@@ -243,7 +244,7 @@ impl Endpoint {
     }
 }
 
-/// Returns the innermost words of an error; the outer ones repeat the address.
+/// Returns the innermost message of an error; the outer ones repeat the address.
 fn cause(error: &reqwest::Error) -> String {
     let mut inner: &dyn std::error::Error = error;
     while let Some(source) = inner.source() {
@@ -259,7 +260,7 @@ fn speak(on_text: OnText<'_>, reply: &ReadReply) {
     }
 }
 
-/// Returns the seconds to wait after failed attempt number `attempt`; `None`: give up.
+/// Returns the seconds to wait after failed attempt number `attempt`; `None` to give up.
 fn pause(error: &ModelError, attempt: u32, elapsed: f64) -> Option<f64> {
     let most = if error.kind == "rate" {
         RATE_ATTEMPTS
@@ -270,7 +271,7 @@ fn pause(error: &ModelError, attempt: u32, elapsed: f64) -> Option<f64> {
         return None;
     }
     let growing = (FIRST_PAUSE * 2_f64.powi(i32::try_from(attempt).ok()? - 1)).min(LONGEST_PAUSE);
-    // Half of it is fixed: jitter that may be zero would let a crowd come back at once.
+    // Half of it is fixed, because a jitter of zero would let many clients return at once.
     let chance = crate::log::sqlite::random().map_or(0.5, |bytes| f64::from(bytes[0]) / 256.0);
     let pause = (growing * (0.5 + chance / 2.0)).max(error.retry_after.unwrap_or(0.0));
     (elapsed + pause <= PATIENCE).then_some(pause)

@@ -1,4 +1,4 @@
-//! What a provider's refusal means: kinds of errors by status and text, and how long to wait.
+//! Classifies provider errors by status and text, and determines the delay before a retry.
 
 use reqwest::header::HeaderMap;
 
@@ -23,7 +23,7 @@ const OVERFLOW: [&str; 7] = [
     "exceeds the available context",
 ];
 
-/// How providers say that they will not have back what they once signed or encrypted.
+/// Texts with which providers reject content that they signed or encrypted before.
 const BINDING: [&str; 10] = [
     "invalid `signature`",
     "bound to a different conversation",
@@ -36,14 +36,14 @@ const BINDING: [&str; 10] = [
     "blocks in the latest assistant message",
     "must be passed back to the api",
 ];
-/// A model without reasoning to give back may still have been given some.
+/// Texts for reasoning that was sent to a model without reasoning.
 const NO_REASONING: [&str; 3] = [
     "encrypted content is not supported",
     "encrypted_content is not supported",
     "reasoning.encrypted_content' is not supported",
 ];
 
-/// Returns the error for an answer with a status other than 200; 0: it came inside of one.
+/// Returns the error for a response with a status other than 200; 0 for an error inside a stream.
 pub(super) fn failure(
     status: u16,
     headers: &HeaderMap,
@@ -97,10 +97,10 @@ fn kind_of(status: u16, text: &str) -> &'static str {
         400 | 404 | 422 if any(&NO_REASONING) => "request",
         400 | 404 | 422 if any(&BINDING) => "binding",
         402 => "auth",
-        // OpenAI answers 429 for an empty account too, and no waiting helps there.
+        // OpenAI also returns 429 for an account without credit, and waiting does not help there.
         _ if any(&QUOTA) => "auth",
         413 => "overflow",
-        // Not from 429 on: a rate limit also speaks of too many tokens.
+        // Only below 429, because the message of a rate limit also mentions too many tokens.
         0..429 if any(&OVERFLOW) => "overflow",
         429 => "rate",
         0 if text.contains("rate_limit") => "rate",
@@ -111,7 +111,7 @@ fn kind_of(status: u16, text: &str) -> &'static str {
     }
 }
 
-/// Returns code and message of an error body, in any of the providers' shapes.
+/// Returns code and message of an error body, in the format of any provider.
 fn reason(body: &[u8]) -> (String, String) {
     let Ok(report) = serde_json::from_slice::<Value>(body) else {
         let text = String::from_utf8_lossy(&body[..body.len().min(EXCERPT)]);
@@ -130,7 +130,7 @@ fn reason(body: &[u8]) -> (String, String) {
         .into_iter()
         .find(|message| !message.is_empty())
         .unwrap_or_default();
-    // What the provider behind a router said, which alone says what is wrong.
+    // A router's error contains the provider's message, which alone explains the failure.
     let upstream = inner.get("metadata").and_then(|it| it.get("raw"));
     let upstream = upstream.and_then(Value::as_str).unwrap_or_default();
     let message = if upstream.is_empty() {

@@ -1,7 +1,7 @@
-//! Anthropic's Messages API, and servers that speak it.
+//! Anthropic's Messages API, and compatible servers.
 //!
-//! Thinking blocks are kept whole as opaque parts and go back where they stood. Neighbouring messages
-//! of one role are merged, as the API wants.
+//! Thinking blocks are kept complete as opaque parts and sent back at their original position.
+//! Adjacent messages of one role are merged, as the API requires.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ use crate::json::{Object, Value, json};
 use crate::values::finish_of;
 
 pub(super) const VERSION: &str = "2023-06-01";
-/// The API demands a bound on the output; this if the request has none.
+/// The default output bound, because the API requires one.
 const OUTPUT: u64 = 8_192;
-/// The same for a model that is told how hard to think.
+/// The default output bound for a model with a thinking effort.
 const THINKING_OUTPUT: u64 = 32_000;
 
 pub(super) struct Messages {
@@ -133,7 +133,8 @@ fn put_tools(put: &mut impl FnMut(&str, Value), turn: &Turn<'_>, conversation: &
         .collect();
     let mut forbidden = request.allowed.is_some_and(<[String]>::is_empty);
     if tools.is_empty() {
-        // A history with tool blocks is refused unless tools are defined: those it used are named.
+        // The API refuses a history with tool blocks unless tools are defined, so the used ones are
+        // named.
         let calls = conversation
             .iter()
             .flat_map(|message| message.content.calls());
@@ -180,7 +181,7 @@ fn result(id: &str, text: &str, error: bool) -> Value {
 }
 
 fn words(text: &str) -> Vec<Value> {
-    // The API refuses empty blocks, and leaving the message out would merge its neighbours.
+    // The API refuses empty blocks, and omitting the message would merge its neighbours.
     let text = if text.trim().is_empty() {
         "(empty)"
     } else {
@@ -208,14 +209,14 @@ fn messages(conversation: &[Message], issuer: &Issuer) -> Written {
         let parts = message.content.to_parts();
         matches!(parts.last(), Some(Part::Opaque(part)) if part.kind.contains("tool"))
     });
-    // Current models refuse to go on with an assistant's message, but for one that was paused.
+    // Current models refuse to continue an assistant's message, except a paused one.
     if written.last().is_some_and(|(role, _)| *role == "assistant") && !paused {
         add(&mut written, "user", words("(go on)"));
     }
     written
 }
 
-/// Returns what the model said, block by block as it came.
+/// Returns the model's message, block by block in its original form.
 fn said(message: &Message, issuer: &Issuer) -> Vec<Value> {
     let own = message.issuer.as_ref() == Some(issuer);
     let mut blocks: Vec<Value> = Vec::new();
@@ -242,7 +243,7 @@ fn said(message: &Message, issuer: &Issuer) -> Vec<Value> {
     if blocks.is_empty() { words("") } else { blocks }
 }
 
-/// A content block that is still arriving: what it began with, and what was added.
+/// A content block that is still arriving: its beginning and its deltas.
 #[derive(Debug, Default)]
 struct Growing {
     block: Value,
@@ -292,7 +293,8 @@ impl Growing {
                         echo: String::new(),
                     })
                 });
-                // Without a signature the stream was cut: sent back, it would be refused.
+                // Without a signature the stream was cut, and the block would be refused when sent
+                // back.
                 let signed = (!self.signature.is_empty()).then(|| {
                     let mut whole = self.block.clone();
                     whole["thinking"] = json!(self.thinking);
@@ -321,7 +323,7 @@ impl Growing {
 #[derive(Debug, Default)]
 struct MessagesReader {
     blocks: BTreeMap<u64, Growing>,
-    /// Counts in later events replace those in earlier ones; they are running totals.
+    /// The running totals; counts in later events replace those in earlier ones.
     counts: Object,
     finish: Option<String>,
     notes: Vec<String>,
@@ -358,7 +360,7 @@ impl Reader for MessagesReader {
             }
             "content_block_delta" => {
                 let delta = &event["delta"];
-                // A delta of a block that nobody began counts as text.
+                // A delta of an unknown block counts as text.
                 let block = self
                     .blocks
                     .entry(index)
@@ -394,7 +396,7 @@ impl Reader for MessagesReader {
         Ok(ReadReply {
             parts: blocks.flat_map(Growing::parts).collect(),
             usage: usage(
-                // The API's `input_tokens` leaves out what was read from or written to the cache.
+                // The API's `input_tokens` excludes tokens read from or written to the cache.
                 count(&counts, &["input_tokens"]) + read + written,
                 count(&counts, &["output_tokens"]),
                 read,

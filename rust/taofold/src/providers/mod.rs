@@ -1,9 +1,8 @@
 //! Models of providers over HTTP, by name: `provider:model`.
 //!
-//! A `RemoteModel` has an `Endpoint`, which sends and retries, and a
-//! `Wire`, the format of one API: chat completions, Responses or Messages. Keys and addresses come
-//! from the environment, never from a file. A key goes only to its own provider or to where the
-//! environment points.
+//! A `RemoteModel` has an `Endpoint`, which sends and retries, and a `Wire`, the format of one API:
+//! chat completions, Responses or Messages. Keys and addresses come from the environment, never
+//! from a file. A key is only sent to its own provider or to the address set in the environment.
 
 mod answered;
 mod chat;
@@ -33,10 +32,10 @@ use crate::json::{Object, Value};
 use crate::model::{Model, Request};
 use crate::values::{ModelSettings, Profile, Reply};
 
-/// The environment as models read it.
+/// The environment that models read.
 pub type Environment = HashMap<String, String>;
 
-/// One call, settled: the request and the settings that hold for it.
+/// One call with its resolved request and settings.
 struct Turn<'a> {
     request: &'a Request<'a>,
     settings: ModelSettings,
@@ -45,16 +44,16 @@ struct Turn<'a> {
 
 /// The format of one provider's API.
 trait Wire: Send + Sync {
-    /// Its name in the log: `chat`, `responses` or `messages`.
+    /// Returns its name in the log: `chat`, `responses` or `messages`.
     fn name(&self) -> &'static str;
 
     /// Returns the body of a request.
     fn body(&self, turn: &Turn<'_>, issuer: &Issuer) -> Result<Object, ModelError>;
 
-    /// Returns a reader of one answer.
+    /// Returns a reader for one response.
     fn reader(&self) -> Box<dyn Reader>;
 
-    /// Learns from a refusal what to leave out. Whether asking again may help.
+    /// Learns from a refusal which feature to omit. Returns true if a retry may help.
     fn learn(&self, error: &ModelError) -> bool {
         let _ = error;
         false
@@ -83,7 +82,7 @@ impl Model for RemoteModel {
     }
 
     async fn ask(&self, request: Request<'_>) -> Result<Reply, ModelError> {
-        // Settings of the model itself go before those of the agent.
+        // Settings of the model take precedence over those of the agent.
         let settings = self.settings.over(request.settings);
         let turn = Turn {
             settings,
@@ -133,8 +132,10 @@ impl RemoteModel {
     }
 }
 
-/// A model of OpenAI's name at another address. Most servers that are put in OpenAI's place have chat
-/// completions only, and answer that they do not know the path: from then on they are asked so.
+/// A model under OpenAI's name at another address.
+///
+/// Most such servers only support chat completions and respond that the path is unknown. After
+/// that, the model uses chat completions.
 struct ElsewhereModel {
     responses: RemoteModel,
     chat: RemoteModel,
@@ -157,7 +158,7 @@ impl Model for ElsewhereModel {
         }
         match self.responses.ask(request).await {
             Err(error) if matches!(error.status, 404 | 405) => {
-                // An unknown model is a 404 too; then this one fails as well, and says so.
+                // An unknown model is also a 404, but then this call fails with its own error.
                 let reply = self.chat.ask(request).await?;
                 self.chat_only.store(true, Ordering::Relaxed);
                 Ok(reply)
@@ -167,7 +168,7 @@ impl Model for ElsewhereModel {
     }
 }
 
-/// Asks the first of several models that works.
+/// A list of models of which the first working one answers.
 struct FallbackModel {
     name: String,
     profile: Profile,
@@ -189,7 +190,7 @@ impl Model for FallbackModel {
         for model in &self.models {
             match model.ask(request).await {
                 Ok(reply) => return Ok(reply),
-                // A conversation that is too long is the strategy's to shorten.
+                // The strategy shortens a conversation that is too long.
                 Err(error) if error.kind == "overflow" => return Err(error),
                 Err(error) => first = first.or(Some(error)),
             }
@@ -198,14 +199,14 @@ impl Model for FallbackModel {
     }
 }
 
-/// What is special about a provider that speaks chat completions.
+/// The properties of a provider with chat completions.
 struct Preset {
     name: &'static str,
     url: &'static str,
     key: &'static str,
-    /// Runs on one's own machine: no key is needed, and it costs nothing.
+    /// True for a local server, which needs no key and costs nothing.
     local: bool,
-    /// A server of which nothing is known.
+    /// True for a server with unknown properties.
     unknown: bool,
 }
 
@@ -284,14 +285,15 @@ pub fn keys(environment: &Environment) -> Vec<String> {
         .collect()
 }
 
-/// Returns the model that `spec` names: `provider:model`, a mapping with `model` and settings of
-/// its own, or a list of these of which the first that works answers.
+/// Returns the model of `spec`.
 ///
-/// `provider` completes a bare name; `profiles` are measured ones, by `provider:model`.
+/// `spec` is `provider:model`, a mapping with `model` and its own settings, or a list of these. In
+/// a list, the first working model answers. `provider` completes a bare name. `profiles` are
+/// measured ones, by `provider:model`.
 ///
 /// # Errors
 ///
-/// An unknown provider, a missing key or address, a wrong setting.
+/// An unknown provider, a missing key or address, or an invalid setting.
 pub fn resolve(
     spec: &Value,
     provider: &str,
@@ -338,7 +340,7 @@ fn by_name(
     profiles: &Object,
     settings: ModelSettings,
 ) -> Result<Arc<dyn Model>, ConfigError> {
-    // Split at the first colon only: names of models may hold one themselves.
+    // Split at the first colon only, because names of models may contain colons.
     let (provider, model) = spec.split_once(':').unwrap_or((provider, spec));
     let (provider, model) = (provider.trim(), model.trim());
     if model.is_empty() {
@@ -455,7 +457,7 @@ impl Preset {
         Ok(key.to_owned())
     }
 
-    /// Returns what is known of a model; nothing, at a server of which nothing is known.
+    /// Returns the known profile of a model, or an unknown profile for an unknown server.
     fn profile(&self, url: &str, entry: Option<&prices::Entry>) -> Profile {
         let own = self.name == ANTHROPIC.name || same_server(url, self.url);
         let known = own && !self.unknown;
@@ -476,7 +478,7 @@ impl Preset {
     }
 }
 
-/// Whether both lead to one server by one protocol.
+/// Returns true if both addresses use one server with one protocol.
 fn same_server(url: &str, other: &str) -> bool {
     let origin = |url: &str| reqwest::Url::parse(url).ok().map(|url| url.origin());
     origin(url).is_some_and(|own| Some(own) == origin(other))

@@ -16,7 +16,7 @@ fn valid(name: &str) -> bool {
     head && body && name.len() <= LONGEST
 }
 
-/// Returns a stand-in that depends on nothing but the name, so that a history keeps its bytes.
+/// Returns a substitute that depends only on the name, so that a history keeps its bytes.
 pub(super) fn wire_name(name: &str) -> String {
     if valid(name) {
         return name.to_owned();
@@ -24,7 +24,7 @@ pub(super) fn wire_name(name: &str) -> String {
     if name.is_empty() {
         return "unnamed".to_owned();
     }
-    // Escaped, not dropped: two names that differ in a sign only must stay two.
+    // Escaped and not dropped, because names that differ in one character must stay different.
     let mut plain = String::new();
     for sign in name.replace('.', "__").chars() {
         if sign.is_ascii_alphanumeric() || "_-".contains(sign) {
@@ -43,7 +43,7 @@ pub(super) fn wire_name(name: &str) -> String {
     plain
 }
 
-/// Returns the tool's own name for what a provider calls it.
+/// Returns the tool's own name for a provider's name.
 pub(super) fn original(wire: &str, offers: &[ToolOffer]) -> String {
     let own = offers.iter().find(|offer| wire_name(&offer.name) == wire);
     own.map_or_else(|| wire.to_owned(), |offer| offer.name.clone())

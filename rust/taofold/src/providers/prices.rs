@@ -1,4 +1,5 @@
-//! Prices in US dollars per million tokens and windows, from the catalogue of the Python package.
+//! Prices in US dollars per million tokens, and context windows, from the catalogue of the Python
+//! package.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,25 +12,27 @@ use crate::values::Usage;
 
 const CATALOGUE: &str = include_str!("../../../../src/taofold/models/catalogue.json");
 
-/// Dollars per million tokens: fresh input, input from the cache, output, input written to it, and
-/// written to a cache that lasts an hour.
+/// Dollars per million tokens: uncached input, cached input, output, input written to the cache,
+/// and input written to a cache that lasts an hour.
 type Rates = [f64; 5];
 
-/// What a model costs.
+/// The prices of a model.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Price(
     Rates,
-    /// Rates of calls with more input tokens than a number, in rising order.
+    /// Rates for calls with more input tokens than a threshold, in rising order.
     Vec<(u64, Rates)>,
-    /// Prices of service tiers other than the usual one.
+    /// Prices of service tiers other than the default one.
     Vec<(String, Price)>,
-    /// Prices from a day on, or between two minutes of each day.
+    /// Prices from a date on, or between two minutes of each day.
     Vec<(Price, String, Option<u64>, Option<u64>)>,
 );
 
 impl Price {
-    /// Returns the price in force on a day (ISO). Of prices at hours of the day the dearest counts:
-    /// when a call is charged is not documented.
+    /// Returns the valid price on a day (ISO).
+    ///
+    /// Of prices that depend on the time of day, the highest counts, because the time at which a
+    /// call is charged is not documented.
     fn on(&self, day: &str) -> Self {
         let mut chosen = Self(self.0, self.1.clone(), self.2.clone(), Vec::new());
         for (price, since, begins, ends) in &self.3 {
@@ -47,7 +50,7 @@ impl Price {
         chosen
     }
 
-    /// Returns the dollars for what was used. What was cached or written is part of the input.
+    /// Returns the cost in dollars. Cached and written tokens are part of the input.
     #[expect(
         clippy::cast_precision_loss,
         reason = "tokens of one call are far below 2^53"
@@ -72,7 +75,7 @@ impl Price {
     }
 }
 
-/// What the catalogue says of a model.
+/// A model's entry in the catalogue.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Entry {
     #[serde(rename = "match")]
@@ -91,14 +94,14 @@ struct Catalogue {
 fn catalogue() -> &'static Catalogue {
     static READ: OnceLock<Catalogue> = OnceLock::new();
     READ.get_or_init(|| {
-        // A test reads the file: what is built in can be read.
+        // A test parses this file, so the built-in catalogue is valid.
         serde_json::from_str(CATALOGUE).unwrap_or_else(|_| Catalogue {
             providers: std::collections::HashMap::new(),
         })
     })
 }
 
-/// Returns the entry of `model` at one of our providers.
+/// Returns the entry of `model` at one of the known providers.
 pub(super) fn find(provider: &str, model: &str) -> Option<Entry> {
     let theirs = match provider {
         "openai" | "openai-chat" => "openai",
@@ -110,7 +113,7 @@ pub(super) fn find(provider: &str, model: &str) -> Option<Entry> {
     };
     let name = model.to_lowercase();
     let rows = catalogue().providers.get(theirs)?;
-    // The first row that matches counts.
+    // The first matching row counts.
     let row = rows.iter().find(|row| matches(&row.clause, &name))?;
     Some(Entry {
         price: row.price.as_ref().map(|price| price.on(&today())),

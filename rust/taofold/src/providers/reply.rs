@@ -1,4 +1,4 @@
-//! What the readers of all formats share: parts become a reply, whatever a provider sends.
+//! The common part of all formats' readers: converts parts to a reply.
 
 use std::collections::HashSet;
 
@@ -9,44 +9,46 @@ use crate::json::Value;
 use crate::model::ToolOffer;
 use crate::values::Usage;
 
-/// More calls in one reply were never meant: no provider allows half as many tools.
+/// The maximum number of calls in one reply. No provider allows half as many tools, so more are a
+/// fault.
 const MOST_CALLS: usize = 256;
 const MOST_TOKENS: u64 = 1 << 40;
 
-/// One answer as its format's reader gives it.
+/// One response as its format's reader returns it.
 #[derive(Debug, Default)]
 pub(super) struct ReadReply {
     pub(super) parts: Vec<Part>,
     pub(super) usage: Usage,
-    /// What the server itself charges, in dollars.
+    /// The cost reported by the server, in dollars.
     pub(super) charged: Option<f64>,
-    /// The service tier that was really used.
+    /// The service tier that was used.
     pub(super) tier: String,
     pub(super) finish: String,
     pub(super) notes: Vec<String>,
 }
 
-/// Reads one answer, streamed or whole. A new one serves each attempt.
+/// A reader of one response, streamed or whole. Each attempt uses a new one.
 pub(super) trait Reader: Send {
-    /// Takes in one event; adds text for listeners to `said`. True if nothing follows.
+    /// Processes one event and adds text for listeners to `said`. Returns true after the last
+    /// event.
     fn event(&mut self, event: &Value, said: &mut String) -> Result<bool, ModelError>;
 
-    /// Whether the reply is whole, even if the stream should break off now.
+    /// Returns true if the reply is complete, even if the stream breaks now.
     fn complete(&self) -> bool;
 
-    /// Returns the reply; the stream has ended.
+    /// Returns the reply after the end of the stream.
     fn finish(&mut self) -> Result<ReadReply, ModelError>;
 
-    /// Reads an answer that was not streamed.
+    /// Reads a response that was not streamed.
     fn whole(&mut self, answer: &Value) -> Result<ReadReply, ModelError>;
 }
 
-/// Returns the text at `name`; what is absent, null or no text is empty.
+/// Returns the text at `name`; empty if it is absent, null or not a text.
 pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the count at a path of what a provider reports, at most what can be written down.
+/// Returns the count at a path of a provider's report, limited to the largest value of the log.
 pub(super) fn count(value: &Value, path: &[&str]) -> u64 {
     let at = path.iter().try_fold(value, |value, name| value.get(*name));
     at.and_then(Value::as_u64)
@@ -54,7 +56,7 @@ pub(super) fn count(value: &Value, path: &[&str]) -> u64 {
         .min(MOST_TOKENS)
 }
 
-/// Returns counts that fit one another.
+/// Returns consistent counts.
 pub(super) fn usage(input: u64, output: u64, cached: u64, written: u64, reasoning: u64) -> Usage {
     Usage {
         input_tokens: input,
@@ -66,7 +68,7 @@ pub(super) fn usage(input: u64, output: u64, cached: u64, written: u64, reasonin
     }
 }
 
-/// Returns content whose calls have their tools' own names and ids of their own, and the finish.
+/// Returns the content with original tool names and unique call ids, and the finish reason.
 pub(super) fn settled(
     parts: Vec<Part>,
     finish: &str,
@@ -82,7 +84,7 @@ pub(super) fn settled(
             continue;
         };
         call.name = original(&call.name, offers);
-        // Servers that send no id get one that is the same in a replay: turn and place.
+        // Calls without an id get one that is the same in a replay: turn and index.
         if call.id.is_empty() {
             call.id = format!("call_{turn}_{place}");
         }
@@ -91,7 +93,7 @@ pub(super) fn settled(
             let message = format!("the reply holds more than {MOST_CALLS} tool calls");
             return Err(ModelError::new("reply", message));
         }
-        // The same call under the same id was sent twice and is one.
+        // The same call with the same id was sent twice and counts once.
         if ids.contains(&call.id) && kept.contains(&Part::Call(call.clone())) {
             continue;
         }
@@ -111,12 +113,13 @@ pub(super) fn settled(
         })
     };
     let mut finish = finish.to_owned();
-    // Some servers say "stop" of calls too.
+    // Some servers also send "stop" for calls.
     let whole = calls().all(|call| !call.arguments.is_empty());
     if finish == "stop" && calls().next().is_some() && whole {
         "tool_calls".clone_into(&mut finish);
     } else if finish == "tool_calls" {
-        // No arguments stand for an empty object only where the provider says that calls are whole.
+        // Empty arguments mean an empty object only if the provider reports that calls are
+        // complete.
         for part in &mut kept {
             if let Part::Call(call) = part
                 && call.arguments.is_empty()

@@ -1,7 +1,7 @@
 //! OpenAI's Responses API, without any state at the provider.
 //!
-//! `store` is always false: what a model thought comes back encrypted, is kept whole as an opaque
-//! part, and goes back in front of what it led to.
+//! `store` is always false. The model's reasoning arrives encrypted, is kept complete as an opaque
+//! part, and is sent back before the items that followed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use crate::errors::ModelError;
 use crate::json::{Object, Value, json};
 use crate::values::finish_of;
 
-/// What a server may refuse without the request losing its meaning.
+/// Fields that can be omitted without changing the meaning of the request.
 const DROPPABLE: [&str; 5] = [
     "reasoning.summary",
     "include",
@@ -127,7 +127,8 @@ impl Wire for Responses {
     }
 }
 
-/// Narrows what may be called and leaves the offer as it is: reasoning is bound to that.
+/// Restricts the callable tools but leaves the offer unchanged, because reasoning is bound to the
+/// offer.
 fn choice(allowed: &[String]) -> Value {
     if allowed.is_empty() {
         return json!("none");
@@ -160,7 +161,7 @@ fn items(conversation: &[Message], issuer: &Issuer) -> Vec<Value> {
     written
 }
 
-/// Returns what the model said, in order: its reasoning stands before what it led to.
+/// Returns the model's items in order, with reasoning before the items that followed it.
 fn said(message: &Message, issuer: &Issuer) -> Vec<Value> {
     let own = message.issuer.as_ref() == Some(issuer);
     let mut items: Vec<(Value, bool)> = Vec::new();
@@ -196,7 +197,7 @@ fn said(message: &Message, issuer: &Issuer) -> Vec<Value> {
             _ => {}
         }
     }
-    // Reasoning that was cut off before what it was to lead to is refused alone.
+    // The API refuses reasoning that was cut off before its following item.
     while items.last().is_some_and(|(_, opaque)| *opaque) {
         items.pop();
     }
@@ -206,7 +207,8 @@ fn said(message: &Message, issuer: &Issuer) -> Vec<Value> {
     items.into_iter().map(|(item, _)| item).collect()
 }
 
-/// Of a stream only finished items count: one that was merely added holds ciphertext in part.
+/// The reader of a response. In a stream only finished items count, because an added one holds
+/// partial ciphertext.
 #[derive(Debug, Default)]
 struct ResponsesReader {
     items: BTreeMap<u64, Value>,
@@ -217,7 +219,7 @@ impl Reader for ResponsesReader {
     fn event(&mut self, event: &Value, said: &mut String) -> Result<bool, ModelError> {
         match text(event, "type") {
             "response.output_item.done" => {
-                // Where the server does not number its items, they are in order.
+                // Without numbers from the server, items are in order of arrival.
                 let next = self.items.len() as u64;
                 let index = event["output_index"].as_u64().unwrap_or(next);
                 self.items.insert(index, event["item"].clone());
@@ -241,7 +243,7 @@ impl Reader for ResponsesReader {
     fn finish(&mut self) -> Result<ReadReply, ModelError> {
         let response = self.last.take().unwrap_or_default();
         let done: Vec<Value> = std::mem::take(&mut self.items).into_values().collect();
-        // In a stream the last event may leave out the output that was sent before.
+        // In a stream the last event may omit the output that was sent before.
         let sent = response["output"].as_array().cloned().unwrap_or_default();
         let items = if done.is_empty() { sent } else { done };
         let status = text(&response, "status");
@@ -296,7 +298,7 @@ impl Reader for ResponsesReader {
     }
 }
 
-/// Adds the parts of an item. True if it is a refusal.
+/// Adds the parts of an item. Returns true if it is a refusal.
 fn take(item: &Value, parts: &mut Vec<Part>) -> bool {
     match text(item, "type") {
         "message" => {
@@ -323,7 +325,7 @@ fn take(item: &Value, parts: &mut Vec<Part>) -> bool {
             }));
             false
         }
-        // Without its ciphertext nobody takes it back.
+        // The API does not accept it back without its ciphertext.
         "reasoning" if text(item, "encrypted_content").is_empty() => false,
         kind => {
             let summaries = item["summary"].as_array().into_iter().flatten();
@@ -335,7 +337,7 @@ fn take(item: &Value, parts: &mut Vec<Part>) -> bool {
                     echo: String::new(),
                 }));
             }
-            // Absent fields come as null; they are left out of what goes back.
+            // Absent fields arrive as null and are omitted when the item is sent back.
             let mut stored = item.clone();
             if let Value::Object(members) = &mut stored {
                 members.retain(|_, value| !value.is_null());

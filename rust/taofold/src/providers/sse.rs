@@ -1,4 +1,4 @@
-//! Server-Sent Events (WHATWG HTML 9.2), `data` fields only, wherever the network cut the stream.
+//! Server-Sent Events (WHATWG HTML 9.2), `data` fields only, for chunks that end at any byte.
 
 #[derive(Debug, Default)]
 pub(super) struct EventDecoder {
@@ -8,9 +8,9 @@ pub(super) struct EventDecoder {
 }
 
 impl EventDecoder {
-    /// Takes in the next bytes and returns the data of the events that are complete.
+    /// Processes the next bytes and returns the data of the complete events.
     pub(super) fn feed(&mut self, chunk: &[u8]) -> Vec<String> {
-        // Only what is new can hold a line's end.
+        // Only new bytes can contain a line's end.
         let mut searched = self.rest.len();
         self.rest.extend_from_slice(chunk);
         let mut events = Vec::new();
@@ -26,7 +26,7 @@ impl EventDecoder {
         events
     }
 
-    /// The stream ended: an event that lacks only its blank line still counts.
+    /// Ends the stream. Returns an event that lacks only its blank line.
     pub(super) fn close(&mut self) -> Vec<String> {
         let rest = String::from_utf8_lossy(&std::mem::take(&mut self.rest)).into_owned();
         let mut events: Vec<String> = self.line(&rest).into_iter().collect();

@@ -1,4 +1,4 @@
-//! A model without a network: it answers at once with the simplest value that a schema allows.
+//! A model without a network, which returns the simplest value that a schema allows.
 
 use async_trait::async_trait;
 
@@ -7,18 +7,18 @@ use crate::json::{Value, json};
 use crate::model::{Model, Request};
 use crate::values::{Profile, Reply};
 
-/// Answers with the simplest value that the schema of the request allows: `test:answer`.
+/// Returns the simplest value that the request's schema allows: `test:answer`.
 #[derive(Debug)]
 pub struct TestModel {
     profile: Profile,
 }
 
 impl TestModel {
-    /// Returns the test model of this name.
+    /// Returns the test model with this name.
     ///
     /// # Errors
     ///
-    /// There is only `answer`.
+    /// Any name other than `answer`.
     pub fn named(name: &str) -> Result<Self, ConfigError> {
         if name != "answer" {
             let message = format!("there is no test model {name:?}: this runtime has test:answer");
@@ -58,7 +58,8 @@ impl Model for TestModel {
     }
 }
 
-/// Returns the simplest value of a schema. Of several forms the last counts: a turn's is `finish`.
+/// Returns the simplest value of a schema. Of several alternatives it takes the last one, which is
+/// `finish` for a turn.
 fn simplest(schema: &Value) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         return values.first().cloned().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What the model is told: the goal, the steps so far, and what was wrong with its last reply.
+//! The conversation with the model: the goal, the steps so far, and feedback on its last reply.
 //!
-//! Older observations fold to their key line near the end of the window. It decides nothing:
-//! compaction happens when the strategy asks for it.
+//! Older observations are reduced to their key line near the end of the window. This module makes
+//! no decisions: compaction happens when the strategy requests it.
 
 use crate::content::{Content, Conversation, Message, Part, Role, TextPart};
 use crate::effects::Outlook;
@@ -9,12 +9,12 @@ use crate::json::{Value, render};
 use crate::strategy::Task;
 use crate::values::{Action, FINISH, Observation, Reply};
 
-/// Steps that a compaction leaves as they are.
+/// The number of steps that a compaction leaves unchanged.
 const KEEP: usize = 3;
-/// Characters of an unreadable reply that are shown back to the model.
+/// The maximum number of characters of an unreadable reply in the feedback.
 const ECHO: usize = 2000;
 
-/// One step in the conversation: its messages, and the line that may stand for them.
+/// One step in the conversation: its messages, and the line that can replace them.
 #[derive(Debug)]
 struct Told {
     number: u64,
@@ -22,7 +22,7 @@ struct Told {
     line: String,
 }
 
-/// What has been said so far, for one task.
+/// The conversation of one task.
 #[derive(Debug)]
 pub struct Talk {
     goal: String,
@@ -36,7 +36,7 @@ pub struct Talk {
     opening: Vec<Message>,
     told: Vec<Told>,
     folded: usize,
-    /// The conversation as it is sent.
+    /// The messages as they are sent.
     pub conversation: Conversation,
 }
 
@@ -51,7 +51,7 @@ impl Talk {
             .collect();
         let goal = Message::new(Role::User, task.goal.as_str());
         let conversation = Conversation::new(opening.iter().cloned().chain([goal]));
-        // A text answer needs no `finish` offered: the reply without a call is the answer.
+        // A text answer needs no `finish`: the reply without a call is the answer.
         let offered = |name: &String| name != FINISH || !task.output.is_text();
         Self {
             goal: task.goal.clone(),
@@ -69,12 +69,13 @@ impl Talk {
         }
     }
 
-    /// Adds what a turn starts with: people's messages, the guard's hint, the last call.
+    /// Adds the messages at the start of a turn: from users, from the guard, and the last-turn
+    /// notice.
     pub fn open(&mut self, outlook: &Outlook) {
         let number = self.told.last().map_or(0, |step| step.number);
         for message in &outlook.heard {
             self.conversation.append(message.clone());
-            // People's words are steps of their own: folding keeps their place.
+            // Users' messages are separate steps, so that compaction keeps their position.
             self.told.push(Told {
                 number,
                 line: message.content.text(),
@@ -95,12 +96,12 @@ impl Talk {
         }
     }
 
-    /// Returns the schema of a reply, for models that decode under one.
+    /// Returns the schema of a reply, for models with constrained decoding.
     pub fn form(&self, toolless: bool) -> Option<Value> {
         (!self.native).then(|| self.schemas[usize::from(toolless)].clone())
     }
 
-    /// Returns the names that are offered natively.
+    /// Returns the names of the natively offered tools.
     pub fn offered(&self) -> Vec<String> {
         if self.native {
             self.offer.clone()
@@ -109,8 +110,9 @@ impl Talk {
         }
     }
 
-    /// Returns which of them may be called now. The offer stays the same for the whole run: what a
-    /// provider cached is bound to it.
+    /// Returns the subset of tools that may be called now.
+    ///
+    /// The offer stays the same for the whole run, because a provider's cache is bound to it.
     pub fn allowed(&self, toolless: bool) -> Option<Vec<String>> {
         if !toolless || !self.native {
             return None;
@@ -122,14 +124,14 @@ impl Talk {
         })
     }
 
-    /// Shows the model its unusable reply and what is wrong with it.
+    /// Adds the unusable reply with feedback for the model.
     pub fn correct(&mut self, reply: &Reply, feedback: &str) {
         for message in corrections(reply, feedback) {
             self.conversation.append(message);
         }
     }
 
-    /// Adds a finished step: the reply, as far as it was `kept`, and what came back.
+    /// Adds a finished step: the `kept` part of the reply and the observations.
     pub fn tell(
         &mut self,
         number: u64,
@@ -144,7 +146,7 @@ impl Talk {
             issuer: reply.issuer.clone(),
         }];
         let pairs = || actions.iter().zip(observations);
-        // Each native call is answered under its id: providers refuse a history with a gap.
+        // Each native call gets a result with its id, because providers refuse a history with gaps.
         if reply.calls().is_empty() {
             let shown: Vec<Content> = pairs().map(|(a, o)| show(number, a, o)).collect();
             messages.push(Message::new(Role::User, joined(shown)));
@@ -175,15 +177,15 @@ impl Talk {
         });
     }
 
-    /// Whether the conversation is near the end of the window.
+    /// Returns true if the conversation is near the end of the window.
     pub fn crowded(&self) -> bool {
         self.conversation.chars() > self.budget
     }
 
-    /// Folds older steps to a line each, in place of their messages.
+    /// Replaces the messages of older steps by one line each.
     ///
-    /// Returns the number of the last folded step and the characters before and after, or `None`
-    /// if there is nothing left to fold.
+    /// Returns the number of the last folded step and the characters before and after, or `None` if
+    /// nothing is left to fold.
     pub fn compact(&mut self) -> Option<(u64, usize, usize)> {
         let upto = self.told.len().checked_sub(KEEP)?;
         if upto <= self.folded {
@@ -192,7 +194,7 @@ impl Talk {
         let before = self.conversation.chars();
         let (old, recent) = self.told.split_at(upto);
         let lines: Vec<&str> = old.iter().map(|step| step.line.as_str()).collect();
-        // Into the first message, not behind it: providers want roles to alternate.
+        // Into the first message and not after it, because providers require alternating roles.
         let goal = format!(
             "{}\n\n[earlier steps, shortened]\n{}",
             self.goal,
@@ -208,8 +210,9 @@ impl Talk {
     }
 }
 
-/// Returns a message without what only its issuer understands: another beginning is another
-/// conversation, in which what a provider signed does not hold.
+/// Returns a message without parts that only their issuer understands.
+///
+/// A changed beginning is another conversation, in which a provider's signatures are invalid.
 fn portable(message: &Message) -> Message {
     let Content::Parts(parts) = &message.content else {
         return Message::new(message.role, message.content.clone());
@@ -230,12 +233,12 @@ fn portable(message: &Message) -> Message {
     Message::new(message.role, Content::from_parts(kept.collect()))
 }
 
-/// Whether the provider withholds the reply: nothing of it counts.
+/// Returns true if the provider withholds the reply, so that none of it counts.
 pub(super) fn is_refused(reply: &Reply) -> bool {
     matches!(reply.finish.as_str(), "refusal" | "content_filter")
 }
 
-/// Returns why there is no reply, as far as its provider says so.
+/// Returns the provider's reason for a missing reply, if it gives one.
 pub(super) fn withheld(reply: &Reply) -> String {
     if reply.finish == "content_filter" {
         return "the reply was withheld by the provider's content filter".to_owned();
@@ -250,7 +253,7 @@ pub(super) fn withheld(reply: &Reply) -> String {
     format!("the model refuses to answer: {why}")
 }
 
-/// Returns what a model is told whose reply is not whole; nothing of such a reply counts.
+/// Returns the feedback on an incomplete reply, of which nothing counts.
 pub(super) fn broken(reply: &Reply) -> Option<&'static str> {
     match reply.finish.as_str() {
         "malformed" => Some("Your tool call could not be read. Call the tool again."),
@@ -261,10 +264,10 @@ pub(super) fn broken(reply: &Reply) -> Option<&'static str> {
     }
 }
 
-/// Returns what shows a model its unusable `reply` and what is wrong with it.
+/// Returns the messages with an unusable `reply` and its feedback.
 pub(super) fn corrections(reply: &Reply, feedback: &str) -> Vec<Message> {
     let calls = reply.calls();
-    // A native call must be answered under its id, even if it could not be used.
+    // A native call needs a result with its id, even if it could not be used.
     if reply.issuer.is_some() && !calls.is_empty() {
         let own = Message {
             role: Role::Assistant,
@@ -297,8 +300,9 @@ pub(super) fn corrections(reply: &Reply, feedback: &str) -> Vec<Message> {
     vec![own, Message::new(Role::User, feedback)]
 }
 
-/// Returns one observation as the model reads it. The frame stands first: what follows cannot pass
-/// for another observation's head.
+/// Returns one observation in the form that the model reads.
+///
+/// The frame comes first, so that content cannot imitate the head of another observation.
 fn show(number: u64, action: &Action, observation: &Observation) -> Content {
     let status = observation.status.name();
     let head = format!("Observation: {number} [{status}] {}: ", action.tool);

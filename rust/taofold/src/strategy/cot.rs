@@ -1,7 +1,7 @@
 //! Chain of thought: think in a given format, then answer (Wei et al., 2022).
 //!
-//! One model call, one triplet: the thought is the thinking, the action `finish`, its observation
-//! the answer in the task's type.
+//! One model call gives one triplet: the thought is the thinking, the action is `finish`, and its
+//! observation is the answer in the task's type.
 
 use std::sync::LazyLock;
 
@@ -16,23 +16,23 @@ use crate::strategy::question::{Parsed, Question, ask_for};
 use crate::strategy::{Output, Strategy, Task};
 use crate::values::{Reply, StepRole, Thought, ThoughtType};
 
-/// How the model is asked to think.
+/// The format of the model's thinking.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkingFormat {
     /// Numbered steps.
     #[default]
     StepByStep,
-    /// What speaks for and against each option.
+    /// Arguments for and against each option.
     ProsCons,
-    /// Several approaches, of which the weak ones are dropped.
+    /// Several approaches, from which the weak ones are dropped.
     Tree,
-    /// From what is certain.
+    /// Reasoning from certain facts.
     FirstPrinciples,
 }
 
 impl ThinkingFormat {
-    /// Returns what is asked of the thinking.
+    /// Returns the instructions for the thinking.
     fn rules(self) -> &'static str {
         match self {
             Self::StepByStep => {
@@ -54,13 +54,13 @@ impl ThinkingFormat {
     }
 }
 
-/// A worked case that is shown to the model.
+/// A solved example in the prompt.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Example {
     /// The problem.
     pub problem: String,
-    /// How it is thought about.
+    /// The thinking.
     pub thinking: String,
     /// The answer.
     pub answer: Value,
@@ -69,11 +69,11 @@ pub struct Example {
 /// Chain of thought.
 #[derive(Debug, Clone, Default)]
 pub struct Cot {
-    /// How the model is asked to think.
+    /// The format of the thinking.
     pub format: ThinkingFormat,
-    /// Shown in this order.
+    /// The examples in the order of the prompt.
     pub examples: Vec<Example>,
-    /// Which model thinks.
+    /// The role of the model.
     pub role: StepRole,
 }
 
@@ -142,7 +142,7 @@ pub(super) struct Reasoned {
 }
 
 impl Reasoned {
-    /// Returns the thinking as a thought; if there is none, one that says so.
+    /// Returns the thinking as a thought, or a thought that reports missing thinking.
     pub(super) fn thought(&self, kind: ThoughtType) -> Thought {
         if self.thinking.is_empty() {
             return Thought::synthesized("The answer was given without thinking.", kind);
@@ -157,7 +157,7 @@ pub(super) fn thinking_of(reasoned: &Reasoned) -> Option<&str> {
     Some(&reasoned.thinking)
 }
 
-/// Returns how a reply with thinking and an answer is to be written.
+/// Returns the required format of a reply with thinking and an answer.
 pub(super) fn form(output: &Output) -> String {
     let kind = if output.is_text() {
         "\"<the answer>\"".to_owned()
@@ -170,7 +170,7 @@ pub(super) fn form(output: &Output) -> String {
     )
 }
 
-/// Returns the JSON Schema of the reply that is asked for.
+/// Returns the JSON Schema of the expected reply.
 pub(super) fn schema_of(output: &Output) -> Value {
     let answer = output.schema().cloned();
     json!({
@@ -196,8 +196,9 @@ static LABELLED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?ism)\A(.*?)^\s*\**(?:final )?answer\**\s*:\**[ \t]*(.+)\z").ok()
 });
 
-/// Reads thinking and an answer out of a reply: JSON in whatever wrapping, `<thinking>` text, an
-/// `Answer:` label, or the bare answer.
+/// Parses thinking and an answer from a reply.
+///
+/// It accepts JSON in any wrapping, `<thinking>` text, an `Answer:` label, or only the answer.
 pub(super) fn read_reasoned(task: &Task, reply: &Reply) -> Result<Parsed<Reasoned>, Unparsed> {
     let text = reply.text();
     match structured(task, reply, &text) {
@@ -216,7 +217,7 @@ fn structured(task: &Task, reply: &Reply, text: &str) -> Result<Parsed<Reasoned>
         .get("thinking")
         .map(crate::json::render)
         .unwrap_or_default();
-    // The thinking may stand in the object, in tags before it, or in the provider's own field.
+    // The thinking may be in the object, in tags before it, or in the provider's own field.
     let thinking = [
         own,
         tagged(text).map_or_else(String::new, |it| it.0),
@@ -242,7 +243,7 @@ fn loose(
 ) -> Result<Parsed<Reasoned>, Unparsed> {
     let text = text.trim();
     let looks_like_json = text.starts_with('{') || text.starts_with("```json");
-    // Half an object is no bare answer: it would put JSON, or a cut answer, before the person.
+    // Half an object is no answer: the user would receive JSON or a cut answer.
     if text.contains("\"answer\"")
         || (task.output.is_text() && looks_like_json)
         || !matches!(refused.reason, "no_candidate" | "invalid")
@@ -280,13 +281,13 @@ fn loose(
                 content: false,
             }],
         }),
-        // What nothing marked as an answer is refused with the first fault, about the form.
+        // Without a marked answer, the first error, which is about the form, is reported.
         Err(_) if kind == "bare_answer" => Err(refused),
         Err(error) => Err(error),
     }
 }
 
-/// Returns why an answer is refused, for programs.
+/// Returns the machine-readable reason why an answer is refused.
 pub(super) fn refusal_of(task: &Task, answer: &Value) -> &'static str {
     if task.output.is_text() && crate::json::render(answer).trim().is_empty() {
         "empty"
@@ -305,7 +306,7 @@ fn accepted(task: &Task, answer: &Value) -> Result<Value, Unparsed> {
     task.output.accept(answer).map_err(refused)
 }
 
-/// Returns the thinking in tags, and what follows it.
+/// Returns the thinking in tags and the text after it.
 fn tagged(text: &str) -> Option<(String, String)> {
     let found = TAGGED.as_ref()?.captures(text)?;
     let thinking = (1..=3).find_map(|group| found.get(group))?;

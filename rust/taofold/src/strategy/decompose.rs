@@ -1,8 +1,8 @@
-//! Decomposition: split a problem, solve the parts, put the answers together.
+//! Decomposition: split a problem, solve the parts, combine the answers.
 //!
-//! Parts that depend on nothing unsolved are solved at the same time, each in a branch of its own;
-//! a part that is itself complex is split again, down to `max_depth`. A part that fails is marked,
-//! and whoever needs its answer is told.
+//! Parts without unsolved dependencies are solved concurrently, each in its own branch. A complex
+//! part is split again, down to `max_depth`. A part that fails is marked as failed for all parts
+//! that need its answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use crate::strategy::question::{Parsed, Question, ask_for, object};
 use crate::strategy::{Output, Prompt, Strategy, Task, waves};
 use crate::values::{Action, Observation, Reply, StepRole, Thought, ThoughtType};
 
-/// Split, solve, synthesize.
+/// A strategy that splits, solves and synthesizes.
 #[derive(Debug, Clone)]
 pub struct Decompose {
     /// The strategy that solves a part.
     pub inner: Arc<dyn Strategy>,
-    /// How often a part may be split again; 0 solves the problem directly, 1 splits once.
+    /// The maximum depth of further splits. 0 solves the problem directly, 1 splits once.
     pub max_depth: u64,
-    /// The most parts of one problem.
+    /// The maximum number of parts of one problem.
     pub max_parts: usize,
-    /// Whether independent parts are solved at the same time.
+    /// True if independent parts are solved concurrently.
     pub parallel: bool,
-    /// How to put the answers together.
+    /// The instructions for combining the answers.
     pub synthesis_prompt: Prompt,
 }
 
@@ -107,7 +107,7 @@ impl Strategy for Decompose {
     }
 }
 
-/// The same strategy, one level down.
+/// The same strategy one level down.
 #[derive(Debug, Clone)]
 struct Nested {
     options: Decompose,
@@ -138,7 +138,7 @@ fn splitting(options: Decompose, task: Task, level: u64, path: String) -> Corout
     Coroutine::new(|scope| async move {
         match splitting.story(&scope).await {
             Ok(answer) => answer,
-            // Each level catches its own: the level above may still synthesize.
+            // Each level handles its own halt, so that the level above may still synthesize.
             Err(halt) => Answer {
                 output: splitting.partial(),
                 ..halt.into()
@@ -153,7 +153,7 @@ struct Part {
     description: String,
     #[serde(default)]
     dependencies: Vec<String>,
-    /// `None`: not said; then the part is asked about again as long as `max_depth` allows.
+    /// `None` if unspecified; then the model decides again while `max_depth` allows.
     #[serde(default)]
     complex: Option<bool>,
 }
@@ -206,7 +206,7 @@ fn split_schema() -> Value {
     })
 }
 
-/// One problem at one level: 1 is the whole, `path` the ids that led here.
+/// One problem at one level: level 1 is the whole problem, and `path` holds the ids leading here.
 struct Splitting {
     options: Decompose,
     task: Task,
@@ -214,7 +214,7 @@ struct Splitting {
     path: String,
     heard: Vec<Message>,
     parts: Vec<Part>,
-    /// In the order in which they were solved.
+    /// The answers in the order in which the parts were solved.
     solved: Vec<(String, Solved)>,
 }
 
@@ -227,7 +227,7 @@ impl Splitting {
         if !outlook.stop.is_empty() {
             return Ok(Answer::stopped(outlook.stop));
         }
-        // One turn is left: rather an answer than a plan.
+        // With one turn left, an answer is better than a plan.
         if !outlook.wrap_up.is_empty() {
             return self.direct(scope).await;
         }
@@ -251,7 +251,7 @@ impl Splitting {
         if self.parts.is_empty() {
             return self.direct(scope).await;
         }
-        // The split was accepted only after it could be ordered.
+        // The split was accepted only after its order was computed.
         for wave in order(&self.parts).unwrap_or_default() {
             self.solve(scope, &wave).await?;
         }
@@ -308,11 +308,11 @@ impl Splitting {
             1
         };
         for some in ready.chunks(at_once) {
-            // Also for a single part: its effects get keys of their own.
+            // Even for a single part, so that its effects have keys of their own.
             let branches = some.iter().map(|part| self.branch(part)).collect();
             let outcomes = scope.fork(branches).await?;
             for (part, outcome) in some.iter().zip(outcomes) {
-                // What people said inside a branch must reach the parts that are solved later.
+                // User messages inside a branch must reach the parts that are solved later.
                 self.heard.extend(outcome.heard.iter().cloned());
                 self.solved.push((part.id.clone(), outcome));
             }
@@ -338,7 +338,7 @@ impl Splitting {
         }
         let mut task = self.task.clone();
         task.goal = goal;
-        // A part answers in text; only the whole has the task's type.
+        // A part answers in text; only the whole problem has the task's type.
         task.output = Output::text();
         task.history.extend(self.heard.iter().cloned());
         let path = if self.path.is_empty() {
@@ -369,7 +369,7 @@ impl Splitting {
         }
     }
 
-    /// Returns the parts with their answers or errors, as they were listed.
+    /// Returns the parts with their answers or errors, in listed order.
     fn answers(&self) -> Vec<Value> {
         let solved: BTreeMap<&str, &Solved> = self
             .solved
@@ -407,7 +407,7 @@ impl Splitting {
             .iter()
             .filter(|part| part.get("error").is_some())
             .collect();
-        // No model is asked to put nothing together: it would make an answer up.
+        // Without any answer, the model would invent one.
         if failed.len() == answers.len() {
             let errors: Vec<String> = failed
                 .iter()
@@ -418,7 +418,7 @@ impl Splitting {
         }
         let question = self.options.question(&self.task.goal, &answers);
         let question = Question {
-            // The parts hold what mattered of the session.
+            // The parts contain the relevant messages of the session.
             conversation: self.task.opening(
                 &form(&self.task.output),
                 &question,
@@ -477,7 +477,7 @@ impl Splitting {
         Ok(forwarded.result.unwrap_or_else(Answer::error))
     }
 
-    /// Returns what is known without a synthesis: for a text answer the answers of the parts.
+    /// Returns the result without a synthesis: for a text answer, the answers of the parts.
     fn partial(&self) -> Value {
         if !self.task.output.is_text() {
             return Value::Null;

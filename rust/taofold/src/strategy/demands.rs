@@ -1,9 +1,9 @@
-//! What the rules of the loop demand of a turn, and what of it a reply lacks.
+//! The loop's rules for a turn, and the rules that a reply violates.
 //!
-//! [`Demands`] follows one `react` loop and judges each readable turn by form alone. A lenient run
-//! judges a thought, its type, an exception after a failure, a rationale. A strict run also judges
-//! the aim, the reason, the extraction, the grounding and research steps. Whether a turn is refused
-//! for what it lacks is decided in `react`.
+//! [`Demands`] follows one `react` loop and judges each readable turn by its form only. A lenient
+//! run checks the thought, its type, an exception after a failure, and the rationale. A strict run
+//! also checks the aim, the reason, the extraction, the grounding and research steps. `react`
+//! decides whether a turn is refused.
 
 use crate::content::{Message, Role};
 use crate::json::Value;
@@ -13,7 +13,7 @@ use crate::strategy::grounding::{TokenLedger, without_reference};
 use crate::strategy::vague::{lacks_intent, lacks_reason};
 use crate::values::{Action, Observation, Sideeffect, Thought, ThoughtType};
 
-/// A rule that a reply breaks, and what the model is told about it.
+/// A violated rule, with the feedback for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lack {
     pub(super) rule: &'static str,
@@ -28,20 +28,20 @@ impl Lack {
         }
     }
 
-    /// Returns what an answer without the protocol around it lacks.
+    /// Returns the violation of an answer without the protocol.
     pub(super) fn unanswered() -> Self {
         let detail = "An answer needs a thought too: reply with a thought and the tool \"finish\".";
         Self::new("R1", detail)
     }
 }
 
-/// Judges the turns of one loop, in their order.
+/// The judge of the turns of one loop, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Demands {
     after_failure: bool,
-    /// Whether the last results came without a key line of their tool.
+    /// True if the last results had no key line from their tool.
     unextracted: bool,
-    /// Of a strict run.
+    /// The token ledger of a strict run.
     ledger: Option<TokenLedger>,
 }
 
@@ -62,21 +62,21 @@ impl Demands {
         }
     }
 
-    /// Adds the text of people: it is no evidence.
+    /// Adds the text of user messages, which is no evidence.
     pub(super) fn hear(&mut self, messages: &[Message]) {
         for message in messages {
             self.said(&message.content.text());
         }
     }
 
-    /// Adds the text of the model, refused replies included.
+    /// Adds the text of the model, including refused replies.
     pub(super) fn said(&mut self, text: &str) {
         if let Some(ledger) = &mut self.ledger {
             ledger.said(text);
         }
     }
 
-    /// Takes in what step `number` brought.
+    /// Records the observations of step `number`.
     pub(super) fn saw(&mut self, number: u64, actions: &[Action], observations: &[Observation]) {
         self.after_failure = observations.iter().any(|it| it.status.failed());
         let plain = |it: &Observation| it.auto || it.extraction.trim().is_empty();
@@ -94,8 +94,9 @@ impl Demands {
         }
     }
 
-    /// Returns the thought of a turn that would be step `number`, and what the turn lacks. `calls`
-    /// are without `finish`.
+    /// Returns the thought of a turn for step `number`, and its violations.
+    ///
+    /// `calls` excludes `finish`.
     pub(super) fn judge(
         &mut self,
         task: &Task,
@@ -144,11 +145,11 @@ impl Demands {
         (thought, lacks)
     }
 
-    /// Returns that the thought of a strict run quotes nothing that was observed.
+    /// Returns the violation of a strict run's thought that quotes no observation.
     fn ungrounded(&mut self, number: u64, thought: &Thought) -> Option<Lack> {
         let ledger = self.ledger.as_mut()?;
         let grounding = ledger.judge(number, thought);
-        // Where nothing concrete was observed, nothing can be quoted.
+        // Without concrete observations there is nothing to quote.
         if !grounding.eligible || grounding.grounded || !ledger.has_learnt() {
             return None;
         }
@@ -157,7 +158,7 @@ impl Demands {
         Some(Lack::new("R4", detail))
     }
 
-    /// The type of a thought for which the model names none.
+    /// Returns the type of a thought for which the model names none.
     fn inferred(&self) -> ThoughtType {
         if self.after_failure {
             ThoughtType::Exception
@@ -171,7 +172,7 @@ impl Demands {
         let kind = match kind_of(task, remark) {
             Ok(kind) => Some(kind),
             Err(problem) => {
-                // A native call has no place for a type.
+                // A native call cannot contain a type.
                 if !(task.native && remark.kind.is_none()) {
                     lacks.push(Lack::new("thought_type", problem));
                 }
@@ -187,7 +188,7 @@ impl Demands {
             let detail = "The thought names an activity, not what it is for: state the aim.";
             lacks.push(Lack::new("unclear_intent", detail));
         }
-        // The reason of an answer is that the goal is reached.
+        // An answer needs no reason beyond the reached goal.
         if task.strict && acts && remark.because.is_empty() && lacks_reason(&remark.content) {
             let detail = "The thought gives no reason: say why this action is next, or list the \
                           steps it rests on in \"because\".";

@@ -1,8 +1,9 @@
-//! Dependencies between named parts, and references to their results. Pure.
+//! Dependencies between named parts, and references to their results. Pure functions.
 //!
-//! What depends on nothing unsolved can be done at once. A reference, `{{ task_1.output.path[0] }}`,
-//! is data, not a template language: an id, `output`, and keys or indexes to walk. What it leads to
-//! is never read again for references. Alone it gives the native value, inside text its text.
+//! Parts without unsolved dependencies can run concurrently. A reference, `{{ task_1.output.path[0]
+//! }}`, is data and not a template language: an id, `output`, and keys or indexes. The referenced
+//! value is never scanned for references. A lone reference gives the native value; inside text it
+//! gives text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -13,18 +14,20 @@ use thiserror::Error;
 use crate::json::{Object, Value, render};
 use crate::tools::quoted;
 
-/// Parts that cannot be ordered.
+/// The error for parts that cannot be ordered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct Tangle {
     /// `duplicate_id`, `unknown_dependency` or `cycle`.
     pub kind: &'static str,
-    /// What the model is told.
+    /// The feedback for the model.
     pub message: String,
 }
 
-/// Returns the ids in waves: each depends only on earlier waves; listing order within a wave. `known`
-/// are ids that exist already; a part of a known name replaces it.
+/// Returns the ids in waves, each of which depends only on earlier waves.
+///
+/// Within a wave they are in listed order. `known` are existing ids; a part with a known name
+/// replaces it.
 ///
 /// # Errors
 ///
@@ -64,7 +67,7 @@ pub fn waves<'a>(
     let mut left: Vec<&str> = parts.iter().map(|(id, _)| id.as_str()).collect();
     let mut result = Vec::new();
     while !left.is_empty() {
-        // In the order of the list, so that waves are the same on replay.
+        // In the order of the list, so that a replay computes the same waves.
         let ready = |id: &&str| needs.get(id).is_none_or(|before| before.is_subset(&done));
         let (wave, rest): (Vec<&str>, Vec<&str>) = left.iter().partition(|id| ready(id));
         if wave.is_empty() {
@@ -81,7 +84,7 @@ pub fn waves<'a>(
     Ok(result)
 }
 
-/// Characters that one text may grow to by what is put into it.
+/// The maximum number of characters of a text after its references are replaced.
 const LONGEST_TEXT: usize = 100_000;
 
 static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -92,11 +95,11 @@ static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static PART: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"\.([\w-]+)|\[([0-9]+)\]|\[(?:'([^'\]]*)'|"([^"\]]*)")\]"#).ok());
-/// What a model that refers to a task may have written instead.
+/// Notations that a model may use by mistake to refer to a task.
 static NEAR_MISS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\{\{\s*([A-Za-z0-9_][\w-]*)\s*(\.output\b|[.\[|}])").ok());
 
-/// Returns the ids that `value` refers to.
+/// Returns the ids that `value` references.
 pub(super) fn references(value: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut left = vec![value];
@@ -114,21 +117,21 @@ pub(super) fn references(value: &Value) -> BTreeSet<String> {
     found
 }
 
-/// What references are resolved with: the results of tasks by their ids.
+/// The results of tasks by their ids, for resolving references.
 pub(super) trait Results {
-    /// Returns the output of a task, or why there is none.
+    /// Returns the output of a task, or the reason why it has none.
     fn output(&self, id: &str) -> Result<&Value, String>;
 
-    /// Whether a task has this id. `{{ x }}` is text of its own unless `x` is one, or `.output`
+    /// Returns true if a task has this id. `{{ x }}` is plain text unless `x` is an id or `.output`
     /// follows.
     fn is_task(&self, id: &str) -> bool;
 }
 
-/// Returns `value` with every reference replaced by what it refers to.
+/// Returns `value` with every reference replaced by the referenced value.
 ///
 /// # Errors
 ///
-/// Where a reference breaks off, or that it is written in another way.
+/// The point at which a reference cannot be followed, or the invalid notation of a reference.
 pub(super) fn resolve(value: &Value, results: &impl Results) -> Result<Value, String> {
     match value {
         Value::String(text) => resolve_text(text, results),
@@ -157,7 +160,7 @@ fn resolve_text(text: &str, results: &impl Results) -> Result<Value, String> {
     let (Some(reference), Some(near)) = (REFERENCE.as_ref(), NEAR_MISS.as_ref()) else {
         return Ok(Value::String(text.to_owned()));
     };
-    // Near misses first: `{{ task_1.result }}` left as text would reach a tool as it stands.
+    // Near misses first: an unresolved `{{ task_1.result }}` would reach a tool as text.
     for found in near.captures_iter(text) {
         let start = found.get(0).map_or(0, |it| it.start());
         let refers = &found[2] == ".output" || results.is_task(&found[1]);
@@ -184,7 +187,7 @@ fn resolve_text(text: &str, results: &impl Results) -> Result<Value, String> {
         end = range.end;
     }
     result += &text[end..];
-    // Each reference may hold a whole result, and a plan as many as it likes.
+    // Each reference may hold a complete result, and the number of references is not bounded.
     if result.chars().nth(LONGEST_TEXT).is_some() {
         return Err(format!(
             "the references make the text longer than {LONGEST_TEXT} characters"
@@ -210,7 +213,7 @@ fn follow<'a>(reference: &Captures<'_>, results: &'a impl Results) -> Result<&'a
 
 fn member<'a>(value: &'a Value, key: &str, walked: &str) -> Result<&'a Value, String> {
     match value {
-        // `.0` on a list is an index: models write it so.
+        // `.0` on a list is an index, which models use.
         Value::Array(_) if key.bytes().all(|it| it.is_ascii_digit()) => entry(value, key, walked),
         Value::Object(members) => members.get(key).ok_or_else(|| {
             let keys: Vec<String> = members.keys().take(10).map(|it| quoted(it)).collect();

@@ -9,10 +9,10 @@ use crate::strategy::question::{Parsed, Question, Unread, ask_for};
 use crate::strategy::{Strategy, Task};
 use crate::values::{Reply, StepRole, Thought, ThoughtType};
 
-/// Answers at once.
+/// A strategy that answers at once.
 #[derive(Debug, Clone, Default)]
 pub struct Direct {
-    /// Which model answers.
+    /// The role of the model.
     pub role: StepRole,
 }
 
@@ -51,7 +51,7 @@ async fn story(scope: &Scope, task: &Task, role: StepRole) -> Result<Answer, Hal
     Ok(Answer::new(output))
 }
 
-/// Asks for nothing but a value of the task's output type.
+/// Asks only for a value of the task's output type.
 pub(super) async fn answer(
     scope: &Scope,
     task: &Task,
@@ -83,14 +83,14 @@ fn read(task: &Task, reply: &Reply) -> Result<Parsed<Value>, Unparsed> {
         repairs: Vec::new(),
     };
     if task.output.is_text() {
-        // A reasoning model's thinking is no part of its answer; anything else is.
+        // The thinking of a reasoning model is not part of its answer; all other text is.
         let clean = match read_reply(&text, &reply.finish) {
             Read::Unparsed(unparsed) if unparsed.reason == "empty" => return Err(unparsed),
             Read::Unparsed(unparsed) if ends_inside_reasoning(&text) => return Err(unparsed),
             Read::Prose(prose) => prose.text,
             _ => text.trim().to_owned(),
         };
-        // A text may come as a string of JSON.
+        // A text may be sent as a JSON string.
         let clean = serde_json::from_str::<String>(&clean).unwrap_or(clean);
         return task
             .output

@@ -1,10 +1,10 @@
-//! Grounding: whether a thought rests on what was observed, and on which tokens of it.
+//! Grounding: checks that a thought uses observed tokens, and finds these tokens.
 //!
 //! A token is concrete: a number, a quoted string, an identifier, a path. It counts if an
-//! observation brought it into the run, and not the goal, the instructions or the model's own words.
-//! What the model learnt from an observation and then says itself stays learnt. Pure and linear in
-//! the text. Knows nothing about meaning. The tokens are those of the Python runtime
-//! (`taofold.core.grounding`): both must judge a recorded thought alike.
+//! observation introduced it, and not the goal, the instructions or the model. A token learned from
+//! an observation stays learned after the model repeats it. The check is pure, linear in the text,
+//! and independent of meaning. The tokens are those of the Python runtime
+//! (`taofold.core.grounding`), because both runtimes must judge a recorded thought alike.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -14,19 +14,19 @@ use regex::Regex;
 use crate::json::Value;
 use crate::values::Thought;
 
-/// Characters of a token; longer runs are encoded data.
+/// The maximum number of characters of a token; longer ones are encoded data.
 const LONGEST: usize = 200;
-/// Characters between the marks of a quotation.
+/// The number of characters between quotation marks.
 const QUOTATION: std::ops::RangeInclusive<usize> = 2..=80;
 
 static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\d+(?:\.\d+)*").ok());
 static CHUNK: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\w+(?:(?:::|[./-])\w+)*").ok());
-/// Two characters side by side between the marks: "e.g" and "n/a" have none and name nothing.
+/// Two adjacent word characters between the marks: "e.g" and "n/a" have none and identify nothing.
 static PAIR: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"[^\W_]{2}|[^\W_]_|_[^\W_]|::").ok());
 static SHAPE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\d|[a-z][A-Z]").ok());
-/// A word as prose has it: capitalised or not, no digit, no mark. Most chunks end here.
+/// A plain word: letters only, with an optional capital. Most chunks end here.
 static PLAIN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[^\W\d_][a-z]*$").ok());
 
 fn matches(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
@@ -58,11 +58,11 @@ pub(super) fn tokens(text: &str) -> HashSet<String> {
     concrete
 }
 
-/// Returns the numbers of `text`. One digit proves nothing: it turns up everywhere by chance.
+/// Returns the numbers of `text`. Single digits are ignored because they match by chance.
 fn numbers(text: &str) -> impl Iterator<Item = String> {
     let matches = NUMBER.as_ref().map(|it| it.find_iter(text));
     matches.into_iter().flatten().filter_map(|number| {
-        // Not inside a word or behind a dot: the 2 of `v1.2` belongs to its name.
+        // Not inside a word or after a dot: the 2 of `v1.2` belongs to its name.
         let before = text[..number.start()].chars().next_back();
         let own = before.is_none_or(|it| !is_word(it) && it != '.');
         let number = number.as_str();
@@ -71,7 +71,7 @@ fn numbers(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns what stands between quotation marks on one line.
+/// Returns the texts between quotation marks on one line.
 fn quotations(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -79,13 +79,13 @@ fn quotations(text: &str) -> Vec<String> {
     while let Some(open) = text[at..].chars().next() {
         let start = at + open.len_utf8();
         let quoted = closing_mark(open).and_then(|close| {
-            // As far as a quotation may be long: what is never closed must cost no more.
+            // Limited to the maximum quotation length, so that an unclosed quotation costs no more.
             let mut near = text[start..].char_indices().take(QUOTATION.end() + 1);
             let (length, _) = near.find(|(_, it)| *it == close)?;
             let end = start + length;
             let inner = &text[start..end];
             let after = text[end + close.len_utf8()..].chars().next();
-            // An apostrophe within a word is no quotation mark.
+            // An apostrophe within a word is not a quotation mark.
             let apart = |it: Option<char>| open != '\'' || it.is_none_or(|it| !is_word(it));
             let fits = QUOTATION.contains(&inner.chars().count()) && !inner.contains('\n');
             (fits && apart(before) && apart(after)).then_some((inner, close))
@@ -118,7 +118,7 @@ fn closing_mark(open: char) -> Option<char> {
     }
 }
 
-/// Returns `chunk` itself and its parts, as far as they are concrete.
+/// Returns `chunk` and its parts that are concrete.
 fn identifiers(chunk: &str) -> impl Iterator<Item = &str> {
     let segments = chunk.split("::").flat_map(|it| it.split('/'));
     let parts = segments.flat_map(|segment| {
@@ -159,16 +159,16 @@ fn texts(value: &Value, take: &mut impl FnMut(&str)) {
     }
 }
 
-/// How a thought stands to earlier observations.
+/// The relation of a thought to earlier observations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Grounding {
-    /// It names something that an observation brought.
+    /// True if it names a token from an observation.
     pub(super) grounded: bool,
-    /// It could have been grounded; the first step never is.
+    /// True if it could have been grounded; the first step never is.
     pub(super) eligible: bool,
 }
 
-/// Who brought which token first: fed in the order of the run.
+/// The first source of each token, recorded in the order of the run.
 #[derive(Debug, Default)]
 pub(super) struct TokenLedger {
     own: HashSet<String>,
@@ -177,13 +177,14 @@ pub(super) struct TokenLedger {
 }
 
 impl TokenLedger {
-    /// Whether any observation brought a token that a thought could cite.
+    /// Returns true if any observation introduced a token that a thought could cite.
     pub(super) fn has_learnt(&self) -> bool {
         !self.learnt.is_empty()
     }
 
-    /// Takes in text of the goal, the instructions, the model or a person. What these say first is
-    /// no evidence, even if the world repeats it later.
+    /// Adds text of the goal, the instructions, the model or a user.
+    ///
+    /// Tokens that first occur in it are no evidence, even if an observation repeats them later.
     pub(super) fn said(&mut self, text: &str) {
         for token in tokens(text) {
             if !self.learnt.contains(&token) {
@@ -192,12 +193,12 @@ impl TokenLedger {
         }
     }
 
-    /// As [`said`](Self::said), for every text in a value.
+    /// Adds every text in a value, like [`said`](Self::said).
     pub(super) fn said_value(&mut self, value: &Value) {
         texts(value, &mut |text| self.said(text));
     }
 
-    /// Takes in what `step` brought.
+    /// Adds the observation of `step`.
     pub(super) fn observed(&mut self, step: u64, value: &Value) {
         let brought = self.brought.entry(step).or_default();
         texts(value, &mut |text| {
@@ -210,13 +211,12 @@ impl TokenLedger {
         });
     }
 
-    /// Judges the thought of `step` by everything observed so far, then counts it as said.
+    /// Judges the thought of `step` by the observations so far, then adds it as the model's text.
     pub(super) fn judge(&mut self, step: u64, thought: &Thought) -> Grounding {
-        // Judged before it is counted as said, or every thought would be the echo of itself.
+        // Judged before it is added; otherwise every thought would match itself.
         let text = format!("{}\n{}", thought.content, thought.learned);
         let words = tokens(&text);
-        // A thought that names its sources is held to them: a token that another step brought does
-        // not count for it.
+        // If a thought names its sources, tokens from other steps do not count.
         let grounded = if thought.because.is_empty() {
             words.iter().any(|token| self.learnt.contains(token))
         } else {
@@ -231,8 +231,8 @@ impl TokenLedger {
     }
 }
 
-/// Returns `goal` without its reference data: the lines that begin with `mark`, which the world
-/// produced before the run.
+/// Returns `goal` without its reference data: the lines that begin with `mark`, which existed
+/// before the run.
 pub(super) fn without_reference(goal: &str, mark: &str) -> String {
     if mark.is_empty() {
         return goal.to_owned();

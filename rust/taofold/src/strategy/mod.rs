@@ -1,6 +1,6 @@
-//! Reasoning strategies: coroutines that yield effects, and nothing else.
+//! Reasoning strategies: coroutines that only yield effects.
 //!
-//! Each is a value of its options that is run with a [`Task`]; they compose, as
+//! Each strategy is a value with its options and runs with a [`Task`]. Strategies compose, as in
 //! `SelfCorrect { inner: Arc::new(React), .. }`.
 
 mod conversation;
@@ -36,9 +36,9 @@ pub use self::self_correct::SelfCorrect;
 pub use self::task::{Offer, Output, Task};
 use crate::effects::{Answer, Coroutine};
 
-/// A way to reach a goal.
+/// A method to reach a goal.
 pub trait Strategy: Debug + Send + Sync {
-    /// The name in the log.
+    /// Returns the name in the log.
     fn name(&self) -> &'static str;
 
     /// Returns the coroutine that works on `task`.

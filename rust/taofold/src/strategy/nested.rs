@@ -1,4 +1,4 @@
-//! A strategy inside a strategy: it runs in a branch of its own and ends in a named step.
+//! A strategy inside a strategy: it runs in its own branch and ends in a named step.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::strategy::question::object;
 use crate::strategy::{Strategy, Task};
 use crate::values::{Action, FINISH, Observation, ObservationStatus, Thought, ThoughtType};
 
-/// How an inner strategy ended, and what people said while it ran.
+/// The end of an inner strategy, and the user messages that arrived while it ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solved {
-    /// Its answer.
+    /// The answer.
     pub answer: Answer,
-    /// What people said.
+    /// The users' messages.
     pub heard: Vec<Message>,
 }
 
@@ -26,12 +26,12 @@ impl Solved {
         )
     }
 
-    /// Whether its output is an answer.
+    /// Returns true if its output is an answer.
     pub fn good(&self) -> bool {
         self.is_done() && self.answer.error.is_empty()
     }
 
-    /// Whether there is an answer, if only the best one within a limit or out of a loop.
+    /// Returns true if there is an answer, including the best one at a limit or without progress.
     pub fn usable(&self) -> bool {
         self.good() || (!self.answer.output.is_null() && self.answer.error.is_empty())
     }
@@ -42,7 +42,7 @@ impl Solved {
         (!self.is_done() && !own).then_some(self.answer.stop.as_str())
     }
 
-    /// Returns why its output is no answer; empty if it is one.
+    /// Returns the reason why its output is no answer; empty if it is one.
     pub fn error(&self) -> String {
         if self.good() {
             String::new()
@@ -54,7 +54,7 @@ impl Solved {
     }
 }
 
-/// Runs one strategy in a branch of its own. Its `finish` is recorded as the step `name`.
+/// Runs one strategy in its own branch. Its `finish` is recorded as the step `name`.
 ///
 /// # Errors
 ///
@@ -73,8 +73,10 @@ pub async fn alone(
     })
 }
 
-/// Returns a branch that runs `inner`; its last step, `finish`, is recorded as the step `name` of
-/// the outer strategy. If it fails, a failed step `name` is recorded instead.
+/// Returns a branch that runs `inner`.
+///
+/// Its last step, `finish`, is recorded as the step `name` of the outer strategy. If it fails, a
+/// failed step `name` is recorded instead.
 pub fn named_step(
     inner: Arc<dyn Strategy>,
     task: Task,
@@ -92,7 +94,7 @@ pub fn named_step(
             answer: forwarded.result.unwrap_or_else(Answer::error),
             heard: naming.heard,
         };
-        // At a limit of the run no further step may be taken, so none is recorded.
+        // At a limit of the run no further step is permitted, so none is recorded.
         if !forwarded.halted && !solved.usable() && solved.limit().is_none() {
             let act = failure(&naming.name, &solved.error(), naming.parameters, None);
             if let Err(halt) = scope.act(act).await {
@@ -103,8 +105,8 @@ pub fn named_step(
     })
 }
 
-/// Names the inner strategy's accepted `finish` after the outer one's step, and keeps what people
-/// say: the inner conversation ends with the branch.
+/// Renames the inner strategy's accepted `finish` to the outer step, and keeps user messages,
+/// because the inner conversation ends with the branch.
 struct Naming {
     name: String,
     parameters: Object,
@@ -136,20 +138,20 @@ impl Interceptor for Naming {
     }
 }
 
-/// Stands between an inner strategy and the outer scope.
+/// A filter between an inner strategy and the outer scope.
 pub(crate) trait Interceptor: Send {
     /// Changes an effect before it is performed, or resolves it at once.
     fn before(&mut self, effect: &mut Effect) -> Option<Resolution>;
 
-    /// Changes what an effect resolved to before the inner strategy gets it.
+    /// Changes a resolution before the inner strategy receives it.
     fn after(&mut self, resolution: Resolution) -> Resolution;
 }
 
-/// How a forwarded strategy ended.
+/// The end of a forwarded strategy.
 pub(crate) struct Forwarded<T> {
-    /// Its result, or what was wrong with the strategy itself.
+    /// Its result, or the fault of the strategy itself.
     pub(crate) result: Result<T, String>,
-    /// Whether a limit stopped it: nothing more may be yielded.
+    /// True if a limit stopped it, so that nothing more may be yielded.
     pub(crate) halted: bool,
 }
 
@@ -189,7 +191,7 @@ pub(crate) async fn forward<T: 'static>(
     }
 }
 
-/// Changes nothing.
+/// An interceptor that changes nothing.
 pub(super) struct Unchanged;
 
 impl Interceptor for Unchanged {
@@ -202,7 +204,7 @@ impl Interceptor for Unchanged {
     }
 }
 
-/// Returns a step of the strategy's own that failed.
+/// Returns a failed step of the strategy itself.
 pub(super) fn failure(name: &str, error: &str, parameters: Object, content: Option<String>) -> Act {
     let content = content.unwrap_or_else(|| format!("{name} could not be done"));
     let line = error.lines().next().unwrap_or_default();

@@ -1,10 +1,10 @@
 //! Plan, execute, evaluate, plan again: tasks with dependencies, judged by another role.
 //!
-//! The planner lists tool calls, the runtime carries them out in waves of independent ones, the
-//! evaluator judges whether the goal is reached. Its objections are in the next plan's prompt. What
-//! cannot run (a reference that leads nowhere, a task that needs one which failed) is observed as a
-//! failure with its reason and never reaches a tool. Roles: planner, executor (how to retry a failed
-//! task), evaluator, finalizer (the answer's form).
+//! The planner lists tool calls, the runtime performs them in waves of independent ones, and the
+//! evaluator judges the result. Its objections become part of the next planning prompt. A call that
+//! cannot run never reaches a tool and is observed as a failure with its reason. Examples are an
+//! invalid reference or a failed dependency. The roles are planner, executor (retries of failed
+//! tasks), evaluator and finalizer (the form of the answer).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -26,9 +26,9 @@ use crate::values::{
     Action, FINISH, Observation, ObservationStatus, Reply, StepRole, Thought, ThoughtType,
 };
 
-/// Characters of one result that a prompt shows.
+/// The maximum number of characters of one result in a prompt.
 const SHOWN: usize = 4000;
-/// Characters of one result once the prompt is nearly full.
+/// The maximum number of characters of one result when the prompt is nearly full.
 const SHORT: usize = 200;
 const EVALUATOR: &str = "\
 You judge whether a goal is reached, by the results alone: what they do not show is not done.
@@ -37,12 +37,12 @@ Reply with exactly one JSON object, nothing before or after it:
 \"missing\": [\"<what is missing>\", …], \"suggestions\": [\"<what to try>\", …]}";
 const FINALIZER: &str = "Give the answer to the goal from these results. Invent nothing.";
 
-/// Plan, execute, evaluate.
+/// A strategy that plans, executes and evaluates.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// How often the evaluator may say no before the run ends as not achieved, from 1.
+    /// The number of rejections by the evaluator, from 1, before the run ends as not achieved.
     pub rejections: u64,
-    /// How often one failed task may be tried in another way.
+    /// The number of alternative attempts for one failed task.
     pub retries: u64,
 }
 
@@ -86,7 +86,7 @@ impl Strategy for Plan {
     }
 }
 
-/// The strategy ends with this answer.
+/// The final answer of the strategy.
 struct End(Box<Answer>);
 
 impl From<Halt> for End {
@@ -115,7 +115,8 @@ struct PlannedTask {
 }
 
 impl PlannedTask {
-    /// Returns the tasks that come first: those named, and those referred to that `known` accepts.
+    /// Returns the tasks that must run first: the named ones, and the referenced ones that `known`
+    /// accepts.
     fn needs(&self, known: impl Fn(&str) -> bool) -> BTreeSet<String> {
         let referred = references(&Value::Object(self.args.clone()));
         let referred = referred.into_iter().filter(|id| known(id));
@@ -157,7 +158,7 @@ struct Evaluation {
 }
 
 impl Evaluation {
-    /// Returns what the next planner is told.
+    /// Returns the feedback for the next planner.
     fn told(&self) -> String {
         let why = if self.feedback.is_empty() {
             "no reason was given"
@@ -177,7 +178,7 @@ impl Evaluation {
     }
 }
 
-/// A reply that was read, and which of its repairs may have changed what it says.
+/// A parsed reply with the repairs that may have changed its meaning.
 struct Told<T> {
     value: T,
     guessed: Vec<String>,
@@ -203,8 +204,9 @@ fn told<T>(value: T, repairs: Vec<Repair>) -> Parsed<Told<T>> {
     }
 }
 
-/// Reads a retry that is written as a call, in the JSON or the text protocol of `react`; `None` if
-/// the reply has the form that was asked for, or is no call.
+/// Parses a retry in the form of a call, in the JSON or text protocol of `react`.
+///
+/// Returns `None` if the reply has the requested form or is no call.
 fn called(reply: &Reply) -> Option<Parsed<Told<Retry>>> {
     let text = reply.text();
     if let Ok((object, _)) = read_object(&text, &reply.finish)
@@ -229,18 +231,18 @@ fn called(reply: &Reply) -> Option<Parsed<Told<Retry>>> {
     Some(told(retry, repairs.chain(call.repairs).collect()))
 }
 
-/// The tasks so far, what came of them, and what the evaluator said.
+/// The tasks so far, their results, and the evaluator's objections.
 struct Planning {
     options: Plan,
     task: Task,
     tasks: HashMap<String, PlannedTask>,
-    /// In the order in which the tasks were first done.
+    /// The results in the order in which the tasks first ran.
     seen: Vec<(String, Observation)>,
     heard: Vec<Message>,
     used: HashSet<String>,
-    /// Tasks whose plan could only be read by changing what it says, and how.
+    /// The tasks of plans that were repaired with a possible change of meaning, with these repairs.
     guessed: HashMap<String, Vec<String>>,
-    /// Whether the last step failed: then the next thought is an exception.
+    /// True if the last step failed, so that the next thought is an exception.
     failed: bool,
     plans: Vec<String>,
     hint: String,
@@ -254,7 +256,8 @@ impl Results for Planning {
         let Some(observation) = self.observation(id) else {
             return Err(format!("there is no result of a task {}", quoted(id)));
         };
-        // A log holds large outputs apart and shows their beginning: half a value is none.
+        // A log stores large outputs separately and shows only their beginning, which is no usable
+        // value.
         if !observation.blob.is_empty() || observation.cut {
             return Err(format!(
                 "the output of {id:?} is too large to be passed on whole"
@@ -287,7 +290,7 @@ impl Planning {
         let circles = self.circles(&plan.tasks);
         let step = self.step("plan", &plan.thought, ThoughtType::Goal, to_value(&plan));
         scope.act(step).await?;
-        // The plan is on record either way; going in circles it is only not run.
+        // The plan is recorded in either case; a repeated plan does not run.
         if circles {
             return self.flag(scope).await;
         }
@@ -295,9 +298,11 @@ impl Planning {
         self.evaluate(scope).await
     }
 
-    /// Opens a turn. A limit that is near ends the run: the turn that is left is spent on the answer,
-    /// not on another plan. `tools`: whether what follows needs tools; otherwise used up tool calls
-    /// end nothing.
+    /// Opens a turn. Near a limit, the remaining turn is used for the answer instead of another
+    /// plan.
+    ///
+    /// `tools` is true if the following work needs tools; otherwise exhausted tool calls do not end
+    /// it.
     async fn turn(&mut self, scope: &Scope, tools: bool) -> Result<(), End> {
         let outlook = self.open(scope).await?;
         if outlook.wrap_up.is_empty() || (outlook.wrap_up == "max_tool_calls" && !tools) {
@@ -347,12 +352,14 @@ impl Planning {
         text
     }
 
-    /// Returns the results as a prompt shows them: the older ones short, the oldest left out.
-    /// `budget` is how many characters may be shown in full; half as many more are short.
+    /// Returns the results for a prompt: older ones short, the oldest omitted.
+    ///
+    /// `budget` is the number of characters for complete results; half as many more are used for
+    /// short ones.
     fn digest(&self, budget: usize) -> String {
         let mut lines = Vec::new();
         let mut used = 0;
-        // From the newest on, so that the budget goes to what the next call builds on.
+        // From the newest on, because the next call depends most on recent results.
         for (left, (id, observation)) in (0..self.seen.len()).rev().zip(self.seen.iter().rev()) {
             let most = if used + SHOWN <= budget { SHOWN } else { SHORT };
             let line = self.line(id, observation, most);
@@ -383,7 +390,7 @@ impl Planning {
         format!("[{id}] {tool} {description} [{status}]: {text}")
     }
 
-    /// Returns the type of the next thought: only the first after a failure must be an exception.
+    /// Returns the type of the next thought: only the first one after a failure is an exception.
     fn kind(&mut self, kind: ThoughtType) -> ThoughtType {
         if std::mem::take(&mut self.failed) {
             ThoughtType::Exception
@@ -392,7 +399,7 @@ impl Planning {
         }
     }
 
-    /// Puts the results into the answer's form: the last call, and the last step.
+    /// Converts the results to the form of the answer, in the last call and the last step.
     async fn finish(&mut self, scope: &Scope, limit: String) -> Result<End, Halt> {
         let text = self.question([FINALIZER]);
         let role = StepRole::Finalizer;
@@ -419,7 +426,7 @@ impl Planning {
         .into())
     }
 
-    /// Returns a step of the strategy's own about the current plan.
+    /// Returns a step of the strategy itself about the current plan.
     fn step(&mut self, name: &str, said: &str, kind: ThoughtType, result: Value) -> Act {
         let kind = self.kind(kind);
         let thought = match (said, name) {
@@ -435,14 +442,15 @@ impl Planning {
         object(json!({"cycle": self.plans.len()}))
     }
 
-    /// Reads a plan: its tools exist, its ids are new, its order is possible.
+    /// Parses a plan and checks that its tools exist, its ids are new, and its tasks can be
+    /// ordered.
     fn read_plan(&self, reply: &Reply) -> Result<Parsed<Told<Tasks>>, Unparsed> {
         let parsed = read_as::<Tasks>(reply)?;
         let tasks = &parsed.value.value.tasks;
         for task in tasks {
             self.check_tool(&task.tool)?;
-            // A failed task may be planned again under its id; a result must not change under its
-            // readers.
+            // A failed task may be planned again under its id, but a successful result must not
+            // change.
             if self.is_good(&task.id) {
                 let feedback = format!(
                     "the id {} has a result already: use new ids",
@@ -456,7 +464,7 @@ impl Planning {
         Ok(parsed)
     }
 
-    /// Reads how to retry: its tool exists.
+    /// Parses a retry and checks that its tool exists.
     fn read_retry(&self, reply: &Reply) -> Result<Parsed<Told<Retry>>, Unparsed> {
         let parsed = match called(reply) {
             Some(parsed) => parsed,
@@ -504,10 +512,9 @@ impl Planning {
         self.observation(id).is_some_and(|it| !it.status.failed())
     }
 
-    /// Whether this plan is the last one again, or one of two that take turns.
+    /// Returns true if this plan repeats the last one, or alternates with another.
     fn circles(&mut self, tasks: &[PlannedTask]) -> bool {
-        // By the calls, not by the words around them: the same tasks in another order are the same
-        // plan.
+        // Compared by calls and not by wording: the same tasks in another order are the same plan.
         let mut calls: Vec<String> = tasks
             .iter()
             .map(|task| Action::new(task.tool.as_str(), task.args.clone()).fingerprint())
@@ -522,7 +529,7 @@ impl Planning {
         }
     }
 
-    /// Going in circles: a hint the first time, the end the second.
+    /// Handles a repeated plan: a hint the first time, the end the second.
     async fn flag(&mut self, scope: &Scope) -> Result<(), End> {
         self.flags += 1;
         let names: BTreeSet<&str> = self.task.offers.iter().map(|it| it.name.as_str()).collect();
@@ -548,7 +555,7 @@ impl Planning {
 
     async fn execute(&mut self, scope: &Scope, plan: Tasks) -> Result<(), End> {
         self.hint.clear();
-        // The plan was accepted only after it could be ordered.
+        // The plan was accepted only after its order was computed.
         let waves = self.order(&plan.tasks).unwrap_or_default();
         let listed: HashMap<String, PlannedTask> = plan
             .tasks
@@ -568,7 +575,8 @@ impl Planning {
         Ok(())
     }
 
-    /// Runs independent tasks at once, as one batch. What cannot run is observed as such.
+    /// Runs independent tasks concurrently as one batch. Calls that cannot run are observed as
+    /// failures.
     async fn wave(
         &mut self,
         scope: &Scope,
@@ -601,7 +609,7 @@ impl Planning {
         Ok(())
     }
 
-    /// Returns the call with its references resolved, or why it cannot be made.
+    /// Returns the call with its references resolved, or the reason why it cannot be made.
     fn action(&self, task: &PlannedTask) -> (Action, Option<Observation>) {
         let why = if task.description.is_empty() {
             format!("{} of the plan", task.id)
@@ -620,16 +628,17 @@ impl Planning {
             };
             (action(task.args.clone()), Some(observation))
         };
-        // Also what the arguments refer to without naming it in `depends`.
+        // Includes references in the arguments that `depends` does not name.
         let needs = task.needs(|id| self.observation(id).is_some());
         if let Some(failed) = needs.iter().find(|id| !self.is_good(id)) {
             let text = format!("not run: it depends on {}, which failed", quoted(failed));
             return refused(text, "skipped");
         }
-        // Resolved here, just before the call: in the log stands what was really sent.
+        // Resolved directly before the call, so that the log contains the parameters that were
+        // sent.
         match resolve_members(&task.args, self) {
             Ok(args) => {
-                // A plan read with a guess makes each of its calls guessed.
+                // A repair that may have changed the plan marks each of its calls as guessed.
                 let repairs = self.guessed.get(&task.id).cloned().unwrap_or_default();
                 let guessed = !repairs.is_empty();
                 let action = Action {
@@ -656,7 +665,7 @@ impl Planning {
         }
     }
 
-    /// Tries a failed task in another way, as often as allowed.
+    /// Retries a failed task in another way, within the allowed number of attempts.
     async fn mend(&mut self, scope: &Scope, mut task: PlannedTask) -> Result<(), End> {
         for _ in 0..self.options.retries {
             let problem = match self.observation(&task.id) {
@@ -711,7 +720,7 @@ impl Planning {
                 let step = failure("evaluate", &unread.error, self.cycle_number(), None);
                 scope.act(step).await?;
                 self.failed = true;
-                // No verdict is a no: an evaluator that cannot be read must not let anything pass.
+                // An unreadable verdict is a rejection, because it must not accept anything.
                 return self.reject(&Evaluation {
                     feedback: "the evaluator gave no verdict".to_owned(),
                     ..Evaluation::default()
@@ -754,7 +763,7 @@ fn or(text: String, otherwise: &str) -> String {
     }
 }
 
-/// Whether another call may mend it: it failed, and not because it was denied or a limit reached.
+/// Returns true if another call may help: the task failed, but not by a denial or a limit.
 fn is_mendable(observation: &Observation) -> bool {
     let is_final = matches!(
         observation.refused.as_str(),

@@ -1,4 +1,4 @@
-//! A part of a question that a caller writes: text, or a function of what is asked about.
+//! A prompt that the caller supplies: text, or a function of the value in question.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use crate::json::Value;
 
 type Render = Arc<dyn Fn(&Value) -> String + Send + Sync>;
 
-/// Text that is put into a question, or a function that writes the whole question.
+/// Text that is added to a question, or a function that writes the whole question.
 #[derive(Clone, Default)]
 pub enum Prompt {
-    /// Nothing is said.
+    /// The default prompt.
     #[default]
     Default,
-    /// What to look for.
+    /// Additional criteria.
     Text(String),
-    /// Writes the question about a value.
+    /// A function that writes the question about a value.
     Render(Render),
 }
 

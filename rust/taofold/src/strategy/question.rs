@@ -1,4 +1,5 @@
-//! One typed question to a model: ask, read, correct, until the reply can be read or not.
+//! One typed question to a model: ask, parse and correct until the reply is usable or attempts run
+//! out.
 
 use crate::content::{Conversation, Message, Role};
 use crate::effects::{Answer, Ask, Halt, Scope};
@@ -8,17 +9,17 @@ use crate::strategy::conversation::{broken, corrections, is_refused, withheld};
 use crate::tools::quoted;
 use crate::values::{Reply, StepRole};
 
-/// Characters of an unreadable reply that an error may carry.
+/// The maximum number of characters of an unreadable reply in an error.
 const RAW: usize = 500;
 const THOUGHTLESS: &str = "The thinking is missing: say how you get to the answer.";
 
-/// A value that was read, and what it took.
+/// A parsed value with its repairs.
 pub(super) struct Parsed<T> {
     pub(super) value: T,
     pub(super) repairs: Vec<Repair>,
 }
 
-/// No usable reply within the attempts.
+/// The error if no attempt gave a usable reply.
 pub(super) struct Unread {
     pub(super) error: String,
 }
@@ -29,20 +30,20 @@ impl From<Unread> for Answer {
     }
 }
 
-/// How a question is asked.
+/// The options of a question.
 pub(super) struct Question {
     pub(super) conversation: Conversation,
     pub(super) attempts: usize,
     pub(super) role: StepRole,
     pub(super) schema: Option<Value>,
-    /// Whether a reply without a thought is asked for again, once.
+    /// True if a reply without a thought is requested again, once.
     pub(super) strict: bool,
 }
 
-/// Asks until `read` takes the reply. The caller has opened the turn.
+/// Asks until `read` accepts the reply. The caller has opened the turn.
 ///
-/// `thought` returns the thought of a value, `None` if the question demands none. Where it is empty
-/// the violation of R1 is recorded, and a strict question is asked once more.
+/// `thought` returns the thought of a value, or `None` if the question requires none. An empty
+/// thought is recorded as a violation of R1, and a strict question is asked once more.
 pub(super) async fn ask_for<T>(
     scope: &Scope,
     question: Question,
@@ -75,7 +76,7 @@ pub(super) async fn ask_for<T>(
             let error = withheld(&reply);
             return Ok(Err(Unread { error }));
         }
-        // The provider interrupted itself: what it has so far goes back, and it carries on.
+        // The provider paused its reply: the partial reply is sent back, and it continues.
         if reply.finish == "pause" {
             conversation.append(Message {
                 role: Role::Assistant,
@@ -93,7 +94,7 @@ pub(super) async fn ask_for<T>(
                             .note("violation", violation("R1", THOUGHTLESS, strict))
                             .await?;
                         if strict {
-                            // Asked for once, so this reply needs no count of its own.
+                            // Requested only once, so this reply needs no count of its own.
                             strict = false;
                             left += 1;
                             for message in corrections(&reply, THOUGHTLESS) {
@@ -144,7 +145,7 @@ async fn note_repairs(scope: &Scope, repairs: &[Repair]) -> Result<(), Halt> {
     scope.note("read", object(json!({"how": kinds}))).await
 }
 
-/// Returns the data of a note about a broken rule. `refused`: the reply is not acted on.
+/// Returns the data of a note about a violated rule. `refused` is true if the reply is discarded.
 pub(super) fn violation(rule: &str, detail: &str, refused: bool) -> Object {
     object(json!({"rule": rule, "detail": detail, "refused": refused}))
 }

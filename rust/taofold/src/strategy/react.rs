@@ -1,8 +1,8 @@
-//! `ReAct`: think, act, observe, until the answer is there (Yao et al., 2022).
+//! `ReAct`: think, act and observe until the answer is found (Yao et al., 2022).
 //!
-//! Limits, policy, tools and repetition are the runtime's; the strategy hears of them as an
-//! [`Outlook`]. [`Attempts`] is the one place that reads replies, retries unreadable ones and
-//! applies the rules of the loop; what it corrects, it records.
+//! The runtime enforces limits, policy, tools and repetition, and informs the strategy in an
+//! [`Outlook`]. Only [`Attempts`] parses replies, retries unreadable ones and applies the rules of
+//! the loop. It records its corrections.
 
 use std::collections::HashSet;
 
@@ -16,13 +16,13 @@ use crate::strategy::question::{object, violation};
 use crate::strategy::{Strategy, Task};
 use crate::values::{Action, FINISH, Observation, Reply, Thought, ThoughtType, finish_of};
 
-/// How often one turn may be interrupted by its provider.
+/// The number of times that a provider may pause one turn.
 const PAUSES: usize = 10;
-/// `finish` with `"success": false`: an honest end is no success.
+/// The error for `finish` with `"success": false`, which is no success.
 const GAVE_UP: &str = "the agent says that it did not reach the goal";
 const DETAIL: usize = 500;
 
-/// Turn after turn until the model finishes, a limit is reached, or no reply can be read.
+/// A loop of turns until the model finishes, a limit is reached, or no reply can be parsed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct React;
 
@@ -51,7 +51,7 @@ async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
         if outlook.wrap_up.is_empty() {
             forbidden.clear();
         }
-        // Before the turn is opened: what people say now must not be folded away.
+        // Before the turn is opened, because new user messages must not be folded away.
         if talk.crowded() {
             compact(scope, &mut talk).await?;
         }
@@ -93,8 +93,8 @@ async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
                 end.stop
             }
             .to_owned();
-            // An answer in the last turn is an answer. The limit is the reason only if it forbade a
-            // call that the model asked for, or if the goal was not reached.
+            // An answer in the last turn counts. The limit is the stop reason only if it forbade a
+            // requested call, or if the goal was not reached.
             let needed = !forbidden.is_empty() || !withdrawn.is_empty() || !end.failed.is_empty();
             if !outlook.wrap_up.is_empty() && !task.offers.is_empty() {
                 stop = if needed { limit } else { end.stop.to_owned() };
@@ -126,7 +126,7 @@ async fn story(scope: &Scope, task: &Task) -> Result<Answer, Halt> {
     }
 }
 
-/// No usable reply: in the last turn the limit is the reason, else it is an error.
+/// Returns the end without a usable reply: the limit in the last turn, otherwise an error.
 fn lost(task: &Task, outlook: &Outlook, limit: String, error: &str) -> Answer {
     let (stop, error) = if !limit.is_empty() && !task.offers.is_empty() {
         (limit, format!("the last turn brought no answer: {error}"))
@@ -143,7 +143,7 @@ fn lost(task: &Task, outlook: &Outlook, limit: String, error: &str) -> Answer {
     }
 }
 
-/// Folds older observations, on record; false if nothing is left to fold.
+/// Folds older observations and records it. Returns false if nothing is left to fold.
 async fn compact(scope: &Scope, talk: &mut Talk) -> Result<bool, Halt> {
     let Some((upto, before, after)) = talk.compact() else {
         return Ok(false);
@@ -153,25 +153,25 @@ async fn compact(scope: &Scope, talk: &mut Talk) -> Result<bool, Halt> {
     Ok(true)
 }
 
-/// A turn that can be acted on.
+/// A usable turn.
 struct Taken {
     reply: Reply,
-    /// The reply's text as far as it counts.
+    /// The part of the reply's text that counts.
     kept: String,
     thought: Thought,
     actions: Vec<Action>,
-    /// Set if the batch is the answer.
+    /// The end of the run, if the batch is the answer.
     end: Option<End>,
 }
 
 struct End {
     answer: Value,
     stop: &'static str,
-    /// Why the model says that the goal was not reached.
+    /// The model's reason why the goal was not reached.
     failed: String,
 }
 
-/// Why a reply cannot be acted on: the rule, and what the model is told.
+/// A reply that cannot be used: the violated rule and the feedback for the model.
 struct Broken {
     rule: String,
     feedback: String,
@@ -186,27 +186,27 @@ impl Broken {
     }
 }
 
-/// The attempts at one turn: the model is asked, its reply read, checked and corrected.
+/// The attempts at one turn: calls the model, then parses, checks and corrects its reply.
 ///
-/// A strict run asks once per turn for what a rule about form demands (`demanded`). The second time
-/// it accepts the reply and records the violation, so that every model gets on.
+/// A strict run demands each rule of form once per turn (`demanded`). The second time it accepts
+/// the reply and records the violation, so that every model makes progress.
 struct Attempts<'a> {
     scope: &'a Scope,
     task: &'a Task,
     talk: &'a mut Talk,
     demands: &'a mut Demands,
-    /// The step that the turn would be, from 1.
+    /// The number of the next step, from 1.
     number: u64,
     demanded: HashSet<&'static str>,
-    /// Tools that the model still called in a turn without tools.
+    /// Tools that the model called in a turn without tools.
     withdrawn: String,
 }
 
 impl Attempts<'_> {
-    /// Asks until a reply can be acted on. The error says why there is none.
+    /// Asks until a reply can be used. The error contains the reason if there is none.
     async fn run(&mut self, outlook: &Outlook) -> Result<Result<Taken, String>, Halt> {
         let toolless = !outlook.wrap_up.is_empty() || outlook.toolless;
-        // At the limit of steps: the wrap-up, and one more word if that was none.
+        // At the limit of steps: the last-turn notice, and one correction.
         let attempts = if outlook.wrap_up == "max_steps" {
             self.task.attempts.min(2)
         } else {
@@ -261,12 +261,12 @@ impl Attempts<'_> {
             .await
     }
 
-    /// Returns what the reply says, with the rules of the loop applied.
+    /// Judges a reply by the rules of the loop.
     async fn judge(&mut self, reply: &Reply, toolless: bool) -> Result<Judged, Halt> {
         match self.read(reply.clone()) {
             Err(broken) => Ok(Judged::Broken(broken)),
             Ok(Heard::Taken(taken)) => {
-                // A lenient run takes the answer's own text for its thought.
+                // A lenient run uses the answer's own text as its thought.
                 let unanswered = self.task.strict && !self.task.native;
                 let lacks = unanswered.then(Lack::unanswered);
                 self.accept(*taken, lacks.into_iter().collect(), toolless)
@@ -276,9 +276,9 @@ impl Attempts<'_> {
         }
     }
 
-    /// Accepts a turn and records what it lacks, or refuses it where that is demanded.
+    /// Accepts a turn and records its violations, or refuses it if a rule demands it.
     async fn accept(&self, taken: Taken, lacks: Vec<Lack>, toolless: bool) -> Result<Judged, Halt> {
-        // The last turn is not risked for its form: there may be no call left to ask again.
+        // The last turn is not refused for its form, because there may be no further call.
         if self.task.strict && !toolless {
             let due = |lack: &&Lack| !self.demanded.contains(lack.rule);
             let due: Vec<Lack> = lacks.iter().filter(due).cloned().collect();
@@ -292,7 +292,7 @@ impl Attempts<'_> {
         Ok(Judged::Taken(Box::new(taken)))
     }
 
-    /// Asks for a turn. A reply that its provider interrupted is carried on, not read.
+    /// Requests a turn. A paused reply is continued before it is parsed.
     async fn ask(&mut self, toolless: bool) -> Result<Reply, Halt> {
         for pause in 1.. {
             let ask = Ask {
@@ -314,7 +314,7 @@ impl Attempts<'_> {
         Ok(Reply::default())
     }
 
-    /// Reads what the reply says, before the rules of the loop are applied.
+    /// Parses a reply, before the rules of the loop are applied.
     fn read(&self, reply: Reply) -> Result<Heard, Broken> {
         if let Some(feedback) = broken(&reply) {
             return Err(Broken::new(&reply.finish, feedback));
@@ -327,7 +327,7 @@ impl Attempts<'_> {
                 ..Remark::default()
             });
             let mut seen = HashSet::new();
-            // The same call under the same id was sent twice and is one.
+            // The same call with the same id was sent twice and counts once.
             let sent = calls
                 .iter()
                 .filter(|call| call.id.is_empty() || seen.insert(format!("{call:?}")));
@@ -345,7 +345,8 @@ impl Attempts<'_> {
                 "Your reply was empty. Reply with a thought and an action.",
             )),
             Read::Unparsed(unparsed) => {
-                // A typed answer may come without the protocol around it; half of one does not.
+                // A typed answer may come without the protocol, but a partial protocol object may
+                // not.
                 let bare = matches!(unparsed.reason, "no_candidate" | "invalid")
                     && !self.task.output.is_text();
                 match serde_json::from_str::<Value>(text.trim()) {
@@ -358,7 +359,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// Takes a reply without a call as the answer, if the task's type takes it.
+    /// Accepts a reply without a call as the answer if it has the task's type.
     fn answered(&self, reply: Reply, text: &str) -> Result<Heard, Broken> {
         let accepted = self.task.output.accept(&Value::String(text.to_owned()));
         let answer = accepted.map_err(|error| Broken::new("output", error))?;
@@ -411,7 +412,7 @@ impl Attempts<'_> {
                 Err(broken) => Ok(Judged::Broken(broken)),
             };
         }
-        // The answer was written before the results of the actions beside it were seen.
+        // The answer was written before the results of the actions beside it were known.
         if finish.is_some() {
             let detail = "finish beside other actions; not taken";
             self.note("finish_in_batch", detail, false).await?;
@@ -442,13 +443,13 @@ impl Attempts<'_> {
         }
         let mut parameters = finish.parameters.clone();
         let gave_up = parameters.shift_remove("success") == Some(Value::Bool(false));
-        // Models often give the answer's fields as the parameters themselves.
+        // Models often pass the answer's fields directly as parameters.
         let answer = match parameters.get("answer") {
             Some(answer) => answer.clone(),
             None if parameters.is_empty() => Value::Null,
             None => Value::Object(parameters),
         };
-        // Prose beside the call may show the answer, or take it back: the record says so.
+        // Prose beside the call may quote the answer or revoke it, so it is recorded.
         let beside: Vec<String> = whole
             .iter()
             .filter(|repair| repair.kind == "beside_prose")
@@ -476,7 +477,7 @@ impl Attempts<'_> {
                 }),
             }
         };
-        // The words that say why need not be of the answer's type.
+        // The reason for giving up need not have the answer's type.
         if gave_up && !self.task.output.is_text() {
             let why = answer.as_str().unwrap_or(&thought.content).to_owned();
             return Ok(taken(Value::Null, answer, why));
@@ -499,21 +500,21 @@ impl Attempts<'_> {
     }
 }
 
-/// What a reply is after the rules were applied.
+/// The state of a reply after the rules were applied.
 enum Judged {
     Taken(Box<Taken>),
     Broken(Broken),
-    /// It could be acted on, and a strict run asks for what it lacks.
+    /// A usable reply with violations that a strict run refuses.
     Lacking(Vec<Lack>),
 }
 
-/// What a reply is before the rules are applied.
+/// The state of a reply before the rules are applied.
 enum Heard {
     Turn(Turn),
     Taken(Box<Taken>),
 }
 
-/// A batch runs as a whole or not at all: returns what is wrong if one of its calls was not read.
+/// Returns the fault of a batch with an unreadable call: a batch runs completely or not at all.
 fn unread(turn: &Turn) -> Option<Broken> {
     if turn.calls.len() == 1 {
         return None;
@@ -531,8 +532,9 @@ fn unread(turn: &Turn) -> Option<Broken> {
     Some(Broken::new("unreadable", feedback))
 }
 
-/// Returns the call as an action; its repairs come along. What was changed to read the reply and
-/// may have changed a call changed each.
+/// Converts a call to an action with its repairs.
+///
+/// Repairs of the whole reply that may have changed a call mark every call.
 fn to_action(call: &Call, whole: &[Repair]) -> Action {
     let mut repairs: Vec<String> = Vec::new();
     let mut guessed = false;
@@ -554,8 +556,9 @@ fn to_action(call: &Call, whole: &[Repair]) -> Action {
     }
 }
 
-/// Marks actions that equal an earlier one, and all of a reply without an end: what ends at a limit
-/// may be the first half of what the model wanted done.
+/// Marks actions that equal an earlier one, and all actions of a reply without an end.
+///
+/// A reply that ends at a limit may contain only the first part of the intended actions.
 fn doubts_marked(actions: Vec<Action>, finish: &str) -> Vec<Action> {
     let endless = finish_of(finish) == "length" || finish == "pause";
     let mut before = HashSet::new();
@@ -563,7 +566,7 @@ fn doubts_marked(actions: Vec<Action>, finish: &str) -> Vec<Action> {
         .into_iter()
         .map(|mut action| {
             let repeated = !before.insert(action.fingerprint());
-            // What could not be read does not run in any case.
+            // An unreadable action does not run in any case.
             if action.error.is_empty() {
                 for (doubt, kind) in [(repeated, "repeated_call"), (endless, "open_end")] {
                     if doubt && !action.repairs.iter().any(|it| it == kind) {
@@ -577,7 +580,7 @@ fn doubts_marked(actions: Vec<Action>, finish: &str) -> Vec<Action> {
         .collect()
 }
 
-/// Returns the reply without what it invented, so that the history never shows it.
+/// Returns the reply without invented observations, so that the history never contains them.
 fn without_invention(reply: &Reply, turn: &Turn) -> String {
     let text = reply.text();
     let begin: String = turn.role_violation.chars().take(80).collect();

@@ -1,7 +1,7 @@
 //! Self-correction: draft, let a critic judge, revise, return the best (Madaan et al., 2023).
 //!
-//! The critic only judges. The answer is the version with the highest score, of equals the earlier
-//! one, so that a revision can never make the result worse than it was.
+//! The critic only judges. The answer is the version with the highest score, and the earlier one of
+//! equal scores, so that a revision never makes the result worse.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ Reply with exactly one JSON object, nothing before or after it:
 \"suggestions\": [\"<what would make it better>\", …]}
 1 means that nothing can be improved. If nothing is wrong, \"issues\" is empty.";
 
-/// Drafts and improves in up to `rounds` rounds.
+/// A strategy that drafts and improves in up to `rounds` rounds.
 #[derive(Debug, Clone)]
 pub struct SelfCorrect {
     /// The strategy that drafts and revises.
     pub inner: Arc<dyn Strategy>,
-    /// The most revisions.
+    /// The maximum number of revisions.
     pub rounds: u64,
-    /// What the critic looks for.
+    /// The criteria of the critic.
     pub critic_prompt: Prompt,
 }
 
@@ -133,7 +133,7 @@ struct Version {
     verdict: Option<Critique>,
 }
 
-/// One run of it.
+/// The state of one run.
 struct Correction {
     options: SelfCorrect,
     task: Task,
@@ -141,13 +141,13 @@ struct Correction {
     heard: Vec<Message>,
     done: u64,
     why: String,
-    /// The newest round without a verdict, and why.
+    /// The newest round without a verdict, with the reason.
     unjudged: String,
     failed: bool,
 }
 
 impl Correction {
-    /// Judged before unjudged, then by score, then the earlier one.
+    /// Returns the best version: judged before unjudged, then by score, then the earlier one.
     fn best(&self) -> Option<&Version> {
         let score = |version: &Version| version.verdict.as_ref().map_or(-1.0, |it| it.score);
         self.versions.iter().reduce(|best, version| {
@@ -181,7 +181,7 @@ impl Correction {
                 return self.end(scope, limit).await;
             }
         }
-        // All rounds were used: the last revision has not been judged yet.
+        // All rounds were used, and the last revision has not been judged yet.
         if self.done > 0 {
             limit = self.judge(scope, self.options.rounds).await?;
         }
@@ -196,7 +196,7 @@ impl Correction {
     async fn round(&mut self, scope: &Scope, number: u64) -> Result<String, Halt> {
         let limit = self.judge(scope, number).await?;
         let latest = self.versions.last().cloned();
-        // The critic could not be read: revising without criticism would be a guess.
+        // The critic's reply was not readable, and a revision without criticism would be a guess.
         let Some((latest, verdict)) =
             latest.and_then(|it| it.verdict.clone().map(|verdict| (it, verdict)))
         else {
@@ -224,13 +224,13 @@ impl Correction {
         self.versions.push(Version {
             number: latest.number + 1,
             output,
-            // The same text has the same verdict: asking again would only cost.
+            // The same text has the same verdict, so another call would only cost money.
             verdict: unchanged.then_some(verdict),
         });
         Ok(limit)
     }
 
-    /// Lets the inner strategy write a version.
+    /// Runs the inner strategy to write a version.
     async fn make(
         &mut self,
         scope: &Scope,
@@ -277,7 +277,7 @@ impl Correction {
         }
         let outlook = scope.begin().await?;
         self.heard.extend(outlook.heard);
-        // Also in the last turn: a version that the critic accepts needs no further one.
+        // Also in the last turn: if the critic accepts the version, no further one is needed.
         if !outlook.stop.is_empty() {
             return Ok(outlook.stop);
         }
@@ -333,7 +333,7 @@ impl Correction {
         Act::own(thought, action, Observation::auto(judgement, line))
     }
 
-    /// Returns the type of the next thought: after a failure it is an exception.
+    /// Returns the type of the next thought: an exception after a failure.
     fn kind(&mut self, kind: ThoughtType) -> ThoughtType {
         if std::mem::take(&mut self.failed) {
             ThoughtType::Exception

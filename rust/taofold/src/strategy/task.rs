@@ -1,6 +1,7 @@
-//! What a strategy is asked to do: the goal, the tools on offer, the type of the answer.
+//! The input of a strategy: the goal, the offered tools, the type of the answer.
 //!
-//! [`Task`] also writes the text of the protocol. Knows nothing about models, policy or storage.
+//! [`Task`] also writes the text of the protocol. This module does not depend on models, policy or
+//! storage.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::content::{Conversation, Message, Role};
 use crate::json::{Object, Value, json, render, to_value};
 use crate::values::{ASK_USER, FINISH, Sideeffect, ThoughtType};
 
-/// Characters for each token of English and JSON.
+/// The average number of characters per token of English and JSON.
 const CHARS_PER_TOKEN: f64 = 3.8;
 
 const NATIVE: &str = "\
@@ -25,17 +26,17 @@ After a failure say why it failed and what you change; never repeat a failed cal
 pub struct Offer {
     /// The name.
     pub name: String,
-    /// What it does.
+    /// The description.
     pub description: String,
     /// The JSON Schema of its parameters.
     pub schema: Value,
-    /// What it does to the world.
+    /// The side effect.
     pub effect: Sideeffect,
 }
 
 type Check = Arc<dyn Fn(&Value) -> Result<Value, String> + Send + Sync>;
 
-/// The type that an answer must have.
+/// The required type of an answer.
 #[derive(Clone, Default)]
 pub struct Output {
     schema: Option<Value>,
@@ -62,7 +63,7 @@ impl Output {
         })
     }
 
-    /// Returns a type with a schema and a check, which returns the accepted value.
+    /// Returns a type with a schema and a check that returns the accepted value.
     pub fn new(
         schema: Value,
         check: impl Fn(&Value) -> Result<Value, String> + Send + Sync + 'static,
@@ -73,7 +74,7 @@ impl Output {
         }
     }
 
-    /// Whether the answer is plain text.
+    /// Returns true if the answer is plain text.
     pub fn is_text(&self) -> bool {
         self.schema.is_none()
     }
@@ -83,11 +84,11 @@ impl Output {
         self.schema.as_ref()
     }
 
-    /// Returns the answer as JSON of the right type.
+    /// Validates an answer and returns it as JSON of the right type.
     ///
     /// # Errors
     ///
-    /// What the model is told.
+    /// The feedback for the model.
     pub fn accept(&self, answer: &Value) -> Result<Value, String> {
         let Some(check) = &self.check else {
             let text = render(answer);
@@ -98,7 +99,7 @@ impl Output {
         };
         match (check(answer), answer) {
             (Err(error), Value::String(text)) => {
-                // A typed answer may come as JSON text.
+                // A typed answer may be sent as JSON text.
                 let parsed = serde_json::from_str(text).map_err(|_| error)?;
                 check(&parsed)
             }
@@ -106,7 +107,7 @@ impl Output {
         }
     }
 
-    /// Returns the type as a prompt shows it.
+    /// Returns the type in the form of a prompt.
     pub fn rendered(&self) -> String {
         match &self.schema {
             None => "text".to_owned(),
@@ -131,33 +132,33 @@ impl Output {
 /// The input of every strategy.
 #[derive(Debug, Clone)]
 pub struct Task {
-    /// What is to be reached.
+    /// The goal.
     pub goal: String,
     /// The application's instructions.
     pub instructions: String,
-    /// Tools on offer.
+    /// The offered tools.
     pub offers: Vec<Offer>,
     /// The type of the answer.
     pub output: Output,
-    /// Whether a reply that breaks a rule about its form is asked for again, once per turn.
+    /// True if a reply that violates a rule of form is requested again, once per turn.
     pub strict: bool,
-    /// Whether thoughts of type `research` are accepted.
+    /// True if thoughts of type `research` are accepted.
     pub research: bool,
-    /// The most replies for one turn.
+    /// The maximum number of replies for one turn.
     pub attempts: usize,
-    /// Whether the model calls tools natively.
+    /// True if the model calls tools natively.
     pub native: bool,
-    /// The model's context in tokens.
+    /// The size of the model's context window in tokens.
     pub window: u64,
-    /// Tokens kept free for the reply.
+    /// The tokens reserved for the reply.
     pub reserve: u64,
-    /// The session so far.
+    /// The earlier messages of the session.
     pub history: Vec<Message>,
-    /// Whether the reserved action `ask_user` is on offer.
+    /// True if the reserved action `ask_user` is offered.
     pub ask_user: bool,
-    /// The state that the run started with.
+    /// The initial state of the run.
     pub data: Object,
-    /// How each line of reference data in the goal begins; empty: it holds none.
+    /// The prefix of each line of reference data in the goal; empty if there is none.
     pub reference: String,
 }
 
@@ -189,7 +190,7 @@ impl Task {
         offered.chain([FINISH.to_owned()]).chain(asks).collect()
     }
 
-    /// Returns the characters of conversation that fit the window.
+    /// Returns the number of characters of conversation that fit the window.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -197,7 +198,7 @@ impl Task {
         reason = "a window is far below 2^53 tokens, and not negative"
     )]
     pub fn budget(&self) -> usize {
-        // Of a small window at most a quarter is kept for the reply.
+        // In a small window, at most a quarter is reserved for the reply.
         let kept = self.reserve.min(self.window / 4);
         ((self.window - kept) as f64 * CHARS_PER_TOKEN) as usize
     }
@@ -227,7 +228,7 @@ impl Task {
         parts.join("\n\n")
     }
 
-    /// Returns the tools on offer, one line each.
+    /// Returns the offered tools, one line each.
     pub(super) fn tool_lines(&self) -> String {
         let line = |offer: &Offer| {
             let (name, schema) = (&offer.name, &offer.schema);
@@ -292,7 +293,7 @@ impl Task {
         )
     }
 
-    /// Returns the schema of one reply: a thought and an action; only `finish` if `toolless`.
+    /// Returns the schema of one reply: a thought and an action, or only `finish` if `toolless`.
     pub fn reply_schema(&self, toolless: bool) -> Value {
         let action = |name: &str, parameters: &Value| {
             json!({
@@ -328,7 +329,8 @@ impl Task {
         let mut schema = json!({
             "type": "object",
             "properties": {
-                // Constrained decoding would let a small model think without end.
+                // Without a bound, a small model could think without end under constrained
+                // decoding.
                 "thought": {"type": "string", "maxLength": 1000},
                 "thought_type": {"type": "string", "enum": types},
                 "action": {"anyOf": actions},
@@ -345,8 +347,8 @@ impl Task {
         schema
     }
 
-    /// Returns a fresh conversation: instructions and rules, the session so far, the question, and
-    /// what people said since the run started.
+    /// Returns a new conversation: instructions and rules, the session so far, the question, and
+    /// user messages since the start of the run.
     pub(super) fn opening(
         &self,
         rules: &str,

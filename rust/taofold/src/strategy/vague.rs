@@ -1,17 +1,18 @@
-//! Texts that say nothing: a thought without an intent or a reason.
+//! Detects vague texts: thoughts without an intent or a reason.
 //!
-//! Judged by form alone, in English, with the words of the Python runtime
-//! (`taofold.core.vague_text`): both must judge a recorded thought alike. Bounded and pure.
+//! Texts are judged by form only, in English, with the word lists of the Python runtime
+//! (`taofold.core.vague_text`), because both runtimes must judge a recorded thought alike. The
+//! checks are bounded and pure.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Characters; who writes more says more.
+/// The maximum number of characters of a vague text; longer ones count as specific.
 const LONGEST: usize = 80;
-/// Characters of a thought in which a reason is looked for.
+/// The number of characters of a thought in which a reason is searched.
 const JUDGED: usize = 1000;
-/// Words after "to" that make it a direction and no purpose.
+/// Words after "to" that make it a direction and not a purpose.
 const DIRECTIONS: [&str; 9] = ["the", "a", "an", "some", "this", "that", "it", "my", "our"];
 
 static BARE: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -52,14 +53,15 @@ static ENGLISH: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .ok()
 });
 
-/// Whether a text names an activity and nothing else: no aim, no reason, no place.
+/// Returns true if a text names only an activity, without an aim, a reason or a place.
 pub(super) fn lacks_intent(text: &str) -> bool {
     let plain = plain(text);
     plain.chars().nth(LONGEST).is_none() && found(&BARE, &plain)
 }
 
-/// Whether a thought in English gives no reason or purpose. Text without an English function word is
-/// not judged.
+/// Returns true if an English thought gives no reason or purpose.
+///
+/// A text without an English function word is not judged.
 pub(super) fn lacks_reason(text: &str) -> bool {
     let plain = plain(text);
     if plain.chars().nth(JUDGED).is_some() || !found(&ENGLISH, &plain) {
@@ -82,7 +84,7 @@ fn without_wishes(text: &str) -> String {
     let mut rest = String::with_capacity(text.len());
     let mut kept = 0;
     for wished in wish.find_iter(text) {
-        // "needs to be" says how something is.
+        // "needs to be" describes a state.
         let to = wished.as_str().to_lowercase().ends_with("to");
         if to && found(&BE, &text[wished.end()..]) {
             continue;
