@@ -1,4 +1,4 @@
-//! YAML that people wrote: flows and TAO documents.
+//! Fuzzes YAML files: flows and TAO documents.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Logs: an event on each line, and exports. What is read folds, shows its questions and is written
-//! again as it was.
+//! Fuzzes logs: one event per line, and exports. Parsed records must fold, list their questions and
+//! serialize to the same text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

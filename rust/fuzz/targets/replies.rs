@@ -1,4 +1,5 @@
-//! Replies of models: the JSON and ReAct text protocols, typed answers, arguments of native calls.
+//! Fuzzes replies of models: JSON and ReAct text protocols, typed answers, arguments of native
+//! calls.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +10,7 @@ fuzz_target!(|text: &str| {
     for finish in ["stop", "length"] {
         if let Read::Turn(turn) = read_reply(text, finish) {
             for call in &turn.calls {
-                // A call that may run names a tool.
+                // A call that may run has the name of a tool.
                 assert!(!call.error.is_empty() || !call.tool.is_empty());
             }
         }

@@ -1,4 +1,4 @@
-//! The commands.
+//! The commands of the program.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -27,7 +27,7 @@ use crate::terminal;
 
 type Done = Result<ExitCode, Failure>;
 
-/// The reason in the log for a decision without a question.
+/// The recorded reason for a decision without a question.
 const WAVED: &str = "--approve all";
 const SHOWN: usize = 5;
 
@@ -115,7 +115,7 @@ impl Project {
         Redactor::new(self.place.secrets())
     }
 
-    /// Opens the project's log. Its folder is for its owner only.
+    /// Opens the project's log. Only the owner can access its folder.
     fn log(&self, create: bool) -> Result<SqliteLog, Failure> {
         use std::os::unix::fs::DirBuilderExt;
         let path = self.place.log_path()?;
@@ -131,7 +131,7 @@ impl Project {
                 .mode(0o700)
                 .create(home);
             made.map_err(|error| Failure::usage(format!("{home:?}: {error}")))?;
-            // A log is no part of the project's history.
+            // A log does not belong in the project's version control.
             let _ = std::fs::write(home.join(".gitignore"), "*\n");
         }
         Ok(SqliteLog::open(path)?)
@@ -173,7 +173,7 @@ impl Project {
             ..Choice::default()
         };
         choice.digest = choice.current_digest();
-        // Before the log is made: a faulty agent file leaves nothing behind.
+        // Before the log is created, so that an invalid agent file leaves nothing behind.
         let mut agent = Agent::make(&choice, &self.place)?;
         open(&mut agent).await?;
         let log = self.log(true)?;
@@ -194,7 +194,7 @@ impl Project {
             let choice = Choice {
                 agent: file.to_string_lossy().into_owned(),
                 folder: here.to_string_lossy().into_owned(),
-                // Any model: a file is checked without keys.
+                // Any model, because a file is checked without keys.
                 model: "test:answer".to_owned(),
                 ..Choice::default()
             };
@@ -326,7 +326,7 @@ impl Project {
         }
     }
 
-    /// Makes the agent of a run again, as it recorded or as the command line says.
+    /// Makes the agent of a run again, from its record or the command line.
     fn agent_of(
         &self,
         here: &Path,
@@ -368,9 +368,9 @@ impl Project {
     ) -> Done {
         let records = log.read(run, 0).await?;
         let first = started(&records)?;
-        // No key and no network is needed: the replies come from the log.
+        // The replies come from the log, so no key and no network is needed.
         let stand_in = Some("test:answer".to_owned());
-        // The agent of a child run is one that the agent of its first caller asks.
+        // The agent of a child run is called by the agent of the root run.
         let root = control::root(log, run).await?;
         let named = agent.is_some();
         let above = log.read(&root, 0).await?;
@@ -544,7 +544,7 @@ impl Project {
     }
 }
 
-/// Adds the tools of the agent's servers, and reports which are left out.
+/// Adds the tools of the agent's servers, and reports omitted tools.
 async fn open(agent: &mut Agent) -> Result<(), Failure> {
     for note in agent.open().await? {
         say(&note);
@@ -563,7 +563,7 @@ fn subject(approval: &Approval) -> String {
     first.unwrap_or_default().to_owned()
 }
 
-/// Returns the id of the question that `RUN:SEQ`, or a run with one question, means.
+/// Returns the id of the question for `RUN:SEQ`, or for a run with one question.
 async fn question_of(log: &SqliteLog, reference: &str) -> Result<String, Failure> {
     if let Some((run, seq)) = reference.rsplit_once(':') {
         return Ok(format!("{}:{seq}", find(log, run).await?));
@@ -586,7 +586,7 @@ async fn question_of(log: &SqliteLog, reference: &str) -> Result<String, Failure
     }
 }
 
-/// Returns the id that `reference` is, or begins; `last` is the newest run's.
+/// Returns the run id for `reference`, which is an id, the beginning of one, or `last`.
 async fn find(log: &SqliteLog, reference: &str) -> Result<String, Failure> {
     match log.row(reference).await {
         Ok(row) => return Ok(row.run),
@@ -594,7 +594,7 @@ async fn find(log: &SqliteLog, reference: &str) -> Result<String, Failure> {
         Err(error) => return Err(error.into()),
     }
     if reference == "last" {
-        // A child run is newer than the run that called it, and seldom the one that is meant.
+        // A child run is newer than its caller, but `last` rarely refers to it.
         let rows = log.rows("", usize::MAX >> 1).await?;
         let newest = rows.iter().find(|row| row.parent.is_empty());
         if let Some(newest) = newest.or(rows.first()) {
@@ -701,7 +701,7 @@ fn show(run: &str, records: &[Record], pending: &[Approval], as_json: bool) -> D
     Ok(ExitCode::SUCCESS)
 }
 
-/// A run that is driven in front of a person.
+/// A run that is driven at a terminal.
 struct Driven<'a> {
     project: &'a Project,
     log: &'a SqliteLog,
@@ -710,7 +710,7 @@ struct Driven<'a> {
 }
 
 impl Driven<'_> {
-    /// Starts the run, or carries it on, until it ends or nobody here decides what waits.
+    /// Starts or resumes the run until it ends or waits for a decision that cannot be made here.
     async fn go(&self, mut agent: Agent, first: Option<RunStarted>) -> Done {
         let done = self.driven(&mut agent, first).await;
         agent.close().await;
@@ -742,7 +742,7 @@ impl Driven<'_> {
                 outcome = driving => Some(outcome?),
                 () = interrupted() => None,
             };
-            // The drive is dropped by now, and with it what it had begun.
+            // The drive has been dropped, together with its active calls.
             let Some(outcome) = outcome else {
                 return self.interrupted().await;
             };
@@ -755,7 +755,7 @@ impl Driven<'_> {
     }
 
     async fn interrupted(&self) -> Done {
-        // What the drive left undone is taken up by a resume.
+        // A resume continues the unfinished work of the drive.
         let ended = control::interrupt(self.log, self.run, now()).await;
         if let Err(error) = ended {
             say(&error.to_string());
@@ -767,12 +767,13 @@ impl Driven<'_> {
         Ok(ExitCode::from(crate::output::INTERRUPTED))
     }
 
-    /// Decides what can be decided here. Whether something was.
+    /// Makes the decisions that are possible here. Returns true if there was any.
     async fn decide(&self, pending: &[Approval]) -> Result<bool, Failure> {
         let mut decided = false;
         for approval in pending {
             let decision = match self.drive.approve {
-                // A question is not approved but answered: after a crash nobody may guess.
+                // A question needs an answer, not an approval: after a crash the outcome must not
+                // be guessed.
                 Approve::All if approval.question.is_empty() => Some(Decision {
                     verdict: "allow".to_owned(),
                     reason: WAVED.to_owned(),
@@ -819,7 +820,7 @@ impl Driven<'_> {
     }
 }
 
-/// Returns the commands that decide on a question.
+/// Returns the commands that decide a question.
 fn ways(approval: &Approval) -> Vec<String> {
     let id = &approval.id;
     let approve = format!("taofold-rs approvals approve {id}");
@@ -836,7 +837,7 @@ fn ways(approval: &Approval) -> Vec<String> {
     ]
 }
 
-/// Returns how a run ended and what it took, on one line.
+/// Returns the status and the consumption of a run on one line.
 fn summary(state: &RunState) -> String {
     let count = |number: u64, name: &str| {
         let ending = if number == 1 { "" } else { "s" };
@@ -861,7 +862,7 @@ fn summary(state: &RunState) -> String {
     )
 }
 
-/// Returns when the person wants the program to end: Ctrl-C, or a polite request.
+/// Returns when the user ends the program with Ctrl-C or a termination signal.
 async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {

@@ -1,7 +1,7 @@
-//! Verbs for people only: a process that an agent started may not call them.
+//! Commands for users only: a process that an agent started must not call them.
 //!
-//! What an agent starts uncontained, a command or an MCP server, has the rights of the user. It could
-//! else approve its own calls.
+//! An uncontained command or MCP server of an agent has the rights of the user. Without this guard
+//! it could approve its own calls.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::output::Failure;
 
 const MARK: &str = "TAOFOLD_STARTED_BY";
 
-/// Goes on only if the verb looks, or begins work of its own, or no agent started this process.
+/// Permits a command that only reads or starts new work, and any command of a user.
 pub(crate) fn refuse(command: &Command) -> Result<(), Failure> {
     let allowed = match command {
         Command::Run(_) | Command::Check(_) => true,
@@ -35,7 +35,7 @@ pub(crate) fn refuse(command: &Command) -> Result<(), Failure> {
 
 /// Returns the tool through which an agent started this process or an ancestor.
 fn started_by() -> Option<String> {
-    // A command can clear its own environment, not that of the processes it descends from.
+    // A command can clear its own environment, but not that of its ancestors.
     let mut process = "self".to_owned();
     if let Some(mark) = std::env::var_os(MARK) {
         return Some(mark.to_string_lossy().into_owned());
@@ -52,7 +52,7 @@ fn started_by() -> Option<String> {
             return Some(String::from_utf8_lossy(mark).into_owned());
         }
         let status = std::fs::read_to_string(folder.join("stat")).ok()?;
-        // The name before it may hold anything.
+        // The preceding name may contain any characters.
         let (_, fields) = status.rsplit_once(')')?;
         let parent = fields.split_whitespace().nth(1)?;
         if matches!(parent, "0" | "1") {

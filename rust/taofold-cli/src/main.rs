@@ -1,8 +1,8 @@
 //! The command line of taofold in Rust: `taofold-rs`.
 //!
 //! Results go to standard output, prose to standard error; `--json` prints only the result. Exit
-//! codes, options and JSON have the form of the Python runtime's `taofold`, and both work on the
-//! same log: a run that waits in one is finished by the other.
+//! codes, options and JSON have the form of the Python runtime's `taofold`. Both programs work on
+//! the same log: either one can finish a run that waits in the other.
 
 mod arguments;
 mod commands;

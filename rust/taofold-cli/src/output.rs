@@ -1,4 +1,4 @@
-//! What commands print, and what they end with.
+//! The output of commands and their exit codes.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -9,16 +9,16 @@ use taofold::log::RunRow;
 use taofold::runtime::control::{Approval, ControlError};
 use taofold::state::RunState;
 
-/// The goal was not reached.
+/// The exit code if the goal was not reached.
 pub(crate) const UNREACHED: u8 = 1;
-/// Usage or configuration.
+/// The exit code for usage and configuration errors.
 pub(crate) const USAGE: u8 = 2;
-/// Waiting for a person.
+/// The exit code if the run waits for an approval or an answer.
 const WAITING: u8 = 3;
-/// Interrupted.
+/// The exit code after an interrupt.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// What ends a command with an error.
+/// An error that ends a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) message: String,
@@ -75,7 +75,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Returns text without what a terminal would obey.
+/// Returns text without terminal control sequences.
 fn visible(text: &str) -> String {
     let kept = |it: char| !it.is_control() || it == '\n' || it == '\t';
     text.chars()
@@ -83,13 +83,13 @@ fn visible(text: &str) -> String {
         .collect()
 }
 
-/// Prints a line of prose for the person: standard error.
+/// Prints a line of prose to standard error.
 pub(crate) fn say(text: &str) {
-    // Nobody hears it if it cannot be written.
+    // A failed write cannot be reported.
     let _ = writeln!(std::io::stderr(), "{}", visible(text));
 }
 
-/// Prints the result: standard output, as it is; a terminal gets it without control characters.
+/// Prints the result to standard output: unchanged, or without control characters on a terminal.
 pub(crate) fn give(text: &str) {
     let mut out = std::io::stdout();
     let text = if out.is_terminal() {
@@ -164,7 +164,7 @@ pub(crate) fn result_json(run: &str, state: &RunState, pending: &[Approval]) -> 
     joined(result, counts(state))
 }
 
-/// Returns what waits for a person.
+/// Returns an open approval or question as JSON.
 pub(crate) fn approval_json(approval: &Approval) -> Value {
     let asked = &approval.asked;
     let expires = i64::try_from(asked.expires_at).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Asks the person at the terminal about what waits.
+//! Asks the user at the terminal for decisions and answers.
 
 use std::io::{IsTerminal, Write};
 
@@ -6,7 +6,7 @@ use taofold::runtime::control::{Approval, Decision};
 
 use crate::output::say;
 
-/// Whether a person can be asked.
+/// Returns true if a user can be asked.
 pub(crate) fn is_here() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
@@ -20,7 +20,7 @@ fn line(prompt: &str) -> Option<String> {
     (count > 0).then(|| line.trim().to_owned())
 }
 
-/// Returns what the person says; `None` leaves the question open.
+/// Returns the user's decision; `None` leaves the question open.
 pub(crate) fn ask(approval: &Approval) -> Option<Decision> {
     let decision = |verdict: &str, reason: String| Decision {
         verdict: verdict.to_owned(),

@@ -1,8 +1,8 @@
-//! Drives runs that a test describes, so that another runtime can go on with them.
+//! Drives runs that a test describes, so that another runtime can continue them.
 //!
-//! Reads one JSON order for each line and writes one JSON line for each: `tests/rust/scenarios.py`
-//! makes them, for runs of one SQLite log. It also shows what a program needs to drive a run: models,
-//! tools, a strategy, a log.
+//! Reads one JSON order per line and writes one JSON result per line. `tests/rust/scenarios.py`
+//! writes the orders, for runs of one SQLite log. The program also shows the parts that are needed
+//! to drive a run: models, tools, a strategy, a log.
 #![allow(
     clippy::print_stdout,
     reason = "a program whose output is its standard output"
@@ -28,7 +28,7 @@ use taofold::values::{
     Observation, ObservationStatus, Principal, Profile, Reply, Sideeffect, StepRole,
 };
 
-/// Replies that follow the last one of a script: it is repeated.
+/// The number of repetitions of the last reply of a script.
 const REPEATED: usize = 60;
 
 #[derive(Deserialize)]
@@ -96,7 +96,7 @@ struct Offered {
     tier: u8,
 }
 
-/// What the tool does is written down here and there.
+/// A tool whose behavior is implemented in both languages.
 struct Lookup {
     declared: Declared,
 }
@@ -134,8 +134,7 @@ impl Tool for Lookup {
 }
 
 impl Scenario {
-    /// Returns what a run is driven with after these records: replies that are on record are not
-    /// given again.
+    /// Returns the setup of a run after these records, without the recorded replies.
     fn setup(&self, records: &[Record]) -> Setup {
         let mut given: HashMap<StepRole, usize> = HashMap::new();
         for record in records {

@@ -1,7 +1,8 @@
 //! Times the steps of a run: `steps FLOOR|MEMORY|SQLITE STEPS RUNS`.
 //!
-//! Prints microseconds for each step of the median run, and the peak of memory in kB. `floor` is the
-//! loop without events, limits and policy: what the language costs. `bench/rust/run.py` compares.
+//! Prints the microseconds per step of the median run, and the peak memory in kB. `floor` is the
+//! loop without events, limits and policy, which is the cost of the language. `bench/rust/run.py`
+//! compares the results.
 #![allow(
     clippy::print_stdout,
     reason = "a program whose output is its standard output"
@@ -29,7 +30,7 @@ struct Add {
     b: u64,
 }
 
-/// Returns what a model says in `steps` turns, the last of which is the answer.
+/// Returns the model's replies for `steps` turns; the last one is the answer.
 fn replies(steps: u64) -> Vec<String> {
     let call = |tool: &str, parameters: Value| {
         let call = json!({"tool": tool, "parameters": parameters, "rationale": "it is next"});
@@ -41,7 +42,7 @@ fn replies(steps: u64) -> Vec<String> {
         .collect()
 }
 
-/// The loop that one writes by hand.
+/// Runs the loop without the runtime.
 fn floor(steps: u64) -> Result<usize, Box<dyn Error>> {
     let mut conversation = Conversation::new([Message::new(Role::User, "add")]);
     for reply in replies(steps) {

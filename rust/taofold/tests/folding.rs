@@ -26,7 +26,7 @@ fn records(file: &Value) -> Vec<Record> {
         .collect()
 }
 
-/// A state as the kit writes it: values hold every field, also where it has its default.
+/// Returns a state in the form of the kit, where values hold every field, including defaults.
 fn state_json(state: &RunState, defaults: &Value) -> Value {
     let usage = |usage| kit::filled(serde_json::to_value(usage).unwrap(), &defaults["usage"]);
     let steps: Vec<Value> = state

@@ -1,11 +1,11 @@
-//! What every log promises. A new log is added to `logs`.
+//! Guarantees of every log. Add a new log to `logs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
 
 use taofold::errors::LogError;
 use taofold::events::{Event, Parked, Record, RunStarted};
 use taofold::log::{Append, Log, MemoryLog, Owner, RunRow, Signal, SqliteLog, Standing, ndjson};
 
-/// A log, and the folder that it needs.
+/// A log with the folder that it needs.
 struct Place {
     log: Box<dyn Log>,
     _folder: Option<tempfile::TempDir>,
@@ -174,7 +174,7 @@ async fn a_message_is_there_until_an_append_consumes_it() {
         };
         log.append("r", epoch, taken).await.unwrap();
         assert_eq!(log.inbox("r").await.unwrap(), [message("b")]);
-        // Sent once more it is the same message, which was read.
+        // A repeated message is the same message, which was already read.
         assert!(!log.post("r", &message("a")).await.unwrap());
         assert_eq!(log.inbox("r").await.unwrap(), [message("b")]);
     }

@@ -1,4 +1,4 @@
-//! Properties of what reads foreign text: replies of models and logs.
+//! Properties of the parsers of foreign text: replies of models and logs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
 
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use taofold::events::{Record, RunStarted};
 use taofold::log::ndjson;
 use taofold::parsing::{Call, Read, read_call, read_reply};
 
-/// JSON of bounded depth, with texts of any characters.
+/// Generates JSON of bounded depth, with texts of any characters.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -29,7 +29,7 @@ fn parameters() -> impl Strategy<Value = Value> {
         .prop_map(|members| Value::Object(members.into_iter().collect()))
 }
 
-/// Whether the model's text may have been changed to read it: such a call needs a person.
+/// Returns true if parsing may have changed the model's text, so that the call needs an approval.
 fn guessed(call: &Call) -> bool {
     call.repairs.iter().any(|repair| repair.content)
 }
@@ -86,7 +86,7 @@ proptest! {
         };
         let text = ndjson::export(std::slice::from_ref(&record)).unwrap();
         prop_assert_eq!(ndjson::import(&text).unwrap(), vec![record]);
-        // A torn line is no record.
+        // A torn line is not a record.
         let torn = &text[..text.trim_end().len() - 1];
         prop_assert!(ndjson::import(torn).is_err());
     }

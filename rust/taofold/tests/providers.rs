@@ -1,4 +1,4 @@
-//! Models over HTTP: what is sent, what is read, when it is tried again.
+//! Models over HTTP: requests, parsing of responses, and retries.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
 
 use std::collections::HashMap;
@@ -13,12 +13,12 @@ use taofold::model::{Model, Request, ToolOffer};
 use taofold::providers::resolve;
 use taofold::values::{ModelSettings, Reply};
 
-/// One answer of the server: its head, and a body that may be cut.
+/// A response of the server: its head, and a body that may be cut.
 struct Answer {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: String,
-    /// Says that more would come, and closes the connection.
+    /// True if the server announces more content and closes the connection.
     cut: bool,
 }
 
@@ -41,7 +41,7 @@ fn stream(events: &[Value]) -> Answer {
     }
 }
 
-/// A server that gives answers in order and keeps what it was sent.
+/// A server that returns prepared responses in order and stores the requests.
 struct Server {
     url: String,
     seen: Arc<Mutex<Vec<(String, Value)>>>,

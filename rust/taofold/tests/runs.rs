@@ -1,4 +1,5 @@
-//! The runs of the conformance kit: with the model's replies a flow comes to the expected log.
+//! The runs of the conformance kit: with the recorded replies, a flow must produce the expected
+//! log.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
 
 mod kit;
@@ -22,7 +23,7 @@ use taofold::strategy::{Offer, Strategy, Task};
 use taofold::tools::{CallContext, Declared, Tool, Toolset};
 use taofold::values::{Observation, Principal, Sideeffect};
 
-/// What a call brought, and the variable that it set.
+/// The observation of a call, and the variable that it set.
 #[derive(Clone, serde::Deserialize)]
 struct Recorded {
     observation: Observation,
@@ -30,7 +31,7 @@ struct Recorded {
     update: Option<(String, Value)>,
 }
 
-/// A tool that gives back what is on record: what tools bring is not the kit's matter.
+/// A tool that returns recorded observations, because the kit does not test tools.
 struct RecordedTool {
     declared: Declared,
     observations: Mutex<Vec<Recorded>>,
@@ -69,7 +70,7 @@ impl Tool for RecordedTool {
     }
 }
 
-/// What the tools brought in a run, in the order of the log: those observations whose call was started.
+/// Returns the observations of started calls in a run, in the order of the log.
 fn brought(events: &Value) -> Vec<(String, Sideeffect, Recorded)> {
     let place = |event: &Value| {
         let index = usize::try_from(event["index"].as_u64().unwrap_or(0)).unwrap();
@@ -113,7 +114,7 @@ struct Case {
     brought: Vec<(String, Sideeffect, Recorded)>,
 }
 
-/// The flow of a file, and its policy, of which the kit uses the tiers.
+/// Returns the flow of a file, and its policy, of which the kit uses the tiers.
 fn flow_of(file: &Path) -> (Flow, Policy) {
     let text = fs::read_to_string(file).unwrap();
     let mut keys: taofold::json::Object = serde_saphyr::from_str(&text).unwrap();
@@ -168,7 +169,7 @@ impl Case {
         kit::read(&self.folder.join(file))
     }
 
-    /// The tools whose calls are on record, and those that the flow names besides.
+    /// Returns the tools with recorded calls, and the other tools that the flow names.
     fn tools(&self) -> Toolset {
         let mut observations: HashMap<String, Vec<Recorded>> = HashMap::new();
         let mut effects: HashMap<String, Sideeffect> = HashMap::new();
@@ -190,14 +191,14 @@ impl Case {
         tools
     }
 
-    /// What the run is driven with, without the first `given` replies.
+    /// Returns the setup of the run without the first `given` replies.
     fn setup_after(&self, given: usize) -> Setup {
         let replies = self.script["replies"].as_array().unwrap();
         let left = replies.iter().skip(given);
         let model = ScriptedModel::new(left.map(|it| it.as_str().unwrap()));
         let models = Models::new(Arc::new(model));
         if self.has_children() {
-            // Agents of files, whose tools are their own.
+            // Agents of files have their own tools.
             return agent(&self.folder, "flow.yaml", &models).setup;
         }
         let mut setup = Setup::new(models);
@@ -218,7 +219,7 @@ impl Case {
         self.expected("result.json")["status"] == "cancelled"
     }
 
-    /// What people do each time the run waits.
+    /// Returns the user's action for each wait of the run.
     fn people(&self) -> &[Value] {
         self.script["people"].as_array().map_or(&[], Vec::as_slice)
     }
@@ -268,7 +269,7 @@ impl Case {
     }
 }
 
-/// Returns the agent of a file, and those that it asks, with one model in every place.
+/// Returns the agent of a file, with the agents that it calls, using one model everywhere.
 fn agent(folder: &Path, file: &str, models: &Models) -> Agent {
     let choice = Choice {
         agent: file.to_owned(),
@@ -288,7 +289,7 @@ fn agent(folder: &Path, file: &str, models: &Models) -> Agent {
     made
 }
 
-/// Does what people do while a run waits. False if they cancelled it.
+/// Performs the user's actions while a run waits. Returns false if they cancelled it.
 async fn act(log: &MemoryLog, acts: &Value, setup: &Setup) -> bool {
     let now = || setup.clock.now_ms();
     let (by, redactor) = (Principal::default(), Redactor::default());
@@ -322,7 +323,7 @@ fn events_json(records: &[Record]) -> Value {
             let text = encode(&record.event, record.elapsed).unwrap();
             let mut event = serde_json::from_str::<Value>(&text).unwrap();
             if let (Event::Steered(_), Some(members)) = (&record.event, event.as_object_mut()) {
-                // The id of a message is made by chance.
+                // The id of a message is random.
                 members.shift_remove("id");
             }
             event
@@ -394,7 +395,7 @@ async fn every_case_replays_without_models_and_tools() {
             Comparison::Whole,
         )
         .await;
-        // Who cancels a run that waits ends it: no strategy derives that.
+        // A cancellation ends a waiting run, and no strategy derives that end.
         assert!(
             matches!(&derived, Ok(end) if end.is_some() != case.is_cancelled()),
             "{}: {derived:?}",
@@ -462,7 +463,7 @@ async fn a_replay_of_a_log_with_an_event_too_many_is_an_error() {
     }
 }
 
-/// Changes what is derived; replies and results of tools are the world's.
+/// Changes derived data. Replies and results of tools are external and stay.
 fn tamper(event: &mut Event) -> bool {
     match event {
         Event::Replied(event) => event.prompt.push('0'),
@@ -470,7 +471,7 @@ fn tamper(event: &mut Event) -> bool {
         Event::Noted(event) => event.kind.push('x'),
         Event::Proposed(event) => event.thought.content.push('x'),
         Event::Decided(event) => event.reason.push('x'),
-        // What a child run came to is its own log's.
+        // The result of a child run belongs to its own log.
         Event::Observed(event) if event.observation.auto && event.calls.is_none() => {
             event.observation.result = json!("another");
         }
@@ -482,7 +483,7 @@ fn tamper(event: &mut Event) -> bool {
 
 #[tokio::test]
 async fn a_run_that_was_cut_anywhere_goes_on_to_the_same_end() {
-    // What people say lies in the inbox, which a copy of the records lacks.
+    // User messages are in the inbox, which a copy of the records lacks.
     for case in cases().into_iter().filter(|it| it.people().is_empty()) {
         let (records, whole) = case.run().await;
         for cut in 1..records.len() {
@@ -505,7 +506,7 @@ async fn a_run_that_was_cut_anywhere_goes_on_to_the_same_end() {
     }
 }
 
-/// Returns how many replies these records have used up, with those of child runs that have ended.
+/// Returns the number of replies that these records consumed, including ended child runs.
 fn replied(records: &[Record]) -> usize {
     let used = |record: &Record| match &record.event {
         Event::Replied(_) => 1,
@@ -515,7 +516,7 @@ fn replied(records: &[Record]) -> usize {
     usize::try_from(records.iter().map(used).sum::<u64>()).unwrap()
 }
 
-/// Mutant: a child run that is begun anew instead of carried on.
+/// Mutant: a child run that is started again instead of resumed.
 #[tokio::test]
 async fn a_run_whose_child_run_was_cut_anywhere_goes_on_to_the_same_end() {
     let with_children = cases()
@@ -526,7 +527,7 @@ async fn a_run_whose_child_run_was_cut_anywhere_goes_on_to_the_same_end() {
         let (records, ended) = case.run_in(&whole).await;
         let row = whole.children("r1").await.unwrap().remove(0);
         let child = whole.read(&row.run, 0).await.unwrap();
-        // The caller has begun the call and knows nothing of what came of it.
+        // The caller has started the call and does not know its result.
         let begun = records
             .iter()
             .position(|record| matches!(record.event, Event::Observed(_)))
@@ -568,7 +569,7 @@ async fn every_child_run_replays_without_models_and_tools() {
     }
 }
 
-/// The tools, without the results that are on record already.
+/// Returns the tools without the results that are already recorded.
 fn left_over(case: &Case, records: &[Record]) -> Toolset {
     let all = case.tools();
     let mut tools = Toolset::new();

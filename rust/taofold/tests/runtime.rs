@@ -1,4 +1,4 @@
-//! What runs promise: limits, approvals, calls that must not be repeated, secrets, strictness.
+//! Guarantees of runs: limits, approvals, calls that must not be repeated, secrets, strictness.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
 
 mod kit;
@@ -142,7 +142,7 @@ fn models(replies: &[&str]) -> Models {
 const WORK: &str = r#"{"thought": "I need it to go on", "thought_type": "goal", "action": {"tool": "work", "parameters": {"n": 1}, "rationale": "it is needed"}}"#;
 const ANSWER: &str = r#"{"thought": "it is done", "thought_type": "synthesis", "action": {"tool": "finish", "parameters": {"answer": "42"}, "rationale": "it is known"}}"#;
 
-/// A log whose appends take turns in being slow: of two at the same time the first comes second.
+/// A log whose appends are alternately slow: of two concurrent appends the first one ends last.
 struct Slow {
     log: MemoryLog,
     appends: AtomicUsize,
@@ -229,7 +229,7 @@ async fn branches_that_append_at_the_same_time_append_in_order() {
     assert!(outcome.unwrap().state.success);
 }
 
-/// A model that does not take back what it signed.
+/// A model that rejects its own signed content.
 struct Forgetful(Profile);
 
 #[async_trait::async_trait]
@@ -261,7 +261,7 @@ impl Model for Forgetful {
     }
 }
 
-/// Mutants: a cut that is not put on record; one that a replay does not take off the record.
+/// Mutants: a cut that is not recorded; one that a replay does not take off the record.
 #[tokio::test]
 async fn what_a_provider_no_longer_takes_back_is_left_out_and_the_run_goes_on() {
     let mut world = World::new(Sideeffect::Read, &[]);
@@ -373,11 +373,11 @@ async fn a_read_that_was_cut_is_run_again() {
     kit::register(&world.log, "r", &records[..=started]).await;
     let state = world.resume(&[ANSWER]).await.state;
     assert_eq!(state.status.name(), "finished");
-    // The start that was lost counts, too.
+    // The lost start also counts.
     assert_eq!((world.count(), state.tool_calls), (1, 2));
 }
 
-/// A log of a run whose process ended three times during the same call, or before it.
+/// Returns the log of a run whose process ended three times during the same call, or before it.
 async fn cut_off_three_times(at_work: bool) -> World {
     let whole = World::new(Sideeffect::Read, &[WORK, ANSWER]);
     whole.start().await;

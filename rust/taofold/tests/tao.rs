@@ -15,7 +15,7 @@ fn reading_a_document_gives_the_expected_events() {
     for path in documents {
         let records = tao::import(&fs::read_to_string(&path).unwrap(), "imported", 0).unwrap();
         let events: Vec<Event> = records.into_iter().map(|record| record.event).collect();
-        // Read by the format's rules: what holds its default may or may not be written.
+        // Parsed by the format's rules, in which a field with its default may be omitted.
         let expected: Vec<Event> = kit::read(&path.with_extension("events.json"))
             .as_array()
             .unwrap()

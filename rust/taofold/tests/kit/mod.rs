@@ -12,7 +12,7 @@ use serde_json::Value;
 use taofold::events::Record;
 use taofold::log::{Log, Owner, RunRow};
 
-/// Keys that another runtime may fill otherwise: as `UNCOMPARED` in `tests/conformance_kit.py`.
+/// Keys that another runtime may fill differently: `UNCOMPARED` in `tests/conformance_kit.py`.
 pub const UNCOMPARED: [&str; 24] = [
     "at",
     "elapsed",
@@ -66,7 +66,7 @@ pub fn files(name: &str, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// The value without the keys that no other runtime need agree on.
+/// Returns the value without the keys on which the runtimes need not agree.
 pub fn compared(value: &Value) -> Value {
     match value {
         Value::Object(members) => Value::Object(
@@ -81,21 +81,21 @@ pub fn compared(value: &Value) -> Value {
     }
 }
 
-/// An object with the fields of `defaults` that it lacks.
+/// Returns an object with missing fields filled from `defaults`.
 pub fn filled(value: Value, defaults: &Value) -> Value {
     let mut whole = defaults.as_object().unwrap().clone();
     whole.extend(value.as_object().unwrap().clone());
     Value::Object(whole)
 }
 
-/// Fails at the first difference. `1` and `1.0` are the same number of JSON.
+/// Asserts that two values are equal; fails at the first difference. `1` equals `1.0` in JSON.
 pub fn assert_same(actual: &Value, expected: &Value, place: &str) {
     if let Some(difference) = difference(actual, expected, "") {
         panic!("{place}: {difference}");
     }
 }
 
-/// Returns the first difference of two values, with its place.
+/// Returns the first difference of two values, with its path.
 pub fn difference(actual: &Value, expected: &Value, path: &str) -> Option<String> {
     match (actual, expected) {
         (Value::Object(a), Value::Object(b)) => {
@@ -120,12 +120,12 @@ pub fn difference(actual: &Value, expected: &Value, path: &str) -> Option<String
     }
 }
 
-/// Puts records into a log as a process left them that ended without a word.
+/// Writes records to a log as if their process had ended without an orderly stop.
 pub async fn register(log: &dyn Log, run: &str, records: &[Record]) {
     register_child(log, run, "", records).await;
 }
 
-/// The same of a run that a call of the run `parent` began.
+/// Writes the records of a child run that a call of the run `parent` started.
 pub async fn register_child(log: &dyn Log, run: &str, parent: &str, records: &[Record]) {
     let row = RunRow {
         run: run.to_owned(),
