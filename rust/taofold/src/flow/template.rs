@@ -146,8 +146,8 @@ mod tests {
         assert!(render_text(text, &variables()).is_err());
     }
 
-    /// Mutants: the size of a repeated list is checked after the list is created; the depth of a
-    /// sum is not counted.
+    /// Mutants: a repeated list that is made before its size is checked; a sum whose depth is not
+    /// counted.
     #[test]
     fn a_template_gives_what_the_kit_says_or_is_refused() {
         let path = concat!(

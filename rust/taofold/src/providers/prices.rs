@@ -31,8 +31,8 @@ pub struct Price(
 impl Price {
     /// Returns the valid price on a day (ISO).
     ///
-    /// Of prices that depend on the time of day, the highest counts, because the time at which a
-    /// call is charged is not documented.
+    /// The highest of several prices by time of day counts, because the time at which a call is
+    /// charged is not documented.
     fn on(&self, day: &str) -> Self {
         let mut chosen = Self(self.0, self.1.clone(), self.2.clone(), Vec::new());
         for (price, since, begins, ends) in &self.3 {

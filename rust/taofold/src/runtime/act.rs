@@ -212,7 +212,9 @@ impl Batch<'_, '_> {
         self.run_ready().await
     }
 
-    /// On resume, recorded observations stand even if the current code would decide differently.
+    /// Takes the recorded observation on resume. Returns true if there is one.
+    ///
+    /// It is kept even if the current code would decide differently.
     fn recall(&mut self, index: usize) -> Result<bool, Interrupt> {
         let mut book = self.ledger.book();
         let recording = &mut book.recording;
@@ -775,8 +777,7 @@ impl Batch<'_, '_> {
                 return Ok(false);
             }
             let Some(record) = book.recording.take("observed", self.key, Some(index)) else {
-                // Other calls of the same batch may have ended, so that only a waiting child run is
-                // missing.
+                // The other calls of the batch may have ended while this one, a child run, waited.
                 missing = true;
                 continue;
             };

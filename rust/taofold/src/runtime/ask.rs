@@ -273,8 +273,9 @@ fn failed(
     without_reply(ModelError { message, ..error }, tolerant)
 }
 
-/// Returns the failures that the strategy handles: an overlong conversation, or any failure if the
-/// call is `tolerant`.
+/// Converts a failure that the strategy handles to a reply without text.
+///
+/// These are overlong conversations, and any failure if the call is `tolerant`.
 fn without_reply(error: ModelError, tolerant: bool) -> Result<Reply, Interrupt> {
     let finish = match error.kind.as_str() {
         "overflow" => "overflow",

@@ -54,7 +54,7 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// True if the answer is a text.
+    /// Returns true if the answer is a text.
     pub fn wants_text(&self) -> bool {
         self.action.tool == ASK_USER || self.asked.request.is_some()
     }

@@ -1,9 +1,10 @@
 //! Dependencies between named parts, and references to their results. Pure functions.
 //!
-//! Parts without unsolved dependencies can run concurrently. A reference, `{{ task_1.output.path[0]
-//! }}`, is data and not a template language: an id, `output`, and keys or indexes. The referenced
-//! value is never scanned for references. A lone reference gives the native value; inside text it
-//! gives text.
+//! Parts without unsolved dependencies can run concurrently.
+//!
+//! A reference is data and not a template language: an id, `output`, and keys or indexes, such as
+//! `{{ task_1.output.path[0] }}`. The referenced value is never scanned for references. A lone
+//! reference gives the native value; inside text it gives text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
