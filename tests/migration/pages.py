@@ -1,4 +1,4 @@
-"""The programs of the pages of docs/migration: blocks of code with a title."""
+"""The programs in the pages of docs/migration: code blocks with a title."""
 
 import re
 from pathlib import Path
@@ -13,14 +13,14 @@ A title with a colon belongs to a further program of the page.
 
 
 def blocks(page: str, language: str = "python") -> dict[str, str]:
-    """Returns the titled blocks of a page in that language, by title."""
+    """Returns the titled blocks of a page in a language, by title."""
     fence = rf'^```{language} title="([^"]+)"\n(.*?)^```'
     text = (PAGES / page).read_text(encoding="utf-8")
     return dict(re.findall(fence, text, re.DOTALL | re.MULTILINE))
 
 
 def other(page: str, language: str = "python") -> tuple[str, str]:
-    """Returns title and text of the other library's program."""
+    """Returns the title and the text of the other library's program."""
     (found,) = [
         block
         for block in blocks(page, language).items()

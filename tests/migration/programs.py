@@ -1,4 +1,4 @@
-"""What a model answers in the programs of docs/migration, on both sides."""
+"""Scripted model replies for both programs of each page in docs/migration."""
 
 import json
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True)
 class Programs:
-    """The two programs of a page: the other library's and ours."""
+    """The two programs of a page: the other library's and taofold's."""
 
     page: str
     environment: str
@@ -15,9 +15,9 @@ class Programs:
     script: str
     """The script of `tests/migration/scripts` that runs the other program."""
     replies: tuple[dict[str, Any], ...]
-    """What the model answers to the other program: `tool` and `parameters`, or a `text`."""
+    """Replies to the other program: `tool` and `parameters`, or a `text`."""
     ours: tuple[str, ...]
-    """What the model answers to our program."""
+    """Replies to the taofold program."""
 
 
 def call(tool: str, **parameters: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def act(tool: str, **parameters: Any) -> str:
 
 
 def decision(action: str, **params: Any) -> str:
-    """A reply in TAgent's own form."""
+    """Returns a reply in TAgent's own form."""
     return json.dumps({"action": action, "params": params})
 
 

@@ -1,4 +1,4 @@
-"""The flows of docs/migration run as they are printed, and what they replace."""
+"""The unchanged flows of docs/migration, and the programs that they replace."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ ANSWERS = ("order", "It was shipped.")
 
 @contextmanager
 def chat_server(*replies: str) -> Iterator[str]:
-    """Serves these replies as Chat Completions, in this order. Yields the address."""
+    """Serves these replies as Chat Completions, in order. Yields the address."""
     left = iter(replies)
 
     class Handler(BaseHTTPRequestHandler):

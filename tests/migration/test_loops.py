@@ -30,7 +30,7 @@ def test_seventeen_is_not():
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A broken project in which an AIWG loop has learnt the pattern of the page."""
+    """Returns a broken project in which an AIWG loop has learned the pattern of the page."""
     folder = enter(tmp_path / "project", monkeypatch)
     (folder / "age.py").write_text(PRODUCT, encoding="utf-8")
     (folder / "test_age.py").write_text(TEST, encoding="utf-8")
@@ -54,7 +54,7 @@ def test_the_patterns_of_aiwg_are_imported_as_claims(project: Path, taofold: Tao
 
 @GIT.mark
 def test_the_loop_of_the_page_ends_when_its_command_passes(project: Path, taofold: Taofold) -> None:
-    """The page's command, with `offline:repair` in place of Claude Code."""
+    """Runs the page's command with `offline:repair` instead of Claude Code."""
     begin, status, _ = blocks(PAGE, "text")[OURS].splitlines()
     begin = begin.replace("--agent claude", "--model offline:repair")
     assert taofold(*shlex.split(begin)[1:], "--quiet").code == 0

@@ -1,6 +1,6 @@
-"""The programs of docs/migration run as they are printed, the other library's and ours.
+"""The unchanged programs of docs/migration: the other library's and taofold's.
 
-A line `print(…)  # text` of a page has to print that text.
+A line `print(…)  # text` of a page must print that text.
 """
 
 import json
@@ -29,7 +29,7 @@ both = pytest.mark.parametrize(
 
 
 def promised(program: str) -> list[str]:
-    """Returns what the comments after calls of `print` state."""
+    """Returns the texts of the comments after calls of `print`."""
     return re.findall(r"^\s*print\(.*\)  # (.*)$", program, re.MULTILINE)
 
 

@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Generator[Script]:
-    """A server of chat completions that gives the replies of a script, one for each request."""
+    """Starts a chat completions server that returns one reply of a script for each request."""
     replies: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -68,5 +68,5 @@ def rust(project: Path) -> Program:
 
 @pytest.fixture(params=["python first", "rust first"])
 def both(request: pytest.FixtureRequest, python: Program, rust: Program) -> tuple[Program, Program]:
-    """The runtime that begins a run, and the one that goes on with it."""
+    """Returns the runtime that starts a run and the one that continues it."""
     return (python, rust) if request.param == "python first" else (rust, python)

@@ -42,7 +42,7 @@ ANSWER = action("finish", answer="3 words")
 
 
 class Result(NamedTuple):
-    """What a program gave back."""
+    """The result of a program."""
 
     code: int
     out: str
@@ -84,10 +84,10 @@ def identical(run: str, *programs: Program) -> None:
 
 
 def events(rust: Program, run: str) -> list[dict[str, Any]]:
-    """The events of a run, without what runtimes need not agree on."""
+    """Returns the events of a run without the fields on which runtimes may differ."""
     _, *records = rust("runs", "export", run).out.splitlines()
     found = [without(json.loads(record)["event"]) for record in records]
-    # Rust parks a run over each question and resumes it, also where nobody is asked.
+    # Rust parks and resumes a run at each question, even with automatic approval.
     return [event for event in found if event["e"] not in ("parked", "resumed")]
 
 

@@ -2,7 +2,7 @@
 
     python mcp_server.py [PORT]
 
-Its list holds tools that no client can offer, beside sound ones.
+Its list contains valid tools and tools that no client can offer.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Generated runs that either runtime can drive: replies, tools, limits, and who is asked.
+"""Generated runs that either runtime can drive: replies, tools, limits and approvals.
 
 `generate` makes a scenario from a seed. `Pythons` drives its runs in this process, `Rusts` in the
-program of `rust/taofold/examples/crossing.rs`; both work on one SQLite log. What the tools do is
-written down in both languages.
+program of `rust/taofold/examples/crossing.rs`; both work on one SQLite log. The tools are
+implemented in both languages.
 """
 
 import asyncio
@@ -127,7 +127,7 @@ def generate(seed: int) -> Scenario:
 
 
 class _Replies:
-    """What a model says: mostly what it should, at times what models do say."""
+    """Generates a model's replies: mostly valid ones, sometimes typical mistakes."""
 
     KINDS = (
         "goal",
@@ -169,7 +169,7 @@ class _Replies:
         return remark
 
     def dressed(self, value: Any) -> str:
-        """The value as JSON, as models send it."""
+        """Returns the value as JSON in a form that models send."""
         text = json.dumps(value)
         return self.chance.choice(
             [
@@ -258,7 +258,7 @@ class _Replies:
         return {"executor": [*texts], "critic": self.several(critique)}
 
     def decompose(self) -> dict[str, list[Line]]:
-        # The parts run at once, so every one of them is told the same.
+        # The parts run concurrently, so each of them gets the same replies.
         ids = ["a", "b", "c"][: self.chance.randrange(4)]
         parts = [
             {
@@ -312,7 +312,7 @@ class _Replies:
 
 
 def replied(records: Iterable[e.Record]) -> Counter[str]:
-    """How many replies of each role are on record."""
+    """Returns the number of recorded replies by role."""
     return Counter(r.event.role for r in records if isinstance(r.event, e.Replied))
 
 
@@ -371,7 +371,7 @@ class Pythons:
 
 @dataclass
 class Rusts:
-    """Drives runs in a program of the runtime in Rust, on the log at `path`."""
+    """Drives runs in a program of the Rust runtime, on the log at `path`."""
 
     program: Path
     path: Path

@@ -1,4 +1,4 @@
-"""Logs and files that cannot be used: both runtimes refuse them, and name what is wrong."""
+"""Invalid logs and files: both runtimes reject them and name the fault."""
 
 import sqlite3
 from contextlib import closing

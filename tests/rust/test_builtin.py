@@ -1,4 +1,4 @@
-"""The built-in tools `files` and `command` in both runtimes: declared, shown and done alike.
+"""The built-in tools `files` and `command`: same declarations, previews and results in both.
 
 Mutants: an approval that is used although the file changed; a difference by another algorithm; a
 jail that follows links; `command` where nothing contains it.
@@ -35,7 +35,7 @@ BUILT_IN = "tools: [files, command]\nlimits: {steps: 30}\n"
 
 
 def test_both_declare_the_same_tools(tmp_path: Path) -> None:
-    """Renew `builtin.json` with what is shown here if a description or a schema changed."""
+    """Compares with `builtin.json`; renew that file after a changed description or schema."""
     tools = [*file_tools(tmp_path).values(), command_tool(tmp_path), *web_tools(), *memory()]
     declared = {
         tool.name: {"description": tool.description, "schema": tool.schema} for tool in tools
@@ -44,7 +44,7 @@ def test_both_declare_the_same_tools(tmp_path: Path) -> None:
 
 
 def text(seed: int) -> str:
-    """Lines of which some are frequent: `difflib` treats those in another way."""
+    """Returns lines of which some are frequent, because `difflib` treats those differently."""
     chance = random.Random(seed)
     return "".join(f"{chance.choice(['', 'x', 'pass', str(n)])}\n" for n in range(260))
 
@@ -89,7 +89,7 @@ def prepare(project: Path) -> None:
 
 
 def bare(event: dict[str, Any]) -> dict[str, Any]:
-    """Without what one program says otherwise: words of a refusal, and seconds."""
+    """Returns an event without runtime-specific text: refusals and durations."""
     observation = event.get("observation", {})
     if observation.get("refused") or "exit code" in str(observation.get("result")):
         observation = {**observation, "result": "", "extraction": ""}

@@ -1,4 +1,4 @@
-"""One run, two runtimes: each goes on with what the other began, on one log."""
+"""One run in two runtimes: each continues the runs of the other, on one log."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def test_a_run_that_waits_in_one_is_approved_and_finished_by_the_other(
     assert second("approvals", "approve", run).code == 0
     done = second("runs", "resume", run, "--json")
     assert (done.code, done.json["output"], done.json["tool_calls"]) == (0, "3 words", 1)
-    # Not asked twice: what one asked about is what the other runs.
+    # Not asked twice: the approval in one runtime is valid in the other.
     [row] = first("runs", "list", "--json").json
     assert (row["id"], row["status"]) == (run, "finished")
     identical(run, first, second)
@@ -167,7 +167,7 @@ def test_a_run_that_ctrl_c_ends_is_cancelled_and_gone_on_with_by_python(
         [taofold_rs(), "run", "agent.yaml", "count", "--approve", "all"],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    begun_call = re.compile(r'"e": ?"started')  # of the call: the run's own is "run_started"
+    begun_call = re.compile(r'"e": ?"started')  # The call's event, not "run_started".
     until(lambda: begun_call.search(rust("runs", "log", "last", "--json").out), process)
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
@@ -219,7 +219,7 @@ def test_a_run_with_a_child_run_replays_in_the_other(
     assert (done.code, done.json["output"]) == (0, "3 words"), done
     run = done.json["id"]
     identical(run, first, second)
-    # Of a child run Rust finds the agent by that of its caller.
+    # Rust finds the agent of a child run through the agent of its caller.
     identical(f"{run}.1-0", rust)
 
 
@@ -264,7 +264,7 @@ def has_people(case: Path) -> bool:
 
 
 def agreed(event: dict[str, Any]) -> dict[str, Any]:
-    """An event without what a provider adds to a reply."""
+    """Returns an event without the fields that a provider adds to a reply."""
     return {name: each for name, each in event.items() if name not in ("finish", "issuer")}
 
 
@@ -272,7 +272,7 @@ def agreed(event: dict[str, Any]) -> dict[str, Any]:
 def test_a_kit_run_that_waits_is_gone_on_with_by_the_other(
     case: Path, both: tuple[Program, Program], rust: Program, script: Script, project: Path
 ) -> None:
-    """Each time the run waits, the other runtime takes over; it comes to the events of the kit."""
+    """The other runtime takes over at each wait, and the run produces the kit's events."""
     told = json.loads((case / "case.json").read_text())
     for file in case.glob("*.yaml"):
         (project / file.name).write_text(file.read_text())
@@ -303,14 +303,14 @@ def test_a_kit_run_that_waits_is_gone_on_with_by_the_other(
     for name, expected in logs.items():
         _, *records = rust("runs", "export", name).out.splitlines()
         found = [kit.compared(json.loads(record)["event"]) for record in records]
-        # The other's words for the same prompt.
+        # The other runtime words the same prompt differently.
         found = [event for event in found if event["e"] != "prompt_changed"]
         assert [*map(agreed, found)] == [agreed(unnamed(event, run)) for event in expected]
     identical(run, *both)
 
 
 def unnamed(event: dict[str, Any], run: str) -> dict[str, Any]:
-    """An event of the kit, in which `r1` calls the run of a child."""
+    """Returns an event of the kit with `run` as its parent instead of `r1`."""
     return {**event, "parent": run} if "parent" in event else event
 
 
@@ -381,7 +381,7 @@ def test_a_log_that_rust_left_in_the_middle_is_opened_by_python(
     """Mutant: a -wal file without the mark. Whether one is left depends on how a process ends."""
     assert rust("run", "agent.yaml", "x", "--model", "test:answer").code == 0
     log = project / ".taofold" / "runs.db"
-    # Held open meanwhile, the program does not fold it away at its end.
+    # While the log is held open, the program does not checkpoint the -wal file at its end.
     with closing(sqlite3.connect(log)) as held:
         held.execute("select count(*) from events").fetchone()
         assert rust("run", "agent.yaml", "y", "--model", "test:answer").code == 0

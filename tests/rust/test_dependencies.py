@@ -1,7 +1,7 @@
-"""The crates that the program in Rust is built from: their licences and where they come from.
+"""The dependencies of the Rust program: their licences and their registry.
 
-What `cargo deny` checks without its database. Known vulnerabilities are in the database of
-`cargo audit`, which a build without a network does not have.
+These are the checks of `cargo deny` that need no database. Known vulnerabilities are in the
+database of `cargo audit`, which is not available without a network.
 """
 
 import json
@@ -24,13 +24,13 @@ ALLOWED: Final = frozenset(
         *("ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib"),
     }
 )
-"""SPDX names of licences that ask for a notice at most."""
+"""SPDX names of licences that require at most a notice."""
 REGISTRY: Final = "registry+https://github.com/rust-lang/crates.io-index"
 
 
 def permits(expression: str) -> bool:
-    """Whether an SPDX expression can be met with allowed licences alone."""
-    # `MIT/Apache-2.0` is how old crates write a choice.
+    """Returns true if allowed licences alone satisfy an SPDX expression."""
+    # Old crates write a choice as `MIT/Apache-2.0`.
     text = expression.replace("/", " OR ")
     words = iter(re.findall(r"[()]|\b(?:AND|OR)\b|[\w.+-]+(?: WITH [\w.-]+)?", text))
     return _either(words)
@@ -68,7 +68,7 @@ def test_an_expression_of_licences_is_read(expression: str, permitted: bool) -> 
 
 
 def test_every_crate_has_a_licence_that_asks_for_a_notice_at_most() -> None:
-    """Also those that only tests use; each comes from the public registry."""
+    """Includes dependencies of tests. Each crate comes from the public registry."""
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--offline"]
     done = subprocess.run(command, cwd=WORKSPACE, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

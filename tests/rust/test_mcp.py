@@ -47,7 +47,7 @@ CALLS = [
 
 @pytest.fixture
 def server(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The server's program, beside an agent that starts it."""
+    """Returns the path of the server's program, beside an agent that starts it."""
     (project / "agent.yaml").write_text(STDIO)
     path = project / "server.py"
     path.write_text(SERVER.read_text())
@@ -58,7 +58,7 @@ def server(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def url() -> Generator[str]:
-    """The address of the server, spoken to over HTTP."""
+    """Starts the server over HTTP and yields its address."""
     with subprocess.Popen(
         [sys.executable, SERVER, "0"], stdout=subprocess.PIPE, text=True
     ) as process:
@@ -70,13 +70,13 @@ def url() -> Generator[str]:
 def test_both_write_the_same_records_of_a_server(
     python: Program, rust: Program, script: Script, server: Path, project: Path
 ) -> None:
-    """A list that holds a tool with a broken schema and an element that is none."""
+    """The list contains a tool with an invalid schema and an element that is no tool."""
     runs = []
     for program in (python, rust):
         script(CALLS)
         runs.append(done(program))
     first, second = ([*events(rust, run)] for run in runs)
-    # By its own digest a prompt differs; the digests of calls and definitions do not.
+    # The digest of the prompt differs; the digests of calls and definitions are equal.
     assert [event["e"] for event in first] == [event["e"] for event in second]
     assert first[1:] == second[1:]
     kinds = [event["e"] for event in first]
@@ -182,7 +182,7 @@ def test_a_server_that_cannot_be_started_is_a_fault_with_its_last_words(
 def test_what_an_agent_started_approves_nothing(
     rust: Program, script: Script, server: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also not through a child that cleared its environment."""
+    """A child process that cleared its environment cannot approve either."""
     script([action("box_wipe_all"), ANSWER])
     run = begun(rust, "wipe")
     monkeypatch.setenv("TAOFOLD_STARTED_BY", "MCP server box")

@@ -1,6 +1,6 @@
-"""The table of `rust/README.md` that says what each runtime has, from both of them.
+"""The table of features by runtime in `rust/README.md`, compared with both runtimes.
 
-`TAOFOLD_RECORD=1 python -m pytest tests/rust/test_parity.py` writes it anew.
+`TAOFOLD_RECORD=1 python -m pytest tests/rust/test_parity.py` renews it.
 """
 
 import json
@@ -28,10 +28,10 @@ README: Final = Path(__file__).parents[2] / "rust" / "README.md"
 TABLE: Final = re.compile(
     r"(?<=<!-- table of tests/rust/test_parity.py -->\n).*?(?=<!-- -->)", re.DOTALL
 )
-# Before `project` takes it out of the environment.
+# Read before `project` removes it from the environment.
 RECORD: Final = bool(os.environ.get("TAOFOLD_RECORD"))
 OWN: Final = {"run": {"--agent"}}
-"""Options that the program in Rust alone has."""
+"""Options that only the Rust program has."""
 PROBES: Final = {
     "strategy.yaml": "strategy: nothing",
     "action.yaml": "nodes: [{name: a, uses: nothing}]",
@@ -40,7 +40,7 @@ PROBES: Final = {
     "flow.yaml": "nodes: [{name: a, uses: llm.call}]\nnothing: 1",
     "discover.yaml": "discover: [.]",
 }
-"""Files with a fault that makes the program name what it knows instead."""
+"""Invalid files for which the program lists the known names."""
 
 
 def probed(rust: Program, project: Path) -> dict[str, dict[str, Any]]:
@@ -59,7 +59,7 @@ def fields(keys: Any) -> set[str]:
 
 
 def verbs(command: Any, *names: str) -> Iterator[str]:
-    """The commands below `command` that do something, by their whole names."""
+    """Returns the leaf commands below `command`, by their full names."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield " ".join(names)

@@ -1,7 +1,7 @@
-"""The program in Rust before strict fake providers: servers that refuse what the real ones refuse.
+"""The Rust program with strict fake providers, which reject the same requests as the real ones.
 
-They are those of `tests/models/providers`, which says where they lie; without them these tests are
-skipped.
+The fakes are those of `tests/models/providers`, which documents their location; without them these
+tests are skipped.
 """
 
 import json
@@ -29,7 +29,7 @@ __all__ = ["fakes"]
 
 @dataclass(frozen=True)
 class Case:
-    """A model and the fake that plays its provider."""
+    """A model and the fake of its provider."""
 
     model: str
     kind: str
@@ -40,7 +40,7 @@ class Case:
         return self.model
 
     def connect(self, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> Server:
-        """Leads the programs to the fake, and says that the model calls tools natively."""
+        """Connects the programs to the fake and enables native tool calls of the model."""
         server = fakes(self.kind)
         provider = self.model.partition(":")[0].upper().replace("-", "_")
         monkeypatch.setenv(f"{provider}_BASE_URL", server.url + self.path)
@@ -87,7 +87,7 @@ ANSWER = TURNS[-1]["say"]
 
 
 def at_a_terminal(*arguments: str) -> Result:
-    """Runs the program at a terminal, where it streams."""
+    """Runs the program on a terminal, where it streams."""
     outer, inner = pty.openpty()
     seen: list[bytes] = []
 
@@ -111,14 +111,14 @@ def at_a_terminal(*arguments: str) -> Result:
 
 
 def extends(shorter: Any, longer: Any) -> bool:
-    """Is `longer` the request that comes after `shorter`: all of it, and more behind?"""
+    """Returns true if the request `longer` starts with all of `shorter`."""
     name = "input" if "input" in shorter else "messages"
     same = {key: value for key, value in shorter.items() if key != name}
     if same != {key: value for key, value in longer.items() if key != name}:
         return False
     before, after = (json.loads(json.dumps(body[name])) for body in (shorter, longer))
     for message in before + after:
-        # Where the cache ends moves with each request.
+        # The end of the cached prefix moves with each request.
         for block in message.get("content") or []:
             if isinstance(block, dict):
                 block.pop("cache_control", None)
@@ -190,7 +190,7 @@ def test_a_run_of_each_format_replays_in_both_and_is_finished_by_the_other(
     assert failed.code == 1, failed
     done = second("runs", "resume", failed.json["id"], "--json")
     assert (done.code, done.json["output"]) == (0, ANSWER), (done, server.refused())
-    # What a provider signed behind the words of one runtime it may refuse behind others.
+    # A provider may refuse its signed content after the prompt of another runtime.
     refused = [error for error in server.refused() if "no such key" not in json.dumps(error)]
     assert len(refused) <= 1, refused
     identical(done.json["id"], first, second)
@@ -264,6 +264,6 @@ def test_an_answer_of_a_schema_is_asked_for_and_read(
     assert not server.refused()
     assert done.json["output"] == {"words": 3, "names": ["a"]}, done
     [request] = server.seen()
-    # Anthropic's form of schemas is not written: the type is in the prompt.
+    # Anthropic's schema format is not supported: the type is in the prompt.
     asked = "json_schema" if case.kind != "messages" else "names"
     assert asked in json.dumps(request["body"])

@@ -1,4 +1,4 @@
-"""Generated runs, driven by one runtime and gone on with by the other, on one log."""
+"""Generated runs, driven by one runtime and continued by the other, on one log."""
 
 import asyncio
 import itertools
@@ -31,9 +31,9 @@ async def performed(by: Driver, verb: Verb, runs: Runs) -> dict[str, dict[str, A
 
 
 async def ended(runs: Runs, verb: Verb, first: Driver, second: Driver) -> int:
-    """Drives runs to their ends. Each question is decided, and its run resumed, by the other.
+    """Drives runs to their ends. The other runtime decides each question and resumes the run.
 
-    Returns how many runs waited.
+    Returns the number of runs that waited.
     """
     waited: set[str] = set()
     drivers = itertools.cycle((first, second))
@@ -55,7 +55,7 @@ async def ended(runs: Runs, verb: Verb, first: Driver, second: Driver) -> int:
 
 
 async def differences(runs: Runs, *drivers: Driver) -> str:
-    """Where replays differ from what is on record, a line for each."""
+    """Returns the differences between replays and records, one line each."""
     lines: list[str] = []
     for driver in drivers:
         for run, said in (await performed(driver, "replay", runs)).items():
@@ -66,7 +66,7 @@ async def differences(runs: Runs, *drivers: Driver) -> str:
 
 
 async def cut(log: Log, runs: Runs, chance: Random) -> Runs:
-    """Copies of runs, as processes left them that ended after some record."""
+    """Returns copies of runs that were cut after a random record, as after a crash."""
     copies: Runs = {}
     for run, scenario in runs.items():
         records = await log.read(run)
@@ -79,7 +79,7 @@ async def cut(log: Log, runs: Runs, chance: Random) -> Runs:
 
 @pytest.fixture
 def drivers(project: Path) -> tuple[Pythons, Rusts]:
-    """Both runtimes, on one log."""
+    """Returns both runtimes, on one log."""
     make_home(project / ".taofold")
     path = project / ".taofold" / "runs.db"
     log = SqliteLog(path, sync=lambda _: None)
@@ -130,7 +130,7 @@ async def _contended(python: Pythons, rust: Rusts) -> None:
         performed(python, "resume", waiting), performed(rust, "resume", waiting)
     )
     for run in waiting:
-        # One of them, or both one after the other: the run may have waited once more.
+        # Both may succeed one after the other, because the run may have waited again.
         assert any("refused" not in each[run] for each in both), both
         records = [record.event for record in await python.log.read(run)]
         epochs = [event.epoch for event in records if isinstance(event, e.Resumed)]

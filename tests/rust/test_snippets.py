@@ -1,4 +1,4 @@
-"""The four snippets of the reasoning story, as they stand, in both runtimes."""
+"""The four unchanged snippets of the reasoning story, in both runtimes."""
 
 import json
 from pathlib import Path
@@ -49,7 +49,7 @@ def replies(name: str) -> list[str]:
 
 
 def agreed(value: Any) -> Any:
-    """An output without what a runtime says of a step that failed."""
+    """Returns an output without the runtime-specific text of failed steps."""
     if isinstance(value, list):
         return [agreed(entry) for entry in value]
     if not isinstance(value, dict):
