@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Agents one can trust and replay. Results go to standard output, the rest to standard error.
+/// Agents you can trust and replay. Results go to standard output, the rest to standard error.
 ///
-/// Exit codes: 0 success, 1 the goal was not reached, 2 usage or configuration, 3 waiting for a
-/// person, 130 interrupted.
+/// Exit codes: 0 success, 1 goal not reached, 2 usage or configuration, 3 waiting for an answer,
+/// 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "taofold-rs", version)]
 pub(crate) struct Cli {
@@ -24,72 +24,72 @@ pub(crate) enum Command {
     /// Shows runs, and changes their course. RUN is an id, the beginning of one, or `last`.
     #[command(subcommand)]
     Runs(Runs),
-    /// Lists and decides what waits for a person. ID is RUN:SEQ, or a run with one question.
+    /// Lists and answers pending approvals. ID is RUN:SEQ, or a run with one question.
     #[command(subcommand)]
     Approvals(Approvals),
 }
 
-/// Who approves.
+/// The approver of a run's calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Approve {
-    /// The person at the terminal; without a terminal the run waits.
+    /// Ask at this terminal, or wait if there is none.
     #[default]
     Ask,
-    /// No question is asked.
+    /// Approve without asking.
     All,
-    /// The run waits.
+    /// Leave the run waiting for `taofold-rs approvals`.
     Wait,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Agent file (.yaml), and what to do; - reads the goal from standard input.
+    /// Agent file (.yaml), then the goal in words; - reads the goal from standard input.
     #[arg(value_name = "AGENT GOAL", num_args = 1..=2)]
     pub(crate) arguments: Vec<String>,
     /// Agent file, in place of the first argument.
     #[arg(long, value_name = "AGENT")]
     pub(crate) agent: Option<String>,
-    /// provider:model; takes the place of every model the agent names.
+    /// PROVIDER:NAME. Replaces every model that the agent names.
     #[arg(long, short)]
     pub(crate) model: Option<String>,
-    /// Starts with this in the run's state; VALUE is JSON if it can be read as such.
+    /// Set `state.KEY` of a flow before it starts. VALUE is read as JSON, else as text.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) values: Vec<String>,
     /// Tags the run.
     #[arg(long = "tag", value_name = "NAME=VALUE")]
     pub(crate) tags: Vec<String>,
-    /// conservative, balanced or autonomous.
+    /// conservative, balanced or autonomous. Replaces the autonomy in the agent's policy.
     #[arg(long, value_name = "DIAL")]
     pub(crate) autonomy: Option<String>,
-    /// Asks the model again, once per turn, for what a reply lacks by the rules of the loop.
+    /// Ask the model again, once per turn, if a reply breaks a rule of the loop.
     #[arg(long)]
     pub(crate) strict: bool,
-    /// At most so many steps.
+    /// Maximum number of steps.
     #[arg(long)]
     pub(crate) steps: Option<u64>,
-    /// At most so many calls of tools.
+    /// Maximum number of tool calls.
     #[arg(long)]
     pub(crate) tool_calls: Option<u64>,
-    /// At most so long.
+    /// Maximum seconds of active time.
     #[arg(long)]
     pub(crate) seconds: Option<f64>,
-    /// At most so many tokens.
+    /// Maximum number of tokens.
     #[arg(long)]
     pub(crate) tokens: Option<u64>,
-    /// At most so many US dollars.
+    /// Maximum US dollars.
     #[arg(long)]
     pub(crate) usd: Option<f64>,
-    /// Work root of tools (else here).
+    /// Folder in which the built-in tools work. Default: the current one.
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) drive: Drive,
 }
 
-/// How a run is driven in front of a person.
+/// Options of commands that drive a run.
 #[derive(Debug, Args)]
 pub(crate) struct Drive {
-    /// Who approves.
+    /// The approver.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) approve: Approve,
     /// Prints only the result, as JSON.
@@ -114,10 +114,10 @@ pub(crate) struct Check {
 pub(crate) enum Runs {
     /// Lists the runs of this project, newest first.
     List {
-        /// Only these.
+        /// Only runs with this status.
         #[arg(long, default_value = "")]
         status: String,
-        /// At most so many.
+        /// Maximum number of runs.
         #[arg(long, short = 'n', default_value_t = 30)]
         limit: usize,
         /// Prints only the result, as JSON.
@@ -126,7 +126,7 @@ pub(crate) enum Runs {
     },
     /// Shows the state of a run and its steps.
     Show {
-        /// The run.
+        /// The run's id, its beginning, or `last`.
         run: String,
         /// Prints only the result, as JSON.
         #[arg(long)]
@@ -134,7 +134,7 @@ pub(crate) enum Runs {
     },
     /// Shows every event of a run on one line; with --json as NDJSON.
     Log {
-        /// The run.
+        /// The run's id, its beginning, or `last`.
         run: String,
         /// Prints only the result, as JSON.
         #[arg(long)]
@@ -142,28 +142,28 @@ pub(crate) enum Runs {
     },
     /// Prints a run as NDJSON, for another log.
     Export {
-        /// The run.
+        /// The run's id, its beginning, or `last`.
         run: String,
     },
-    /// Carries on a run that waits, was cut off, was cancelled or has failed.
+    /// Continues a run that waits, was interrupted, was cancelled or has failed.
     Resume {
-        /// The run.
+        /// The run's id, its beginning, or `last`.
         run: String,
-        /// Agent file, if the run does not say how its agent is made.
+        /// Agent file to use in place of the recorded one.
         #[arg(long, value_name = "AGENT")]
         agent: Option<String>,
-        /// provider:model; takes the place of every model the agent names.
+        /// PROVIDER:NAME. Replaces every model that the agent names.
         #[arg(long, short)]
         model: Option<String>,
-        /// How it is driven.
+        /// Options of driving.
         #[command(flatten)]
         drive: Drive,
     },
     /// Derives a run again without model, tools or network; exit code 1 at the first difference.
     Replay {
-        /// The run.
+        /// The run's id, its beginning, or `last`.
         run: String,
-        /// Agent file, if the run does not say how its agent is made.
+        /// Agent file to use in place of the recorded one.
         #[arg(long, value_name = "AGENT")]
         agent: Option<String>,
         /// Prints only the result, as JSON.
@@ -172,43 +172,43 @@ pub(crate) enum Runs {
     },
     /// Sends the model a message that it reads at its next turn.
     Steer {
-        /// The run.
+        /// The run's id, its beginning, or `last`.
         run: String,
         /// The message.
         text: String,
     },
     /// Asks a run to stop; one that waits ends at once.
     Cancel {
-        /// The run.
+        /// The run's id, its beginning, or `last`.
         run: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Approvals {
-    /// Lists actions and questions that wait, of all runs.
+    /// Lists pending actions and questions of all runs.
     List {
-        /// Only of this run.
+        /// Only those of this run.
         run: Option<String>,
         /// Prints only the result, as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Lets pending actions run, or answers a question.
+    /// Approves pending actions, or answers a question.
     Approve {
         /// RUN:SEQ, or RUN if it has one question.
         #[arg(required = true)]
         ids: Vec<String>,
-        /// Runs it with these instead.
+        /// Run the call with these parameters instead.
         #[arg(long, value_name = "JSON")]
         parameters: Option<String>,
         /// The answer to a question.
         #[arg(long, value_name = "TEXT")]
         answer: Option<String>,
-        /// It had already happened before the crash.
+        /// The call had already happened before the crash.
         #[arg(long)]
         done: bool,
-        /// For the log.
+        /// An explanation for the log.
         #[arg(long, default_value = "")]
         reason: String,
     },
@@ -217,7 +217,7 @@ pub(crate) enum Approvals {
         /// RUN:SEQ, or RUN if it has one question.
         #[arg(required = true)]
         ids: Vec<String>,
-        /// The agent reads it.
+        /// An explanation for the model and the log.
         #[arg(long, default_value = "")]
         reason: String,
     },
