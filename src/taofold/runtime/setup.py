@@ -147,7 +147,7 @@ class Approval:
             return ""
         if decision.verdict == "answer" or decision.answer is not None:
             return f"{self.id} waits for approval, not for an answer: approve, edit or deny it"
-        if decision.verdict == "done" and not self.question:
+        if decision.verdict == "done" and not self.in_doubt:
             return f"the call {self.id} has not started: approve, edit or deny it"
         return ""
 
@@ -175,6 +175,11 @@ class Approval:
     def cut(self) -> bool:
         """True if the preview is too long to be shown whole. A prompt then takes no approval."""
         return _CUT.search(self.preview, max(len(self.preview) - 200, 0)) is not None
+
+    @property
+    def in_doubt(self) -> bool:
+        """True if the question is whether an interrupted call already happened."""
+        return bool(self.question) and not self.wants_text and self.form is None
 
     @property
     def wants_text(self) -> bool:

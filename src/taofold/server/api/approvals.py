@@ -183,7 +183,6 @@ def _fits(approval: Approval, body: Decide) -> None:
         Problem: 422, it does not.
     """
     verdict, asks = body.decision, approval.wants_text
-    in_doubt = approval.question and approval.form is None
     edits, brings_parameters = verdict == "edit", body.parameters is not None
     rules = (
         (
@@ -195,7 +194,7 @@ def _fits(approval: Approval, body: Decide) -> None:
             ("answer", "this waits for approval, not for an answer"),
         ),
         (
-            in_doubt or verdict != "done",
+            approval.in_doubt or verdict != "done",
             ("done", "the action was never begun: approve or deny"),
         ),
         (
